@@ -116,7 +116,8 @@ def lock(arguments: list[str]) -> int:
     # Whichever provider's key a newcomer has, the demo runs with it; and a container may share a registry.
     runtime = [core, "--extra", "anthropic", "--extra", "google", "--extra", "postgresql"]
     served = [*runtime, server, "--constraint", "requirements/runtime.txt"]
-    development = [*runtime, server, "--group", "pyproject.toml:dev", "--constraint", "requirements/server.txt"]
+    development = [*runtime, server, "--extra", "typesafe", "--group", "pyproject.toml:dev"]
+    development += ["--constraint", "requirements/server.txt"]
     engines = [core, "--extra", "ray", "--extra", "spark", "--constraint", "requirements/dev.txt"]
     for kind, words in {"runtime": runtime, "server": served, "dev": development, "engines": engines}.items():
         say(f"locking requirements/{kind}.txt")

@@ -7,9 +7,16 @@ import asyncio
 import numpy as np
 import pytest
 
-from memalign.errors import ModelUnavailable
-from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel, Limits, YesNoModel
-from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedYesNoModel, checks_asked
+from memalign.errors import ModelRejected, ModelUnavailable
+from memalign.models.base import ChatModel, ChatRequest, DecisionModel, EmbeddingModel, Limits, Question, YesNoModel
+from memalign.testing import (
+    HashEmbedding,
+    ScriptedChatModel,
+    ScriptedDecisionModel,
+    ScriptedEmbeddedModel,
+    ScriptedYesNoModel,
+    checks_asked,
+)
 
 
 def request(user: str = "Reply: Hello", system: str = "You are a judge") -> ChatRequest:
@@ -86,6 +93,43 @@ class TestScriptedYesNoModel:
         assert (await model.complete(request())).data == {"value": True}
         assert isinstance(model, YesNoModel)
         assert not isinstance(ScriptedChatModel([]), YesNoModel)
+
+
+class TestScriptedDecisionModel:
+    async def test_answers_follow_the_function_and_questions_are_recorded(self) -> None:
+        polite = Question(key="q1", text="Is it polite?")
+        tone = Question(key="value", text="Which tone?", kind="choice", labels=("warm", "cold"))
+        rude = Question(key="q2", text="Is it rude?")
+        told: dict[str, float | dict[str, float] | str] = {
+            "q1": 0.75,
+            "value": {"warm": 0.9, "cold": 0.1},
+            "q2": "it declines",
+        }
+        model = ScriptedDecisionModel(lambda state, question: told[question.key])
+        decision = await model.decide("so it is", [polite, tone, rude])
+        assert decision.probabilities == {
+            "q1": {"yes": 0.75, "no": 0.25, "n/a": 0.0},
+            "value": {"warm": 0.9, "cold": 0.1},
+        }
+        assert decision.refused == {"q2": "it declines"}
+        assert (decision.usage.calls, decision.usage.input_tokens) == (1, 11)
+        assert (model.calls, model.asked[1]) == ([3], ("so it is", tone))
+        assert isinstance(model, DecisionModel)
+        assert not isinstance(model, ChatModel)
+
+    async def test_an_exception_is_raised_and_so_is_a_refusal_of_all(self) -> None:
+        question = [Question(key="q", text="Is it?")]
+        with pytest.raises(ModelUnavailable, match="down"):
+            await ScriptedDecisionModel(lambda *_: ModelUnavailable("down")).decide("s", question)
+        with pytest.raises(ModelRejected, match="declines"):
+            await ScriptedDecisionModel(lambda *_: "it declines").decide("s", question)
+
+    async def test_the_scripted_embedded_model_writes_and_decides(self) -> None:
+        model = ScriptedEmbeddedModel([{"value": True}], decide=lambda *_: 0.5)
+        assert (await model.complete(request())).data == {"value": True}
+        assert (await model.decide("s", [Question(key="q", text="Is it?")])).probabilities["q"]["yes"] == 0.5
+        assert isinstance(model, ChatModel)
+        assert isinstance(model, DecisionModel)
 
 
 def test_the_checks_follow_the_last_heading() -> None:

@@ -1,4 +1,4 @@
-"""Fakes for tests of judges, yours and ours: chat models that follow a script, and a deterministic embedder."""
+"""Fakes for tests of judges, yours and ours: models that follow a script, and a deterministic embedder."""
 
 from __future__ import annotations
 
@@ -7,20 +7,33 @@ import inspect
 import json
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.errors import ModelRejected
+from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.types import Usage
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answer", "HashEmbedding", "ScriptedChatModel", "ScriptedYesNoModel", "checks_asked"]
+__all__ = [
+    "Answer",
+    "Decide",
+    "HashEmbedding",
+    "ScriptedChatModel",
+    "ScriptedDecisionModel",
+    "ScriptedEmbeddedModel",
+    "ScriptedYesNoModel",
+    "checks_asked",
+]
 
 Answer = dict[str, Any] | ChatReply | BaseException
 """What a scripted model answers: the data of a reply, a whole reply, or an error to raise."""
+
+Decide = Callable[[str, Question], float | Mapping[str, float] | str | BaseException]
+"""What a scripted decision model answers: the probability of yes, those of labels, why it refuses, or an error to raise."""
 
 
 class ScriptedChatModel:
@@ -91,6 +104,86 @@ class ScriptedChatModel:
             )
         self._next += 1
         return self._script[self._next - 1]
+
+
+class ScriptedDecisionModel:
+    """A DecisionModel that answers from a function of the state and the question.
+
+    `decide` gives the probability of yes of a yes/no question, which is then never n/a, or the probabilities of labels; a
+    text refuses the question, and an exception is raised. `asked` records the states and questions, `calls` how many
+    questions each request had.
+
+    Usage is deterministic: a token is a word, and the state is counted once a request.
+    """
+
+    def __init__(self, decide: Decide, *, name: str = "scripted-decision", limits: Limits | None = None) -> None:
+        self._name = name
+        self._limits = limits or Limits()
+        self._decide = decide
+        self.asked: list[tuple[str, Question]] = []
+        self.calls: list[int] = []
+
+    @property
+    def name(self) -> str:
+        """The name that judgments store."""
+        return self._name
+
+    @property
+    def limits(self) -> Limits:
+        """What the model claims to take."""
+        return self._limits
+
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+    ) -> Decision:
+        """The scripted answers; raises one that is an exception, and ModelRejected where all are refused."""
+        answers, refused = dict[str, dict[str, float]](), dict[str, str]()
+        self.calls.append(len(questions))
+        for question in questions:
+            self.asked.append((state, question))
+            answer = self._decide(state, question)
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, str):
+                refused[question.key] = answer
+            elif isinstance(answer, Mapping):
+                answers[question.key] = {label: float(answer.get(label, 0.0)) for label in question.labels}
+            else:
+                answers[question.key] = {"yes": answer, "no": 1 - answer, "n/a": 0.0}
+        words = _words(state) + sum(_words(question.text) for question in questions)
+        usage = Usage(calls=1, input_tokens=words)
+        if questions and not answers:
+            raise ModelRejected("; ".join(refused.values()), usage=usage)
+        return Decision(probabilities=answers, refused=refused, usage=usage)
+
+
+class ScriptedEmbeddedModel(ScriptedChatModel):
+    """A ScriptedChatModel that decides, too, as the embedded model does: see ScriptedDecisionModel for `decide`."""
+
+    def __init__(
+        self,
+        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
+        *,
+        decide: Decide,
+        name: str = "scripted",
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(answers, name=name, limits=limits)
+        self.decisions = ScriptedDecisionModel(decide, name=name, limits=limits)
+
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+    ) -> Decision:
+        """The scripted answers to the questions."""
+        return await self.decisions.decide(state, questions, timeout=timeout)
 
 
 class ScriptedYesNoModel(ScriptedChatModel):

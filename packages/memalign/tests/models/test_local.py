@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memalign.errors import ConfigurationError, InvalidOutput, ModelRejected, ModelUnavailable
-from memalign.models.base import ChatModel, ChatRequest, YesNoModel
+from memalign.models.base import ChatModel, ChatRequest, DecisionModel, Question, YesNoModel
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import LocalChatModel
 from tests.support.patience import PATIENCE
@@ -337,3 +337,42 @@ class TestYesOrNo:
             await model.margins(ASKED, LAMP, QUESTIONS[:2], timeout=0.001)
         assert failed.value.usage is not None
         assert len((await model.margins(ASKED, LAMP, QUESTIONS[:2]))[0]) == 2
+
+
+@pytest.mark.embedded
+class TestDecisions:
+    ASKED = tuple(Question(key=f"q{n}", text=text) for n, text in enumerate(QUESTIONS))
+    RED = '<<<\noutputs: "The lamp is red. It is a red lamp."\n>>>'
+
+    async def test_ten_questions_read_their_item_only_once(self, model: LocalChatModel) -> None:
+        assert isinstance(model, DecisionModel)
+        decision = await model.decide(LAMP, self.ASKED)
+        assert list(decision.probabilities) == [question.key for question in self.ASKED]
+        assert decision.refused == {}
+        assert decision.usage.calls == decision.usage.output_tokens == 10
+        item = (await model.decide(LAMP, self.ASKED[:1])).usage
+        assert decision.usage.cached_tokens > 9 * (item.input_tokens - 22)
+
+    async def test_an_obvious_answer_is_likely_and_never_not_applicable(self, model: LocalChatModel) -> None:
+        asked = [Question(key="red", text="Is the lamp red?"), Question(key="train", text="Is the text about a train?")]
+        found = (await model.decide(self.RED, asked)).probabilities
+        assert found["red"]["yes"] > 0.5 > found["train"]["yes"]
+        for answers in found.values():
+            assert sum(answers.values()) == pytest.approx(1)
+            assert answers["n/a"] == 0.0
+
+    async def test_a_choice_and_a_score_have_a_share_for_each_label(self, model: LocalChatModel) -> None:
+        colour = Question(key="c", text="Which colour has the lamp?", kind="choice", labels=("red", "green", "blue"))
+        share = (await model.decide(self.RED, [colour])).probabilities["c"]
+        assert list(share) == ["red", "green", "blue"]
+        assert sum(share.values()) == pytest.approx(1)
+        assert max(share, key=lambda label: share[label]) == "red"
+
+    async def test_an_answer_depends_on_no_other_question(self, model: LocalChatModel) -> None:
+        first = (await model.decide(LAMP, self.ASKED[:6])).probabilities
+        again = (await model.decide(LAMP, self.ASKED[5:2:-1])).probabilities
+        assert again == {key: first[key] for key in again}
+
+    async def test_an_item_longer_than_the_context_is_rejected(self, model: LocalChatModel) -> None:
+        with pytest.raises(ModelRejected, match=r"limit is 1,024"):
+            await model.decide("word " * 2_000, self.ASKED[:1])

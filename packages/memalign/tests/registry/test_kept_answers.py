@@ -12,19 +12,20 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from memalign import Judge, Registry
 from memalign.aio import run
-from memalign.errors import RegistryError
+from memalign.errors import RegistryError, SpendLimitReached
 from memalign.judge.paid_calls import PaidCalls
-from memalign.models.base import ChatReply, ChatRequest
+from memalign.models.base import ChatReply, ChatRequest, Decision, Question
 from memalign.registry.kept_answers import KeptAnswers
-from memalign.testing import HashEmbedding, ScriptedYesNoModel
+from memalign.testing import HashEmbedding, ScriptedDecisionModel, ScriptedYesNoModel
 from memalign.types import Usage
 from tests.support import paying
 from tests.support.asking import margin_of
@@ -320,6 +321,46 @@ def test_probabilities_vectors_and_half_characters_are_kept_exactly(path: Path) 
         assert vectors.texts == ["a b", said]
         assert second.taken_up == 5
     assert len(chat.requests) == 1
+
+
+def test_decisions_are_kept_one_by_one_and_paid_once(path: Path) -> None:
+    deciding = ScriptedDecisionModel(lambda state, question: len(question.text) / 30)
+    one, two, three = (Question(key=f"q{n}", text=f"Is it {n}?" + "!" * n) for n in (1, 2, 3))
+    path.touch()
+    with KeptAnswers(path, 1) as first:
+        paid = run(PaidCalls(answers=first).decision(deciding).decide("item", [one, two]))
+    with KeptAnswers(path, 1) as second:
+        model = PaidCalls(answers=second).decision(deciding)
+        renamed = msgspec.structs.replace(one, key="q9")
+        again = run(model.decide("item", [three, renamed, two]))
+        elsewhere = run(model.decide("another item", [one]))
+    assert list(again.probabilities) == ["q3", "q9", "q2"]
+    assert again.probabilities["q9"] == paid.probabilities["q1"]
+    assert again.probabilities["q2"] == paid.probabilities["q2"]
+    assert (again.usage.calls, elsewhere.usage.calls) == (1, 1)
+    assert deciding.calls == [2, 1, 1]
+
+
+def test_decisions_keep_within_the_limit_of_spending() -> None:
+    priced = Usage(calls=1, cost=0.6)
+
+    class Priced(ScriptedDecisionModel):
+        async def decide(
+            self,
+            state: str,
+            questions: Sequence[Question],
+            *,
+            timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+        ) -> Decision:
+            decision = await super().decide(state, questions, timeout=timeout)
+            return msgspec.structs.replace(decision, usage=priced)
+
+    deciding = Priced(lambda state, question: 0.5)
+    model = PaidCalls(max_cost=1.0).decision(deciding)
+    run(model.decide("item", [Question(key="q1", text="Is it?")]))
+    with pytest.raises(SpendLimitReached):
+        run(model.decide("another", [Question(key="q1", text="Is it?")]))
+    assert deciding.calls == [1]
 
 
 # -- several at once -------------------------------------------------------------------------------------------------

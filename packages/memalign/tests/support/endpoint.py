@@ -103,7 +103,8 @@ Answer = dict[str, Any] | str | Fault
 class Endpoint:
     """The server; a context manager. `latency` is in seconds for each answer.
 
-    `logprobs` gives of an answer's text the field of that name, for requests that ask for it. `models` are listed at
+    Requests to /v1/systemone and /v1/decisions are answered with the
+    object that `answer` gives, as it is (decision_servers.py). `logprobs` gives of an answer's text the field of that name, for requests that ask for it. `models` are listed at
     /v1/models. `elsewhere` is the answer to a POST whose path is not under /v1; None serves any path.
     """
 
@@ -256,7 +257,9 @@ class _Handler(BaseHTTPRequestHandler):
                 status, headers, reply = answer.status, answer.headers, answer.body
             else:
                 status, headers = 200, {}
-                reply = _embeddings(body) if embedding else _completion(endpoint, body, answer)
+                deciding = self.path.endswith(("/systemone", "/decisions"))
+                made = _embeddings(body) if embedding else None if deciding else _completion(endpoint, body, answer)
+                reply = made or answer
         finally:
             with endpoint._lock:  # before the answer goes out: its reader may send the next request at once
                 endpoint._in_flight -= 1

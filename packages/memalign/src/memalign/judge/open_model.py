@@ -8,16 +8,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError, MemalignError
-from memalign.models.base import ChatModel
+from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.headers import checked_headers, filled_headers
 from memalign.models.list_prices import checked_prices
 from memalign.models.providers import parse_name
-from memalign.models.resolve import canonical_name, configured, default_model_name, resolve
+from memalign.models.resolve import canonical_name, configured, configured_decision, default_model_name, resolve
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["checked_models", "libraries_loaded", "open_model", "open_reflection_model"]
+__all__ = ["checked_models", "libraries_loaded", "open_decision_model", "open_model", "open_reflection_model"]
 
 _TELLS = ("headers", "prices", "context")
 _LEAST_CONTEXT = 1_024
@@ -35,7 +35,7 @@ def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
     name = default_model_name() if chosen is None else chosen
     if not isinstance(name, str):
         return resolve(name)
-    told: Mapping[str, Any] = judge.parameters.get("models", {}).get(canonical_name(name), {})
+    own = _settings_of(judge, name)
     settings = {}
     if model is None and (effort := judge.parameters.get("reasoning_effort")):
         if parse_name(name)[0] == "openai":
@@ -44,11 +44,33 @@ def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
             settings["thinking"] = False if effort == "none" else effort
     return configured(
         name,
-        headers=filled_headers(told.get("headers", {}), name),
-        prices=checked_prices(told["prices"]) if "prices" in told else None,
-        context_tokens=told.get("context"),
+        headers=filled_headers(own.get("headers", {}), name),
+        prices=checked_prices(own["prices"]) if "prices" in own else None,
+        context_tokens=own.get("context"),
         settings=settings,
     )
+
+
+def open_decision_model(judge: Judge, model: str | DecisionModel) -> DecisionModel:
+    """A decision model, with the headers, prices and context that the judge's parameters give for its name.
+
+    Raises ConfigurationError as `resolve_decision` does, and for a header whose environment variable is not set.
+    """
+    if not isinstance(model, str):
+        return configured_decision(model)
+    own = _settings_of(judge, model)
+    return configured_decision(
+        model,
+        headers=filled_headers(own.get("headers", {}), model),
+        prices=checked_prices(own["prices"]) if "prices" in own else None,
+        context_tokens=own.get("context"),
+    )
+
+
+def _settings_of(judge: Judge, name: str) -> Mapping[str, Any]:
+    """What the judge's parameters say of the model of that name."""
+    settings: Mapping[str, Any] = judge.parameters.get("models", {}).get(canonical_name(name), {})
+    return settings
 
 
 def open_reflection_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:

@@ -18,7 +18,17 @@ import msgspec
 from memalign.errors import ConfigurationError, ModelError, SpendLimitReached
 from memalign.judge.rehearsal import Rehearsal, RehearsedEmbedding
 from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
-from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits, YesNoModel
+from memalign.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    DecisionModel,
+    EmbeddingModel,
+    Limits,
+    Question,
+    YesNoModel,
+)
 from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Usage
 
@@ -87,7 +97,15 @@ class PaidCalls:
         """`model`, asked within these limits and kept answers."""
         if isinstance(model, _Asked):
             return model
+        if isinstance(model, DecisionModel):
+            return (_AskedApartAndDeciding if isinstance(model, YesNoModel) else _AskedAndDeciding)(model, self)
         return (_AskedApart if isinstance(model, YesNoModel) else _Asked)(model, self)
+
+    def decision(self, model: DecisionModel) -> DecisionModel:
+        """`model`, asked within these limits and kept answers."""
+        if isinstance(model, _Deciding):
+            return model
+        return _AskedAndDeciding(model, self) if isinstance(model, ChatModel) else _Deciding(model, self)
 
     def embedding(self, model: EmbeddingModel) -> EmbeddingModel:
         """`model`, whose vectors are kept: a provider's differ a little from call to call, and prompts with them."""
@@ -163,35 +181,79 @@ class PaidCalls:
             )
 
 
-class _Asked:
-    """A ChatModel that is asked as `PaidCalls` says."""
+class _Limited:
+    """A model that is asked as `PaidCalls` says."""
 
-    def __init__(self, model: ChatModel, calls: PaidCalls) -> None:
+    def __init__(self, model: Any, calls: PaidCalls) -> None:
         self._model, self._calls = model, calls
 
     @property
     def name(self) -> str:
-        return self._model.name
+        return str(self._model.name)
 
     @property
     def limits(self) -> Limits:
-        limits = self._model.limits
+        limits: Limits = self._model.limits
         at_once = self._calls.concurrency
         return limits if at_once is None else msgspec.structs.replace(limits, concurrency=at_once)
 
+
+class _Asked(_Limited):
+    """A ChatModel that is asked as `PaidCalls` says."""
+
     async def complete(self, request: ChatRequest) -> ChatReply:
-        key = _key(self._model, request)
+        model = cast("ChatModel", self._model)
+        key = _key(model, request)
         known = self._calls.find(key, ChatReply)
         if known is not None:
             return msgspec.structs.replace(known, usage=Usage())
         if self._calls.rehearsal is not None:
-            return self._calls.rehearsal.reply(self._model, request)
+            return self._calls.rehearsal.reply(model, request)
         size = estimate_tokens(request.system) + estimate_tokens(request.user)
         asked = Call(self.name, request.schema_name, size)
-        reply = await self._calls.pay(asked, lambda: self._model.complete(request), lambda answer: answer.usage)
+        reply = await self._calls.pay(asked, lambda: model.complete(request), lambda answer: answer.usage)
         self._calls.keep(key, reply)
         self._calls.check_price()
         return reply
+
+
+class _Deciding(_Limited):
+    """A DecisionModel that is asked as `PaidCalls` says. Answers are kept one by one: none hangs on another question."""
+
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+    ) -> Decision:
+        keys = {question.key: _key(self._model, (state, *_told(question))) for question in questions}
+        answers = {
+            name: answer
+            for name, key in keys.items()
+            if (answer := self._calls.find(key, dict[str, float])) is not None
+        }
+        new = [question for question in questions if question.key not in answers]
+        if not new:
+            return Decision(probabilities=answers)
+        if self._calls.rehearsal is not None:
+            return Decision(probabilities=answers | self._calls.rehearsal.decision(self._model, state, new))
+        model = cast("DecisionModel", self._model)
+        size = sum(map(estimate_tokens, (state, *(question.text for question in new))))
+        decision = await self._calls.pay(
+            Call(self.name, "decision", size),
+            lambda: model.decide(state, new, timeout=timeout),
+            lambda answer: answer.usage,
+        )
+        for name, answer in decision.probabilities.items():
+            self._calls.keep(keys[name], answer)
+        self._calls.check_price()
+        answers |= decision.probabilities
+        return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
+
+
+class _AskedAndDeciding(_Asked, _Deciding):
+    """Of a model that does both."""
 
 
 class _AskedApart(_Asked):
@@ -225,6 +287,10 @@ class _AskedApart(_Asked):
         return [known[question] for question in questions], usage
 
 
+class _AskedApartAndDeciding(_AskedApart, _Deciding):
+    """The same of the embedded model."""
+
+
 class _Embedding:
     """An EmbeddingModel whose vectors are kept, one a text."""
 
@@ -251,7 +317,12 @@ class _Embedding:
         return np.stack([known[text] for text in texts]).astype(np.float32) if texts else await self._model.embed([])
 
 
-def _key(model: ChatModel | EmbeddingModel, asked: ChatRequest | tuple[str, ...] | str) -> str:
+def _told(question: Question) -> tuple[str, ...]:
+    """All of a question that can change its answer: not the key that names it."""
+    return (question.kind, question.text, *question.labels)
+
+
+def _key(model: ChatModel | DecisionModel | EmbeddingModel, asked: ChatRequest | tuple[str, ...] | str) -> str:
     """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
     # An adapter may know an address, the build of its engine, or settings of every request; the protocol does not.
     where: Any = getattr(model, "engine", None) or getattr(model, "base_url", None)

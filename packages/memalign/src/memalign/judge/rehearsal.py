@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, PricedModel
+from memalign.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    DecisionModel,
+    EmbeddingModel,
+    PricedModel,
+    Question,
+)
 from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Usage
 
@@ -45,7 +53,7 @@ class Rehearsal:
     def __init__(self, *, dimensions: int = 8) -> None:
         self.dimensions = dimensions
         self.prefix_tokens = 0
-        self._spent: dict[str, tuple[ChatModel, Usage]] = {}
+        self._spent: dict[str, tuple[ChatModel | DecisionModel, Usage]] = {}
         self._numbers = itertools.count(1)
 
     @property
@@ -70,7 +78,13 @@ class Rehearsal:
             self._count(model, f"{system}{item}{question}", "yes")
         return [0.0] * len(questions)
 
-    def _count(self, model: ChatModel, asked: str, answered: str) -> None:
+    def decision(self, model: DecisionModel, state: str, questions: Sequence[Question]) -> dict[str, dict[str, float]]:
+        """Every label of every question as probable as the others: it cannot be told."""
+        labels = [label for question in questions for label in question.labels]
+        self._count(model, "\n".join([state, *(question.text for question in questions), *labels]), "")
+        return {question.key: dict.fromkeys(question.labels, 1 / len(question.labels)) for question in questions}
+
+    def _count(self, model: ChatModel | DecisionModel, asked: str, answered: str) -> None:
         _, spent = self._spent.get(model.name, (model, Usage()))
         one = Usage(
             calls=1,
@@ -108,7 +122,7 @@ class RehearsedEmbedding:
         return np.zeros((len(texts), self._dimensions), dtype=np.float32)
 
 
-def _price(model: ChatModel, usage: Usage) -> float | None:
+def _price(model: ChatModel | DecisionModel, usage: Usage) -> float | None:
     return model.price_of(usage) if isinstance(model, PricedModel) else None
 
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits, YesNoModel
-from memalign.models.resolve import default_model_name, resolve, resolve_embedding
+from memalign.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    DecisionModel,
+    EmbeddingModel,
+    Limits,
+    Question,
+    YesNoModel,
+)
+from memalign.models.resolve import default_model_name, resolve, resolve_decision, resolve_embedding
 
 __all__ = [
     "ChatModel",
     "ChatReply",
     "ChatRequest",
+    "Decision",
+    "DecisionModel",
     "EmbeddingModel",
     "Limits",
+    "Question",
     "YesNoModel",
     "default_model_name",
     "resolve",
+    "resolve_decision",
     "resolve_embedding",
 ]

@@ -11,15 +11,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 
-__all__ = ["Through", "asked_through", "chat_through", "embedding_through"]
+__all__ = ["Through", "asked_through", "chat_through", "decision_through", "embedding_through"]
 
 
 class Through(Protocol):
     """Gives for a model one that asks it; for one that it gave before, that one."""
 
     def chat(self, model: ChatModel) -> ChatModel:
+        """The model by which `model` is asked."""
+        ...
+
+    def decision(self, model: DecisionModel) -> DecisionModel:
         """The model by which `model` is asked."""
         ...
 
@@ -45,6 +49,12 @@ def chat_through(model: ChatModel) -> ChatModel:
     """The model as this run asks it."""
     through = _through.get()
     return model if through is None else through.chat(model)
+
+
+def decision_through(model: DecisionModel) -> DecisionModel:
+    """The decision model as this run asks it."""
+    through = _through.get()
+    return model if through is None else through.decision(model)
 
 
 def embedding_through(model: EmbeddingModel) -> EmbeddingModel:

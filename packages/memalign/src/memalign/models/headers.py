@@ -6,7 +6,7 @@ variables of the machine that it runs on:
 
 - only variables whose names begin with `MEMALIGN_HEADER_` are ever read;
 - they go to a provider's own server and to the addresses that this machine's environment names, in
-  `MEMALIGN_HEADER_SERVERS` or `OPENAI_BASE_URL`, and not to an address that only the judge names.
+  `MEMALIGN_HEADER_SERVERS` or a variable such as `OPENAI_BASE_URL`, and not to an address that only the judge names.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ their prefix again when they take turns.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
 from memalign.models.answers import parse_answer
-from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
 from memalign.models.llama_cpp import (
     STREAMED,
@@ -45,6 +46,7 @@ T = TypeVar("T")
 _DEFAULT_CONTEXT = 8192
 _DEFAULT_TIMEOUT = 600.0
 _RAW_TIMEOUT = 3600.0  # a raw answer may be as long as the context
+_DECIDE = "Answer the question about the item with yes or no."
 
 
 class _Questions(NamedTuple):
@@ -55,7 +57,7 @@ class _Questions(NamedTuple):
 
 
 class LocalChatModel:
-    """A ChatModel and YesNoModel over a GGUF file. Use `LocalChatModel.open`, which gives one object a file.
+    """A ChatModel, DecisionModel and YesNoModel over a GGUF file. Use `LocalChatModel.open`, which gives one object a file.
 
     The file is read at the first call. Answers are constrained by a grammar of the request's schema, written without
     needless white space. Usage counts tokens and cached tokens; cost is 0.0, for nobody is paid.
@@ -130,6 +132,29 @@ class LocalChatModel:
         cut twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
         """
         return await self._in_turn(self._complete, request)
+
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # of each question, counted in the worker thread
+    ) -> Decision:
+        """The answers to `questions`, each of one token, yes or no; the state is read once for all of them.
+
+        Of a choice or a score every label is asked about, and the margins log p(yes)/p(no) give its share. A yes/no
+        question is never n/a. An answer depends on the state and the question alone, on no other one and no earlier call.
+        Errors are those of `complete`, with what was spent until then.
+        """
+        asked = {question.key: _lines(question) for question in questions}  # one line, or one for each label
+        lines = [line for every in asked.values() for line in every]
+        answers, usage = await self.margins(_DECIDE, state, lines, timeout=timeout)
+        margins = dict(zip(lines, answers, strict=True))
+        probabilities = {
+            question.key: _probabilities(question, [margins[line] for line in asked[question.key]])
+            for question in questions
+        }
+        return Decision(probabilities=probabilities, usage=usage)
 
     async def margins(
         self,
@@ -299,6 +324,21 @@ class LocalChatModel:
         except InvalidOutput as error:
             show_raw(self._name, str(error), text)
             raise InvalidOutput(f"{self._name}: {error}", usage=usage) from error
+
+
+def _lines(question: Question) -> list[str]:
+    """What is asked of one question: the labels of a choice each apart."""
+    if question.kind == "yes_no":
+        return [question.text]
+    return [f'{question.text} Is the answer "{label}"?' for label in question.labels]
+
+
+def _probabilities(question: Question, margins: Sequence[float]) -> dict[str, float]:
+    if question.kind == "yes_no":
+        yes = 1 / (1 + math.exp(-margins[0]))
+        return {"yes": yes, "no": 1 - yes, "n/a": 0.0}
+    weights = [math.exp(margin - max(margins)) for margin in margins]
+    return {label: weight / sum(weights) for label, weight in zip(question.labels, weights, strict=True)}
 
 
 def _whole_number(variable: str, default: int, *, least: int) -> int:

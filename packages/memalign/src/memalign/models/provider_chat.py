@@ -27,7 +27,7 @@ from memalign.models.list_prices import Prices, context_window, list_price, list
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_address import what_it_serves
 from memalign.models.provider_client import LoopClients, open_chat, open_chat_by
-from memalign.models.provider_errors import PromptTooLong, Subject, failure_of, raw_of, status_of, told
+from memalign.models.provider_errors import OVERLOAD, PromptTooLong, Subject, failure_of, raw_of, status_of, told
 from memalign.models.providers import Target
 from memalign.models.raw_answers import show_raw
 from memalign.models.retry import Retry
@@ -46,7 +46,6 @@ logger = logging.getLogger(__name__)
 _PROMPTED = "Answer with one JSON object and nothing else: no words before or after it, no fence. Its JSON schema:"
 
 _FIRST_IN_FLIGHT = 16
-_OVERLOAD = (429, 503, 529)  # statuses that say that there is too much at once
 
 # What a model that reasons by default may think before it answers; it counts as output, and is paid only if used.
 _REASONING_TOKENS = 8_192
@@ -269,7 +268,7 @@ class ProviderChatModel:
                 except Exception as error:
                     if (failed := failure_of(error, subject)) is None:
                         raise
-                    if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in _OVERLOAD):
+                    if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
                         refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
                     text = told(error)
                     show_raw(str(subject), failed.reason, raw_of(error))

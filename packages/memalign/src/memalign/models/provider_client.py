@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.embeddings import EmbeddingModel
     from pydantic_ai.models import Model
+    from pydantic_ai.models.decision import DecisionModel
     from pydantic_ai.providers import Provider
 
-__all__ = ["LoopClients", "open_chat", "open_chat_by", "open_embedding"]
+__all__ = ["LoopClients", "open_chat", "open_chat_by", "open_decision", "open_embedding"]
 
 T = TypeVar("T")
 
@@ -126,6 +127,26 @@ def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
     return _open(target, build)
 
 
+def open_decision(target: Target) -> tuple[DecisionModel[Any], Provider[Any]]:
+    """pydantic-ai's decision model for `target`. Raises ConfigurationError with what to install or set."""
+
+    def build(provider_of: Callable[[str], Provider[Any]]) -> DecisionModel[Any]:
+        provider: Any = provider_of(target.provider)  # each model takes its own kind
+        if target.provider == "system-one":
+            from pydantic_ai.models.system_one import SystemOneModel
+
+            return SystemOneModel(target.model, provider=provider)
+        if target.provider == "typesafe":
+            from pydantic_ai.models.typesafe import TypeSafeModel
+
+            return TypeSafeModel(target.model, provider=provider)
+        from pydantic_ai.models.openai_decisions import OpenAIDecisionsModel
+
+        return OpenAIDecisionsModel(target.model, provider=provider)
+
+    return _open(target, build)
+
+
 def _open(
     target: Target,
     build: Callable[[Callable[[str], Provider[Any]]], T],
@@ -155,11 +176,20 @@ def _open(
 
 
 def _provider(target: Target, name: str, client: httpx2.AsyncClient | None) -> Provider[Any]:
-    if target.provider == "openai":
+    key = target.api_key or "no-key-needed"
+    if target.provider in ("openai", "openai-decisions"):
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        key = target.api_key or "no-key-needed"
         provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=key, http_client=client)
+    elif target.provider == "system-one":
+        from memalign.models.provider_system_one import KeyedProvider
+
+        provider = KeyedProvider(base_url=target.base_url, api_key=target.api_key)
+    elif target.provider == "typesafe":
+        from pydantic_ai.providers.typesafe import TypeSafeProvider
+
+        root = target.base_url and target.base_url.removesuffix("/v1")  # its client adds that to what it is given
+        provider = TypeSafeProvider(base_url=root, api_key=key)
     elif target.provider == "anthropic" and client is not None:
         from pydantic_ai.providers.anthropic import AnthropicProvider
 

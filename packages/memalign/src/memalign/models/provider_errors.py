@@ -34,7 +34,10 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.retry import AttemptFailed, retry_after
 
-__all__ = ["ErrorInAnswer", "PromptTooLong", "Subject", "failure_of", "raw_of", "status_of", "told"]
+__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "Subject", "failure_of", "raw_of", "status_of", "told"]
+
+OVERLOAD = (429, 503, 529)
+"""Statuses that say that there is too much at once."""
 
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -96,11 +99,12 @@ class ErrorInAnswer(Exception):
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom we talk to, for messages: the model, its address (None: the provider's own) and the key's variable."""
+    """Whom we talk to, for messages: the model, its address (None: the provider's own), the key's and the server's variable."""
 
     model: str
     base_url: str | None = None
     key_name: str | None = None
+    server_name: str = "OPENAI_BASE_URL"
     timeout: float = 120.0
 
     def __str__(self) -> str:
@@ -110,7 +114,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def where(self) -> str:
         """What to check when nobody answers."""
         if self.base_url:
-            return f"check that a server listens at {self.base_url}, or name the right address (--base-url, OPENAI_BASE_URL)"
+            right = f"name the right address (--base-url, {self.server_name})"
+            return f"check that a server listens at {self.base_url}, or {right}"
         return "check the network and the provider's status page, or set another model with --model"
 
     @property

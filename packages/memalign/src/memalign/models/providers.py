@@ -11,6 +11,7 @@ import msgspec
 from memalign.errors import ConfigurationError
 
 __all__ = [
+    "DECISION_PROVIDERS",
     "DEFAULTS",
     "PROVIDERS",
     "Target",
@@ -51,8 +52,14 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     "voyageai": ("VOYAGE_API_KEY",),
     "xai": ("XAI_API_KEY",),
     "zai": ("ZAI_API_KEY",),
+    "openai-decisions": ("OPENAI_API_KEY",),
+    "system-one": (),
+    "typesafe": ("TYPESAFE_API_KEY",),
 }
 """pydantic-ai's providers, with the variables of which one must hold the key; none where it is found in other ways."""
+
+DECISION_PROVIDERS = frozenset({"openai-decisions", "system-one", "typesafe"})
+"""The providers whose models answer typed questions and write nothing."""
 
 DEFAULTS = (
     ("OPENAI_API_KEY", "openai:gpt-4.1-mini"),
@@ -62,7 +69,7 @@ DEFAULTS = (
 )
 """The small model that a key stands for when no model is named, in order of preference."""
 
-_EXTRAS = ("anthropic", "bedrock", "cohere", "google", "groq", "huggingface", "mistral", "voyageai", "xai")
+_EXTRAS = ("anthropic", "bedrock", "cohere", "google", "groq", "huggingface", "mistral", "typesafe", "voyageai", "xai")
 """Of pydantic-ai-slim; all other providers speak OpenAI's API."""
 
 # Spellings of MLflow, LiteLLM and older pydantic-ai, which users bring along.
@@ -83,6 +90,20 @@ _NAME = re.compile(r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]
 _ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
 
 _OPENAI = "https://api.openai.com/v1"
+
+# The providers of which a server may be named, by variables. MLflow, LiteLLM and LangChain read the second of OpenAI's.
+_SERVERS = {
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    "openai-decisions": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    "system-one": ("SYSTEM_ONE_BASE_URL",),
+    "typesafe": ("TYPESAFE_BASE_URL",),
+}
+
+# Their own addresses, to which their keys may go.
+_HOMES = {"openai": {_OPENAI}, "openai-decisions": {_OPENAI}, "typesafe": {"https://api.typesafe.ai"}}
+
+_SERVER_KEYS = {"system-one": "SYSTEM_ONE_API_KEY"}
+"""Where a server of one's own may need a key, and may not."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,10 +153,21 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return next((name for name in names if os.environ.get(name)), names[0] if names else None)
 
     @property
+    def decides(self) -> bool:
+        """Whether it is a decision model."""
+        return self.provider in DECISION_PROVIDERS
+
+    @property
+    def server_variable(self) -> str:
+        """The environment variable that names its server."""
+        return _SERVERS.get(self.provider, _SERVERS["openai"])[0]
+
+    @property
     def install(self) -> str:
         """The command that installs the provider's library, whether memalign came from a package or a checkout."""
         kind = self.provider.removeprefix("gateway/").replace("google-cloud", "google")
-        return f'pip install "pydantic-ai-slim[{kind if kind in _EXTRAS else "openai"}]"'
+        newer = "-U " if self.decides else ""  # decision models are younger than the oldest version that we allow
+        return f'pip install {newer}"pydantic-ai-slim[{kind if kind in _EXTRAS else "openai"}]"'
 
 
 def parse_name(name: str) -> tuple[str, str]:
@@ -156,7 +188,7 @@ def parse_name(name: str) -> tuple[str, str]:
     plain, url = address_of(model)
     if url is None:
         return provider, model
-    if provider != "openai":
+    if provider not in _SERVERS:
         raise ConfigurationError(
             f"{provider}:{plain}: an address needs an OpenAI-compatible server, and a model named openai:{plain}@{url}"
         )
@@ -214,20 +246,27 @@ def target_of(name: str) -> Target:
             "OpenAI-compatible server write openai:MODEL@URL, or openai:MODEL and set OPENAI_BASE_URL"
         )
     names = PROVIDERS.get(provider, ())
-    variable = next((each for each in names if os.environ.get(each)), None)
+    model, address = address_of(model) if provider in _SERVERS else (model, None)
+    base_url = address or _server(provider)
+    candidates = (*names, *([_SERVER_KEYS[provider]] if provider in _SERVER_KEYS else []))
+    variable = next((name for name in candidates if os.environ.get(name)), None)
     key = os.environ[variable] if variable else None
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigurationError(
             f"{variable} holds a line break or a character that no key has, such as '…': set it anew"
         )
-    model, address = address_of(model) if provider == "openai" else (model, None)
     if address is not None:
         # A key goes where it is meant to go, and nowhere else.
-        key = key if address in (servers_of_this_machine() or {_OPENAI}) else None
+        key = key if address in (servers_of_this_machine(provider) or _HOMES.get(provider, set())) else None
         return Target(provider=provider, model=model, base_url=address, api_key=key, addressed=True)
-    base_url = _openai_server() if provider == "openai" else None
+    if provider == "system-one" and base_url is None:
+        raise ConfigurationError(
+            f"{provider}:{model} needs its server's address: write {provider}:{model}@http://localhost:11434, or set "
+            "SYSTEM_ONE_BASE_URL"
+        )
     if names and key is None and base_url is None:
-        other = ", or name a compatible server's address (--base-url, OPENAI_BASE_URL)" if provider == "openai" else ""
+        server = _SERVERS.get(provider)
+        other = f", or name a compatible server's address (--base-url, {server[0]})" if server else ""
         raise ConfigurationError(
             f"{provider}:{model} needs a key: set {' or '.join(names)}{other}. Without a key: run "
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
@@ -235,17 +274,14 @@ def target_of(name: str) -> Target:
     return Target(provider=provider, model=model, base_url=base_url, api_key=key)
 
 
-# The second is the name that MLflow, LiteLLM and LangChain read: who has set only that one means this server.
-_SERVERS = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+def _server(provider: str) -> str | None:
+    return next((url for name in _SERVERS.get(provider, ()) if (url := os.environ.get(name))), None)
 
 
-def _openai_server() -> str | None:
-    return next((url for each in _SERVERS if (url := os.environ.get(each))), None)
-
-
-def servers_of_this_machine() -> set[str]:
-    """The addresses of OpenAI-compatible servers that the environment names."""
-    return {url.rstrip("/") for variable in _SERVERS if (url := os.environ.get(variable))}
+def servers_of_this_machine(provider: str | None = None) -> set[str]:
+    """The addresses of servers that the environment names, of one provider or of all."""
+    variables = {variable for name, names in _SERVERS.items() if provider in (None, name) for variable in names}
+    return {url.rstrip("/") for variable in variables if (url := os.environ.get(variable))}
 
 
 def _known_upstream(provider: str) -> bool:

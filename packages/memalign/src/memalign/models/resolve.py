@@ -1,4 +1,4 @@
-"""From a model's name to a model: `openai:/m`, `openai:m`, `openai/m`, `anthropic:m`, `local:<name>`."""
+"""From a model's name to a model: `openai:/m`, `openai:m`, `openai/m`, `anthropic:m`, `typesafe:m`, `local:<name>`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memalign.errors import ConfigurationError
-from memalign.models.asking import chat_through, embedding_through
-from memalign.models.base import ChatModel, EmbeddingModel, Limits
+from memalign.models.asking import chat_through, decision_through, embedding_through
+from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel, Limits
 from memalign.models.list_prices import Prices
-from memalign.models.providers import DEFAULTS, Target, address_of, parse_name, target_of
+from memalign.models.providers import DECISION_PROVIDERS, DEFAULTS, Target, address_of, parse_name, target_of
 
-__all__ = ["canonical_name", "configured", "default_model_name", "resolve", "resolve_embedding"]
+__all__ = [
+    "canonical_name",
+    "configured",
+    "configured_decision",
+    "default_model_name",
+    "names_decision_model",
+    "resolve",
+    "resolve_decision",
+    "resolve_embedding",
+]
+
+if TYPE_CHECKING:
+    from memalign.models.local import LocalChatModel
 
 USUAL_IN_FLIGHT, MOST_IN_FLIGHT = 64, 256
 """Calls that work on many items keep in flight where nobody says how many, and the most that may be asked for. The
@@ -49,8 +61,26 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
         )
     provider, model = parse_name(name)
     if provider == "local":
-        return chat_through(_once(("chat", provider, model), lambda: _open_local(model)))
-    return _provider_model(target_of(name))
+        return chat_through(_local(model))
+    return _provider_model(_chat_target(name))
+
+
+def resolve_decision(name: str | DecisionModel) -> DecisionModel:
+    """The decision model of that name; a DecisionModel is given back as it is. One instance a process, name and address.
+
+    Args:
+        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, or `local:<name>` for the embedded model.
+
+    Raises:
+        ConfigurationError: It is the name of a chat model or of nothing that is known; a key, an address or a package
+            is missing: with what to set or install.
+    """
+    return configured_decision(name)
+
+
+def names_decision_model(name: str) -> bool:
+    """Whether the name is that of a model that decides and cannot write. Raises ConfigurationError for no name."""
+    return parse_name(name)[0] in DECISION_PROVIDERS
 
 
 def configured(
@@ -64,9 +94,8 @@ def configured(
 ) -> ChatModel:
     """The chat model of that name at an address of its own, with headers and settings of its own in every request.
 
-    A Target stands for a name with an address and a key of its own.
-    `prices` are what its tokens cost and `context_tokens` what it takes, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`,
-    `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a `base_url` of
+    A Target stands for a name with an address and a key of its own. `prices` are what its tokens cost and `context_tokens`
+    what it takes, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a `base_url` of
     a provider other than `openai`.
     """
     extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
@@ -76,17 +105,10 @@ def configured(
         return resolve(name)
     provider, model = parse_name(name)
     if provider == "local":
-        given = {
-            "base_url": base_url,
-            "headers": headers,
-            "prices": prices,
-            "context": context_tokens,
-            **(settings or {}),
-        }
-        what = ", ".join(each for each, there in given.items() if there)
-        raise ConfigurationError(f"{provider}:{model} runs in this process and takes no {what}")
+        own = {"base_url": base_url, "headers": headers, "prices": prices, "context": context_tokens}
+        raise _takes_no(name, {**own, **(settings or {})})
     if base_url is None or address_of(model)[1] is not None:
-        target = target_of(name)
+        target = _chat_target(name)
     elif provider == "openai":
         key = os.environ.get("OPENAI_API_KEY")
         target = Target(provider=provider, model=model, base_url=base_url, api_key=key)
@@ -97,10 +119,73 @@ def configured(
     return _provider_model(target, extra, prices, context_tokens)
 
 
-def _open_local(model: str) -> ChatModel:
-    from memalign.models.local import LocalChatModel
+def configured_decision(
+    name: str | DecisionModel,
+    *,
+    headers: Mapping[str, str] | None = None,
+    prices: Prices | None = None,
+    context_tokens: int | None = None,
+) -> DecisionModel:
+    """The decision model of that name, with headers of its own in every request.
 
-    return LocalChatModel.open(model)
+    Args:
+        name: As for `resolve_decision`.
+        headers: Sent with every request.
+        prices: What its tokens cost, whatever a list says.
+        context_tokens: What it takes, whatever a list says.
+
+    Raises:
+        ConfigurationError: As for `resolve_decision`, and for a model that runs in this process.
+    """
+    if not isinstance(name, str):
+        return decision_through(name)
+    provider, model = parse_name(name)
+    if provider == "local":
+        if headers or prices or context_tokens:
+            raise _takes_no(name, {"headers": headers, "prices": prices, "context": context_tokens})
+        return decision_through(_local(model))
+    if provider not in DECISION_PROVIDERS:
+        raise ConfigurationError(
+            f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
+            "openai-decisions:MODEL, and the embedded local:qwen2.5-coder-1.5b"
+        )
+    target = target_of(name)
+    limits, look_up_context, most = _limits_of_provider(context_tokens)
+    extra = {"extra_headers": dict(headers)} if headers else {}
+
+    def open_provider() -> DecisionModel:
+        from memalign.models.decision import ProviderDecisionModel
+
+        return ProviderDecisionModel(
+            target, limits=limits, look_up_context=look_up_context, max_concurrency=most, prices=prices, extra=extra
+        )
+
+    settings = json.dumps(extra, sort_keys=True)
+    return decision_through(_once(("decision", target, limits, look_up_context, most, prices, settings), open_provider))
+
+
+def _local(model: str) -> LocalChatModel:
+    def open_local() -> LocalChatModel:
+        from memalign.models.local import LocalChatModel
+
+        return LocalChatModel.open(model)
+
+    return _once(("local", model), open_local)
+
+
+def _takes_no(name: str, settings: Mapping[str, Any]) -> ConfigurationError:
+    what = ", ".join(setting for setting, value in settings.items() if value)
+    return ConfigurationError(f"{canonical_name(name)} runs in this process and takes no {what}")
+
+
+def _chat_target(name: str) -> Target:
+    """The chat model that `name` means. Raises ConfigurationError for a decision model, and as `target_of`."""
+    if names_decision_model(name):
+        raise ConfigurationError(
+            f"{canonical_name(name)} is a decision model: it answers questions and writes nothing. Name a chat model "
+            "here, such as openai:gpt-4.1-mini"
+        )
+    return target_of(name)
 
 
 def _provider_model(
@@ -109,10 +194,7 @@ def _provider_model(
     prices: Prices | None = None,
     context_tokens: int | None = None,
 ) -> ChatModel:
-    limits = _limits(context_tokens)
-    look_up_context = context_tokens is None and _positive("MEMALIGN_CONTEXT_TOKENS") is None
-    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-    most = _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
+    limits, look_up_context, most = _limits_of_provider(context_tokens)
 
     def open_provider() -> ChatModel:
         from memalign.models.provider_chat import ProviderChatModel
@@ -183,6 +265,13 @@ def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
         if key not in _models:
             _models[key] = make()
         return _models[key]  # type: ignore[return-value]  # a key belongs to one kind
+
+
+def _limits_of_provider(context_tokens: int | None) -> tuple[Limits, bool, int]:
+    """Its usual limits, whether to look up its context, and the most calls in flight that may be asked for."""
+    look_up_context = context_tokens is None and _positive("MEMALIGN_CONTEXT_TOKENS") is None
+    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
+    return _limits(context_tokens), look_up_context, _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
 
 
 def _limits(context_tokens: int | None = None) -> Limits:

@@ -1,0 +1,348 @@
+"""Decision models through pydantic-ai: System One servers, TypeSafe's Jev, OpenAI's Decisions.
+
+Typed questions about a text go in one request, and a probability for every answer comes back. The same form is asked
+of all: a yes/no question is a choice between yes, no and n/a, so that a question that does not apply counts as no "no".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused, ModelRejected
+from memalign.models.base import Decision, Limits, Question
+from memalign.models.concurrency import ConcurrencyLimiter
+from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
+from memalign.models.provider_address import what_it_serves
+from memalign.models.provider_client import LoopClients, open_decision
+from memalign.models.provider_errors import OVERLOAD, Subject, failure_of, raw_of, status_of
+from memalign.models.providers import Target
+from memalign.models.raw_answers import show_raw
+from memalign.models.retry import AttemptFailed, Retry
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    from pydantic_ai.models.decision import (
+        DecisionAnswer,
+        DecisionModelSettings,
+        DecisionQuestion,
+    )
+    from pydantic_ai.models.decision import DecisionModel as ProviderModel
+    from pydantic_ai.usage import RequestUsage
+
+__all__ = ["ProviderDecisionModel"]
+
+_FIRST_IN_FLIGHT = 16
+
+_MOST_OPTIONS = 255
+"""Answers of one question that Jev and OpenAI's Decisions take (https://docs.typesafe.ai/model-jaggedness/jev-1.13)."""
+
+_MOST_LEVELS = 10
+"""Levels of one score that they take; a score of more levels is asked as a choice between them."""
+
+_MEANINGS = {"yes": "Yes.", "no": "No.", "n/a": "The question does not apply to the text."}
+
+# Words of a refusal that is about the kind of a question: some servers take yes/no questions of their own kind alone.
+_KIND = re.compile(r"\bchoice\b|question type", re.IGNORECASE)
+
+
+class _Declined(Exception):
+    """The model declined to answer some questions by name."""
+
+    def __init__(self, keys: set[str]) -> None:
+        super().__init__("declined")
+        self.keys = keys
+
+
+class ProviderDecisionModel:
+    """A DecisionModel of a provider, or of a server that speaks System One.
+
+    Args:
+        target: The model, its address and key.
+        retry: How often and how patiently to try.
+        timeout: Seconds for one attempt.
+        limits: What the model takes.
+        look_up_context: Whether the context of a price list replaces that of `limits`.
+        max_concurrency: The most calls in flight; None for `limits.concurrency`. Fewer go at first.
+        prices: What its tokens cost, before any price list.
+        extra: Settings of pydantic-ai (`extra_headers`, `extra_body`, …) that go with every request.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        retry: Retry | None = None,
+        timeout: float = 60.0,
+        limits: Limits | None = None,
+        look_up_context: bool = False,
+        max_concurrency: int | None = None,
+        prices: Prices | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._target = target
+        self._retry = retry or Retry()
+        self._timeout = timeout
+        self._limits = limits or Limits()
+        self._look_up_context = look_up_context
+        self._prices = prices
+        self._extra = dict(extra or {})
+        most = max_concurrency or self._limits.concurrency
+        self._limiter = ConcurrencyLimiter(min(_FIRST_IN_FLIGHT, most), most=most)
+        self._clients = LoopClients(lambda: open_decision(target))
+        self._has_answered = False
+        self._bare = False  # whether it takes yes/no questions only without n/a
+
+    @property
+    def name(self) -> str:
+        """The resolved name, `typesafe:jev-latest`, with the address that was given in it."""
+        return self._target.name
+
+    @property
+    def base_url(self) -> str | None:
+        """The address of its server, where the user named one."""
+        return self._target.base_url
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """The settings that go with every request."""
+        return self._extra
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What the model can take, its context from a price list where that knows the model."""
+        window = context_window(self._target) if self._look_up_context else None
+        return msgspec.structs.replace(self._limits, context_tokens=window) if window else self._limits
+
+    def price_of(self, usage: Usage) -> float | None:
+        """US dollars for a usage, before anything is asked; None where no price is known."""
+        return list_price_of(usage, self._target) if self._prices is None else self._prices.cost(usage)
+
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # of each attempt
+    ) -> Decision:
+        """The answers to all `questions` about `state`, in as few requests as the provider takes.
+
+        Where a request is refused, its questions are asked again by halves, until those that it was refused for are
+        alone: the others have their answers all the same.
+
+        Args:
+            state: The text that the questions are about.
+            questions: With a key each of its own.
+            timeout: Seconds for one attempt; None for the model's.
+
+        Returns:
+            The probabilities by key, and why the others have none.
+
+        Raises:
+            ConfigurationError: The provider cannot be opened; as AccessDenied, it refuses key, name or account.
+            ModelError: No answer, with what was spent: ModelUnavailable or RateLimited after the last attempt;
+                ModelRejected, ModelRefused or InvalidOutput where every question was refused.
+        """
+        model = await self._clients.get()
+        answers: dict[str, dict[str, float]] = {}
+        refused = {question.key: why for question in questions if (why := _too_long(question))}
+        spent: list[Usage] = []
+        last: ModelError | None = None
+        groups = deque(_parts([question for question in questions if question.key not in refused], model.max_questions))
+        try:
+            while groups:
+                group = groups.popleft()
+                try:
+                    async with self._limiter:
+                        answers |= await self._answers(model, state, group, spent, timeout or self._timeout)
+                except _Declined as declined:
+                    last = ModelRefused(f"{self.name} declined to answer")
+                    refused |= dict.fromkeys(declined.keys, "the model declined to answer it")
+                    groups.extendleft(_parts([each for each in group if each.key not in declined.keys]))
+                except (ModelRejected, ModelRefused, InvalidOutput) as error:
+                    last = error
+                    if len(group) > 1 and not error.denied:
+                        half = len(group) // 2
+                        groups.extendleft((group[half:], group[:half]))
+                        continue
+                    refused[group[0].key] = str(error)
+                    if error.denied or (len(refused) > 1 and not answers):
+                        raise  # not for one question's sake
+            if questions and not answers:
+                raise last or ModelRejected("; ".join(f"{key}: {why}" for key, why in refused.items()))
+        except ModelError as error:
+            if error.denied and not self._has_answered:
+                raise AccessDenied(str(error)) from error
+            error.usage = sum(spent, Usage())
+            raise
+        in_order = {question.key: answers[question.key] for question in questions if question.key in answers}
+        return Decision(probabilities=in_order, refused=refused, usage=sum(spent, Usage()))
+
+    async def _answers(
+        self, model: ProviderModel[Any], state: str, group: Sequence[Question], spent: list[Usage], seconds: float
+    ) -> dict[str, dict[str, float]]:
+        """The probabilities of one request's answers. A server that takes no choice is asked for yes or no."""
+        bare = self._bare
+        try:
+            answers = await self._ask(model, state, group, spent, seconds, bare=bare)
+        except ModelRejected as error:
+            if bare or error.denied or not _KIND.search(str(error)) or all(each.kind != "yes_no" for each in group):
+                raise
+            bare = True
+            answers = await self._ask(model, state, group, spent, seconds, bare=bare)
+        self._bare = bare
+        return answers
+
+    async def _ask(
+        self,
+        model: ProviderModel[Any],
+        state: str,
+        group: Sequence[Question],
+        spent: list[Usage],
+        seconds: float,
+        *,
+        bare: bool,
+    ) -> dict[str, dict[str, float]]:
+        from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior
+        from pydantic_ai.models.decision import DecisionRequest
+
+        subject = self._subject(seconds)
+        request = DecisionRequest(state=state, questions={each.key: _typed(each, bare=bare) for each in group})
+        refused_at: float | None = None  # the limit when an attempt before was refused as one too many
+        misfits = 0
+
+        async def attempt() -> dict[str, dict[str, float]]:
+            nonlocal refused_at, misfits
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(seconds):
+                    response = await model.decide(request, self._settings())
+                answers = {each.key: _probabilities(each, response.answers.get(each.key)) for each in group}
+            except Exception as error:
+                if isinstance(error, ContentFilterError) and (declined := self._declined(error, spent)):
+                    raise declined from error
+                if (failed := failure_of(error, subject)) is None:
+                    raise
+                show_raw(str(subject), failed.reason, raw_of(error))
+                if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
+                    refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
+                if isinstance(error, UnexpectedModelBehavior) and failed.error is not ModelRefused:
+                    misfits += 1  # once may be an accident, as of a proxy that cuts
+                    failed = AttemptFailed(InvalidOutput, failed.reason, retry=misfits == 1)
+                if status_of(error) == 404 and not self._has_answered:
+                    failed.advice = await self._what_is_there(model) or failed.advice
+                raise failed from error
+            self._has_answered = True
+            self._limiter.succeeded(began=began, refused_at=refused_at)
+            spent.append(self._usage(response.usage, response.model_name))
+            return answers
+
+        return await self._retry.run(attempt, subject=str(subject))
+
+    def _declined(self, error: Exception, spent: list[Usage]) -> _Declined | None:
+        """Which questions were declined, by the body in pydantic-ai's error; None where it does not say."""
+        from pydantic_ai.usage import RequestUsage
+
+        try:
+            body = json.loads(getattr(error, "body", None) or "")
+            keys = {str(answer["name"]) for answer in body["answers"] if answer["type"] == "refusal"}
+        except (ValueError, KeyError, TypeError):
+            return None
+        url = self._target.url
+        used = RequestUsage.extract(
+            body, provider=self._target.provider, provider_url=url, provider_fallback="openai", api_flavor="responses"
+        )
+        spent.append(self._usage(used, str(body.get("model") or self._target.model)))
+        self._has_answered = True
+        return _Declined(keys) if keys else None
+
+    def _settings(self) -> DecisionModelSettings:
+        # TypeSafe's client is told in every request that it is not to try again; the others are told once.
+        once = {"max_retries": 0} if self._target.provider == "typesafe" else {}
+        return cast("DecisionModelSettings", {**once, **self._extra})
+
+    def _subject(self, seconds: float) -> Subject:
+        return Subject(
+            model=self._target.plain_name,
+            base_url=self._target.address,
+            key_name=self._target.key_name,
+            server_name=self._target.server_variable,
+            timeout=seconds,
+        )
+
+    async def _what_is_there(self, model: ProviderModel[Any]) -> str | None:
+        if self._target.base_url is None:
+            return None
+        headers = self._extra.get("extra_headers", {})
+        return await what_it_serves(model, self._target.base_url, self._target.model, headers)
+
+    def _usage(self, used: RequestUsage, model: str) -> Usage:
+        counted = Usage(
+            calls=1,
+            input_tokens=used.input_tokens,
+            cached_tokens=used.cache_read_tokens,
+            output_tokens=used.output_tokens,
+        )
+        if not used.input_tokens and not used.output_tokens:  # the server does not count
+            return msgspec.structs.replace(counted, cost=None)
+        if self._prices is not None:
+            return msgspec.structs.replace(counted, cost=self._prices.cost(counted))
+        return msgspec.structs.replace(counted, cost=list_price(self._target, used, model=model))
+
+
+def _parts(questions: Sequence[Question], most: int | None = None) -> list[Sequence[Question]]:
+    size = most or len(questions) or 1
+    return [questions[start : start + size] for start in range(0, len(questions), size)]
+
+
+def _too_long(question: Question) -> str | None:
+    """Why a question cannot be asked; None where it can."""
+    if len(question.labels) > _MOST_OPTIONS:
+        return f"it has {len(question.labels)} answers to choose from, and decision models take {_MOST_OPTIONS}"
+    return None
+
+
+def _as_score(question: Question) -> bool:
+    return question.kind == "score" and len(question.labels) <= _MOST_LEVELS
+
+
+def _typed(question: Question, *, bare: bool) -> DecisionQuestion:
+    """The question as pydantic-ai has it; `bare` for a yes/no question without n/a."""
+    from pydantic_ai.models.decision import ChoiceQuestion, NoulQuestion, ScoreQuestion
+
+    if question.kind == "yes_no":
+        if bare:
+            return NoulQuestion(instructions=question.text)
+        return ChoiceQuestion(instructions=question.text, criteria=dict(_MEANINGS))
+    if _as_score(question):
+        return ScoreQuestion(instructions=question.text, criteria=list(question.labels))
+    return ChoiceQuestion(instructions=question.text, criteria={label: label for label in question.labels})
+
+
+def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[str, float]:
+    """A probability for each label, adding up to 1: what comes back is rounded.
+
+    Raises UnexpectedModelBehavior for an answer that is none to the question; not every client looks.
+    """
+    from pydantic_ai.exceptions import UnexpectedModelBehavior
+    from pydantic_ai.models.decision import ChoiceAnswer, NoulAnswer, ScoreAnswer
+
+    shares: dict[str, float] = {}
+    if isinstance(answer, NoulAnswer) and question.kind == "yes_no":
+        shares = {"yes": answer.noul, "no": 1 - answer.noul, "n/a": 0.0}
+    elif isinstance(answer, ScoreAnswer) and _as_score(question):
+        shares = {label: answer.probabilities.get(level, -1.0) for level, label in enumerate(question.labels)}
+    elif isinstance(answer, ChoiceAnswer):
+        shares = {label: answer.probabilities.get(label, -1.0) for label in question.labels}
+    total = sum(shares.values())
+    if not all(0 <= probability <= 1 for probability in shares.values()) or abs(total - 1) > 0.01 * max(len(shares), 2):
+        raise UnexpectedModelBehavior(f"no answer to the question {question.key}")
+    return {label: probability / total for label, probability in shares.items()}

@@ -1,0 +1,392 @@
+"""Decision models: real servers on loopback that speak System One and OpenAI's Decisions, and misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from memalign.errors import (
+    AccessDenied,
+    ConfigurationError,
+    InvalidOutput,
+    ModelRefused,
+    ModelRejected,
+    ModelUnavailable,
+    RateLimited,
+)
+from memalign.models import DecisionModel, Question, resolve, resolve_decision
+from memalign.models.decision import ProviderDecisionModel
+from memalign.models.list_prices import Prices
+from memalign.models.providers import Target, target_of
+from memalign.models.resolve import configured_decision, names_decision_model
+from memalign.models.retry import Retry
+from memalign.types import Usage
+from tests.support.decision_servers import Decide, openai_decisions, system_one
+from tests.support.endpoint import (
+    Endpoint,
+    Fault,
+    bad_request,
+    closed,
+    error_body,
+    hang,
+    rate_limited,
+    server_error,
+)
+
+POLITE = Question(key="q1", text="Is the reply polite?")
+REFUND = Question(key="q2", text="Does it name the refund?")
+TONE = Question(key="value", text="What is its tone?", kind="choice", labels=("warm", "cold"))
+STARS = Question(key="value", text="How good is it?", kind="score", labels=("1", "2", "3", "4", "5"))
+
+CHANCES: dict[str, float | dict[str, float]] = {
+    POLITE.text: 0.9,
+    REFUND.text: {"yes": 0.1, "no": 0.2, "n/a": 0.7},
+    TONE.text: {"warm": 0.75, "cold": 0.25},
+    STARS.text: {"4": 0.6, "5": 0.4},
+}
+REPLY = "Thank you, and sorry for the wait."
+
+
+def answering(state: str, question: str) -> float | dict[str, float]:
+    return CHANCES[question]
+
+
+def declining(*refused: str) -> Decide:
+    return lambda state, question: None if question in refused else CHANCES.get(question, 0.5)
+
+
+def model_at(endpoint: Endpoint, provider: str = "system-one", **settings) -> ProviderDecisionModel:
+    target = Target(provider=provider, model="m", base_url=endpoint.base_url, api_key="k", addressed=True)
+    settings = {"retry": Retry(attempts=3, base_seconds=0.01), **settings}
+    return ProviderDecisionModel(target, **settings)
+
+
+def decide(model: DecisionModel, *questions: Question, state: str = REPLY, timeout: float | None = None):
+    return asyncio.run(model.decide(state, questions, timeout=timeout))
+
+
+SERVERS = {"system-one": system_one, "openai-decisions": openai_decisions, "typesafe": system_one}
+
+
+@pytest.fixture(params=SERVERS)
+def provider(request):
+    if request.param == "typesafe":
+        pytest.importorskip("typesafe_sdk")
+    return request.param
+
+
+class TestAnswers:
+    def test_every_kind_of_question_has_a_probability_for_each_label(self, provider):
+        with SERVERS[provider](answering) as endpoint:
+            decision = decide(model_at(endpoint, provider), POLITE, REFUND, TONE)
+            stars = decide(model_at(endpoint, provider), STARS)
+        assert decision.probabilities["q1"] == pytest.approx({"yes": 0.9, "no": 0.1, "n/a": 0.0})
+        assert decision.probabilities["q2"] == pytest.approx({"yes": 0.1, "no": 0.2, "n/a": 0.7})
+        assert decision.probabilities["value"] == pytest.approx({"warm": 0.75, "cold": 0.25})
+        assert stars.probabilities["value"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.6, "5": 0.4})
+        assert decision.refused == {}
+        assert len(endpoint.requests) == 2
+
+    def test_all_questions_go_in_one_request_with_the_state_as_it_is(self, provider):
+        with SERVERS[provider](answering) as endpoint:
+            usage = decide(model_at(endpoint, provider), POLITE, REFUND, TONE).usage
+        (body,) = endpoint.requests
+        assert body.get("state", body.get("input")) == REPLY
+        assert len(body["questions"]) == 3
+        assert usage.calls == 1
+        assert usage.input_tokens > 0
+
+    def test_probabilities_add_up_although_they_come_rounded(self):
+        thirds = Question(key="v", text="Which?", kind="choice", labels=("a", "b", "c"))
+        with system_one(lambda *_: dict.fromkeys("abc", 0.333)) as endpoint:
+            found = decide(model_at(endpoint), thirds).probabilities["v"]
+        assert sum(found.values()) == pytest.approx(1)
+        assert found == pytest.approx(dict.fromkeys("abc", 1 / 3))
+
+    def test_a_score_of_more_levels_than_a_rubric_has_is_a_choice(self):
+        ten = Question(key="v", text="How good?", kind="score", labels=tuple(map(str, range(11))))
+        with openai_decisions(lambda *_: {"10": 1.0}) as endpoint:
+            found = decide(model_at(endpoint, "openai-decisions"), ten).probabilities["v"]
+        assert found["10"] == 1
+        assert endpoint.requests[0]["questions"][0]["type"] == "choice"
+
+    def test_no_question_asks_nothing(self):
+        with system_one(answering) as endpoint:
+            assert decide(model_at(endpoint)).probabilities == {}
+        assert endpoint.requests == []
+
+    def test_a_server_that_takes_no_choice_is_asked_for_yes_or_no(self):
+        with system_one(answering, takes=("noul",)) as endpoint:
+            model = model_at(endpoint)
+            first = decide(model, POLITE)
+            second = decide(model, POLITE)
+        assert first.probabilities["q1"] == pytest.approx({"yes": 0.9, "no": 0.1, "n/a": 0.0})
+        assert second == first
+        assert [body["questions"]["q1"]["type"] for body in endpoint.requests] == ["choice", "noul", "noul"]
+
+
+class TestLimitsAndRefusals:
+    def test_more_questions_than_a_request_takes_go_in_several(self):
+        many = [Question(key=f"q{n}", text=f"Is it {n}?") for n in range(450)]
+        with openai_decisions(lambda *_: 0.8) as endpoint:
+            decision = decide(model_at(endpoint, "openai-decisions"), *many)
+        assert [len(body["questions"]) for body in endpoint.requests] == [200, 200, 50]
+        assert {body["input"] for body in endpoint.requests} == {REPLY}
+        assert list(decision.probabilities) == [question.key for question in many]
+        assert decision.usage.calls == 3
+
+    def test_a_limit_that_only_the_server_knows_is_found_by_halves(self):
+        many = [Question(key=f"q{n}", text=f"Is it {n}?") for n in range(12)]
+        with system_one(lambda *_: 0.8, most=5) as endpoint:
+            decision = decide(model_at(endpoint), *many)
+        assert len(decision.probabilities) == 12
+        assert [len(body["questions"]) for body in endpoint.requests] == [12, 6, 3, 3, 6, 3, 3]
+
+    def test_a_question_that_is_declined_is_refused_alone(self):
+        with openai_decisions(declining(REFUND.text)) as endpoint:
+            decision = decide(model_at(endpoint, "openai-decisions"), POLITE, REFUND, TONE)
+        assert set(decision.probabilities) == {"q1", "value"}
+        assert "declined" in decision.refused["q2"]
+        assert len(endpoint.requests) == 2  # the others again, together
+        assert decision.usage.calls == 2
+        assert decision.usage.input_tokens > decision.usage.cached_tokens > 0
+
+    @pytest.mark.parametrize("place", range(5))
+    def test_a_refusal_that_names_no_question_is_narrowed_down_to_it(self, place):
+        questions = [Question(key=f"q{n}", text=f"Is it {n}?") for n in range(5)]
+        with system_one(declining(questions[place].text)) as endpoint:
+            decision = decide(model_at(endpoint), *questions)
+        assert list(decision.refused) == [f"q{place}"]
+        assert "cannot be answered" in decision.refused[f"q{place}"]
+        assert len(decision.probabilities) == 4
+
+    def test_where_every_question_is_refused_the_call_fails_soon(self):
+        questions = [Question(key=f"q{n}", text=f"Is it {n}?") for n in range(64)]
+        with system_one(lambda *_: None) as endpoint, pytest.raises(ModelRejected, match="cannot be answered"):
+            decide(model_at(endpoint), *questions)
+        assert len(endpoint.requests) <= 8
+
+    def test_one_question_that_is_declined_is_an_error_with_what_it_cost(self):
+        with (
+            openai_decisions(declining(POLITE.text)) as endpoint,
+            pytest.raises(ModelRefused, match="declined") as caught,
+        ):
+            decide(model_at(endpoint, "openai-decisions"), POLITE)
+        assert caught.value.usage is not None
+        assert caught.value.usage.calls == 1
+
+    def test_a_question_with_too_many_answers_is_not_asked(self):
+        wide = Question(key="v", text="Which?", kind="choice", labels=tuple(map(str, range(256))))
+        with system_one(answering) as endpoint:
+            decision = decide(model_at(endpoint), POLITE, wide)
+            with pytest.raises(ModelRejected, match="256 answers"):
+                decide(model_at(endpoint), wide)
+        assert set(decision.probabilities) == {"q1"}
+        assert "255" in decision.refused["v"]
+        assert len(endpoint.requests) == 1
+
+
+def wrong_names() -> Fault:
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return Fault(body={"model": "m", "answers": {"other": {"type": "noul", "noul": 0.5}}, "usage": usage})
+
+
+def impossible() -> Fault:
+    chosen = {"type": "choice", "choice": "yes", "confidence": 3, "probabilities": {"yes": 3, "no": -1, "n/a": 0}}
+    return Fault(body={"model": "m", "answers": {"q1": chosen}, "usage": {"input_tokens": 1, "output_tokens": 1}})
+
+
+CUT = Fault(body='{"model": "m", "answers": {"q1": {"type": "cho')
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        "fault",
+        [rate_limited(0), server_error(), server_error(503), closed(), CUT, wrong_names(), impossible()],
+        ids=["429", "500", "503", "closed", "cut", "names", "impossible"],
+    )
+    def test_a_fault_that_passes_costs_another_attempt(self, provider, fault):
+        with SERVERS[provider](answering, faults=[fault]) as endpoint:
+            decision = decide(model_at(endpoint, provider), POLITE)
+        assert decision.probabilities["q1"]["yes"] == pytest.approx(0.9)
+        assert len(endpoint.requests) == 2
+
+    def test_the_wait_that_a_server_asks_for_is_kept(self, provider):
+        with SERVERS[provider](answering, faults=[rate_limited(0.4)]) as endpoint:
+            decide(model_at(endpoint, provider), POLITE)
+        assert endpoint.times[1] - endpoint.times[0] >= 0.4
+
+    @pytest.mark.parametrize(
+        ("fault", "error", "words"),
+        [
+            (rate_limited(0), RateLimited, r"429.*3 attempts"),
+            (server_error(), ModelUnavailable, r"500.*3 attempts"),
+            (closed(), ModelUnavailable, r"no connection.*3 attempts"),
+            (CUT, InvalidOutput, r"not what its API promises.*2 attempts"),
+            (wrong_names(), InvalidOutput, r"not what its API promises.*2 attempts"),
+            (bad_request("no such field"), ModelRejected, "no such field"),
+        ],
+    )
+    def test_a_fault_that_stays_has_a_name(self, provider, fault, error, words):
+        with SERVERS[provider](answering, faults=[fault] * 9) as endpoint, pytest.raises(error, match=words):
+            decide(model_at(endpoint, provider), POLITE)
+
+    def test_no_answer_in_time(self, provider):
+        late = pytest.raises(ModelUnavailable, match=r"no answer in 0\.1 s")
+        with SERVERS[provider](answering, faults=[hang()] * 9) as endpoint, late:
+            decide(model_at(endpoint, provider, retry=Retry(attempts=1)), POLITE, timeout=0.1)
+
+    def test_a_bug_of_ours_passes_through(self):
+        with system_one(answering) as endpoint, pytest.raises(AttributeError):
+            decide(model_at(endpoint), "no question")  # type: ignore[arg-type]
+
+    def test_what_was_spent_before_a_failure_is_told(self):
+        many = [Question(key=f"q{n}", text=f"Is it {n}?") for n in range(201)]
+        failing = openai_decisions(lambda *_: 0.8, faults=[None, *[server_error()] * 9])
+        with failing as endpoint, pytest.raises(ModelUnavailable) as caught:
+            decide(model_at(endpoint, "openai-decisions"), *many)
+        assert caught.value.usage is not None
+        assert caught.value.usage.calls == 1
+
+
+class TestMessages:
+    """Errors are as clear as for chat: no key, no such model, server down."""
+
+    def test_a_wrong_key_stops_the_run_and_names_the_variable(self, monkeypatch):
+        pytest.importorskip("typesafe_sdk")
+        with system_one(
+            answering, faults=[Fault(status=401, body=error_body("bad key", "invalid_api_key"))]
+        ) as endpoint:
+            monkeypatch.setenv("TYPESAFE_BASE_URL", endpoint.base_url.removesuffix("/v1"))
+            monkeypatch.setenv("TYPESAFE_API_KEY", "wrong")
+            with pytest.raises(AccessDenied, match="TYPESAFE_API_KEY"):
+                decide(resolve_decision("typesafe:jev-latest"), POLITE)
+        assert endpoint.headers[0]["authorization"] == "Bearer wrong"
+
+    def test_an_unknown_model_stops_the_run_and_names_the_server(self):
+        missing = Fault(status=404, body={"error": "model 'm' not found"})
+        with system_one(answering, faults=[missing]) as endpoint, pytest.raises(AccessDenied) as caught:
+            decide(model_at(endpoint), POLITE)
+        assert re.search(rf"'m' not found.*{re.escape(endpoint.base_url)}", str(caught.value))
+
+    def test_a_server_that_is_down_is_named_with_its_variable(self, monkeypatch):
+        with system_one(answering) as endpoint:
+            address = endpoint.base_url
+        model = configured_decision(f"system-one:m@{address}")
+        monkeypatch.setattr(model, "_retry", Retry(attempts=1))
+        with pytest.raises(ModelUnavailable, match=rf"no connection.*{re.escape(address)}.*SYSTEM_ONE_BASE_URL"):
+            decide(model, POLITE)
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("typesafe:jev-latest", "TYPESAFE_API_KEY"),
+            ("openai-decisions:gpt-6-luna", "OPENAI_API_KEY"),
+            ("system-one:m", r"system-one:m@http://localhost:11434.*SYSTEM_ONE_BASE_URL"),
+            ("openai:gpt-4.1-mini", r"not a decision model.*system-one:MODEL@URL"),
+            ("nobody:m", "not a decision model"),
+            ("m", "names no provider"),
+        ],
+    )
+    def test_a_name_that_will_not_do_says_what_is_missing(self, name, words):
+        with pytest.raises(ConfigurationError, match=words):
+            resolve_decision(name)
+
+    def test_a_decision_model_does_not_write(self):
+        with pytest.raises(ConfigurationError, match=r"decision model.*writes nothing"):
+            resolve("system-one:m@http://localhost:11434")
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("name", "resolved"),
+        [
+            ("system-one:m@http://localhost:11434/", "system-one:m@http://localhost:11434"),
+            ("system-one:/m@http://localhost:11434", "system-one:m@http://localhost:11434"),
+            ("openai-decisions:gpt-6-luna@http://localhost:1/v1", "openai-decisions:gpt-6-luna@http://localhost:1/v1"),
+            ("typesafe:jev-latest@http://localhost:1", "typesafe:jev-latest@http://localhost:1"),
+        ],
+    )
+    def test_one_model_for_all_spellings(self, name, resolved):
+        model = resolve_decision(name)
+        assert model.name == resolved
+        assert isinstance(model, DecisionModel)
+        assert resolve_decision(resolved) is model
+        assert resolve_decision(model) is model
+        assert names_decision_model(name)
+
+    def test_chat_models_are_none(self):
+        assert not names_decision_model("openai:gpt-4.1-mini")
+        assert not names_decision_model("local:qwen2.5-coder-1.5b")
+
+    def test_the_root_of_a_server_and_its_v1_are_one_address(self):
+        with system_one(answering) as endpoint:
+            for address in (endpoint.base_url, endpoint.base_url.removesuffix("/v1")):
+                decide(resolve_decision(f"system-one:m@{address}"), POLITE)
+        assert endpoint.paths == ["/v1/systemone"] * 2
+
+    def test_headers_go_with_every_request(self):
+        with system_one(answering) as endpoint:
+            model = configured_decision(f"system-one:m@{endpoint.base_url}", headers={"X-Team": "support"})
+            decide(model, POLITE)
+        assert endpoint.headers[0]["x-team"] == "support"
+
+    @pytest.mark.parametrize(
+        ("name", "key", "server"),
+        [
+            ("system-one:m", "SYSTEM_ONE_API_KEY", "SYSTEM_ONE_BASE_URL"),
+            ("openai-decisions:m", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+            ("typesafe:m", "TYPESAFE_API_KEY", "TYPESAFE_BASE_URL"),
+        ],
+    )
+    def test_a_key_goes_to_no_server_but_this_machines(self, monkeypatch, name, key, server):
+        if name.startswith("typesafe"):
+            pytest.importorskip("typesafe_sdk")
+        serve = openai_decisions if name.startswith("openai") else system_one
+        monkeypatch.setenv(key, "secret-7")
+        with serve(answering) as ours, serve(answering) as theirs:
+            suffix = "/v1" if name.startswith("typesafe") else ""
+            monkeypatch.setenv(server, ours.base_url.removesuffix(suffix))
+            decide(resolve_decision(f"{name}@{ours.base_url.removesuffix(suffix)}"), POLITE)
+            decide(resolve_decision(f"{name}@{theirs.base_url.removesuffix(suffix)}"), POLITE)
+        assert ours.headers[0]["authorization"] == "Bearer secret-7"
+        assert "secret-7" not in str(theirs.headers)
+
+
+class TestPrices:
+    def test_a_known_address_has_its_list_price(self):
+        million = Usage(calls=1, input_tokens=1_000_000, output_tokens=1_000)
+        jev = ProviderDecisionModel(Target(provider="typesafe", model="jev-latest", api_key="k"))
+        luna = ProviderDecisionModel(Target(provider="openai-decisions", model="gpt-6-luna", api_key="k"))
+        assert jev.price_of(million) == pytest.approx(0.042)
+        assert luna.price_of(million) == pytest.approx(0.2)  # above 272,000 tokens
+        assert luna.price_of(Usage(calls=1, input_tokens=1_000)) == pytest.approx(0.0001)
+
+    def test_a_server_of_ones_own_has_none_unless_it_is_given(self):
+        with system_one(answering) as endpoint:
+            unknown = decide(model_at(endpoint), POLITE).usage
+            known = decide(model_at(endpoint, prices=Prices(input=1.0, output=0.0)), POLITE).usage
+        assert unknown.cost is None
+        assert known.cost == pytest.approx(known.input_tokens / 1e6)
+
+    def test_a_server_that_counts_nothing_has_no_price(self):
+        with system_one(answering, counts=False) as endpoint:
+            usage = decide(model_at(endpoint, prices=Prices(input=1.0, output=0.0)), POLITE).usage
+        assert usage == Usage(calls=1, cost=None)
+
+    def test_its_context_is_that_of_the_price_list(self, monkeypatch):
+        monkeypatch.setenv("TYPESAFE_API_KEY", "k")
+        assert resolve_decision("typesafe:jev-latest").limits.context_tokens == 32_000
+        target = target_of("typesafe:jev-latest")
+        assert target.key_name == "TYPESAFE_API_KEY"
+
+
+def test_requests_in_flight_have_a_limit():
+    async def all_at_once(model):
+        await asyncio.gather(*(model.decide(REPLY, [POLITE]) for _ in range(12)))
+
+    with system_one(answering, latency=0.05) as endpoint:
+        asyncio.run(all_at_once(model_at(endpoint, max_concurrency=3)))
+    assert endpoint.max_in_flight == 3

@@ -1,0 +1,116 @@
+"""Real decision servers on loopback: System One, as Ollama and TypeSafe speak it, and OpenAI's Decisions.
+
+Each is an `Endpoint` whose answers come from a function of the state and a question's instructions: the probability of
+yes, or one for each label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.support.endpoint import Answer, Endpoint, Fault, bad_request
+
+Told = float | Mapping[str, float] | None
+"""The probability of yes, or of each label; None declines to answer."""
+
+Decide = Callable[[str, str], Told]
+
+PER_TOKEN = 4  # characters
+
+
+def system_one(
+    decide: Decide,
+    *,
+    takes: tuple[str, ...] = ("noul", "choice", "score"),
+    most: int | None = None,
+    counts: bool = True,
+    **settings: Any,
+) -> Endpoint:
+    """A server of `POST /v1/systemone`, which counts tokens or not.
+
+    It refuses a request with a question that it declines or of a kind not in `takes`, and one of more than `most`.
+    """
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if most is not None and len(body["questions"]) > most:
+            return bad_request("too many questions")
+        answers = {}
+        for key, question in body["questions"].items():
+            if question["type"] not in takes:
+                return Fault(status=422, body={"detail": f"question type '{question['type']}' is not supported"})
+            told = decide(body["state"], question["instructions"])
+            if told is None:
+                return bad_request("one of the questions cannot be answered")
+            answers[key] = _system_one(question, told)
+        text = body["state"] + "".join(str(question) for question in body["questions"].values())
+        usage = {"input_tokens": len(text) // PER_TOKEN, "output_tokens": len(answers)}
+        return {"model": body["model"], "answers": answers, "usage": usage if counts else {}}
+
+    return Endpoint(answer, **settings)
+
+
+def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
+    """A server of `POST /v1/decisions`: at most 200 questions a request; it declines single ones."""
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if len(body["questions"]) > 200:
+            return bad_request("questions: at most 200 questions")
+        answers = [_openai(question, decide(body["input"], question["instructions"])) for question in body["questions"]]
+        text = body["input"] + "".join(str(question) for question in body["questions"])
+        tokens = len(text) // PER_TOKEN
+        usage = {
+            "input_tokens": tokens,
+            "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": tokens // 2},
+            "output_tokens": 0,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": tokens,
+        }
+        return {"model": body["model"], "answers": answers, "usage": usage}
+
+    return Endpoint(answer, **settings)
+
+
+def _spread(told: float | Mapping[str, float], labels: list[str]) -> dict[str, float]:
+    """A probability for each label, in hundredths; a number is that of the first of yes and no."""
+    of = {"yes": told, "no": 1 - told} if isinstance(told, float | int) else dict(told)
+    return {label: round(of.get(label, 0.0), 2) for label in labels}
+
+
+def _system_one(question: dict[str, Any], told: float | Mapping[str, float]) -> dict[str, Any]:
+    if question["type"] == "noul":
+        return {"type": "noul", "noul": _spread(told, ["yes"])["yes"]}
+    if question["type"] == "choice":
+        spread = _spread(told, list(question["criteria"]))
+        return _chosen(spread) | {"probabilities": spread}
+    spread = _spread(told, question["criteria"])
+    return _scored(spread) | {
+        "probabilities": {str(level): probability for level, probability in enumerate(spread.values())},
+        "legend": {str(level): meaning for level, meaning in enumerate(spread)},
+    }
+
+
+def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
+    named = {"name": question["name"]}
+    if told is None:
+        return {"type": "refusal"} | named
+    if question["type"] == "predicate":
+        return {"type": "predicate", "probability": _spread(told, ["yes"])["yes"]} | named
+    if question["type"] == "choice":
+        spread = _spread(told, [choice["value"] for choice in question["choices"]])
+        shown = [{"value": label, "probability": probability} for label, probability in spread.items()]
+        return _chosen(spread) | {"probabilities": shown} | named
+    spread = _spread(told, [level["description"] for level in question["levels"]])
+    levels = enumerate(spread.values())
+    rated = [{"value": level, "label": str(level), "probability": probability} for level, probability in levels]
+    return _scored(spread) | {"probabilities": rated} | named
+
+
+def _chosen(spread: Mapping[str, float]) -> dict[str, Any]:
+    best = max(spread, key=lambda label: spread[label])
+    return {"type": "choice", "choice": best, "confidence": spread[best]}
+
+
+def _scored(spread: Mapping[str, float]) -> dict[str, Any]:
+    mean = sum(level * probability for level, probability in enumerate(spread.values()))
+    return {"type": "score", "score": round(mean, 2), "confidence": max(spread.values())}
