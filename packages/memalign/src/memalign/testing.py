@@ -33,7 +33,7 @@ Answer = dict[str, Any] | ChatReply | BaseException
 """What a scripted model answers: the data of a reply, a whole reply, or an error to raise."""
 
 Decide = Callable[[str, Question], float | Mapping[str, float] | str | BaseException]
-"""What a scripted decision model answers: the probability of yes, those of labels, why it refuses, or an error to raise."""
+"""What a scripted decision model answers: the chance of yes, those of labels, why it refuses, or an error to raise."""
 
 
 class ScriptedChatModel:
@@ -109,8 +109,8 @@ class ScriptedChatModel:
 class ScriptedDecisionModel:
     """A DecisionModel that answers from a function of the state and the question.
 
-    `decide` gives the probability of yes of a yes/no question, which is then never n/a, or the probabilities of labels; a
-    text refuses the question, and an exception is raised. `asked` records the states and questions, `calls` how many
+    `decide` gives the probability of yes of a yes/no question, which is then never n/a, or the probabilities of labels;
+    a text refuses the question, and an exception is raised. `asked` records the states and questions, `calls` how many
     questions each request had.
 
     Usage is deterministic: a token is a word, and the state is counted once a request.

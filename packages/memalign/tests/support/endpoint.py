@@ -103,9 +103,9 @@ Answer = dict[str, Any] | str | Fault
 class Endpoint:
     """The server; a context manager. `latency` is in seconds for each answer.
 
-    Requests to /v1/systemone and /v1/decisions are answered with the
-    object that `answer` gives, as it is (decision_servers.py). `logprobs` gives of an answer's text the field of that name, for requests that ask for it. `models` are listed at
-    /v1/models. `elsewhere` is the answer to a POST whose path is not under /v1; None serves any path.
+    Requests to /v1/systemone and /v1/decisions are answered with the object that `answer` gives, as it is
+    (decision_servers.py). `logprobs` gives of an answer's text the field of that name, for requests that ask for it.
+    `models` are listed at /v1/models. `elsewhere` is the answer to a POST whose path is not under /v1; None serves any.
     """
 
     def __init__(

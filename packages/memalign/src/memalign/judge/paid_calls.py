@@ -218,7 +218,7 @@ class _Asked(_Limited):
 
 
 class _Deciding(_Limited):
-    """A DecisionModel that is asked as `PaidCalls` says. Answers are kept one by one: none hangs on another question."""
+    """A DecisionModel that is asked as `PaidCalls` says. Answers are kept one by one: none hangs on another one."""
 
     async def decide(
         self,

@@ -32,9 +32,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     `context_tokens`: prompt and answer together. `shard_size`: how many pieces of feedback one distillation call may
     hold at most (1 for a weak model), as many as its context has room for. `concurrency`: calls in flight.
-    `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether to ask
-    for very short rationales and show short examples (a slow or weak model). `probabilities`: whether the probability of
-    each label comes at no cost.
+    `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether it
+    is slow or weak, so that it is asked for short rationales and shown little, by smaller budgets of tokens.
+    `probabilities`: whether the probability of each label comes at no cost.
     """
 
     context_tokens: int = 128_000

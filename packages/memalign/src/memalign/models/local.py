@@ -57,7 +57,7 @@ class _Questions(NamedTuple):
 
 
 class LocalChatModel:
-    """A ChatModel, DecisionModel and YesNoModel over a GGUF file. Use `LocalChatModel.open`, which gives one object a file.
+    """A ChatModel, DecisionModel and YesNoModel over a GGUF file; `LocalChatModel.open` gives one object a file.
 
     The file is read at the first call. Answers are constrained by a grammar of the request's schema, written without
     needless white space. Usage counts tokens and cached tokens; cost is 0.0, for nobody is paid.
@@ -143,8 +143,8 @@ class LocalChatModel:
         """The answers to `questions`, each of one token, yes or no; the state is read once for all of them.
 
         Of a choice or a score every label is asked about, and the margins log p(yes)/p(no) give its share. A yes/no
-        question is never n/a. An answer depends on the state and the question alone, on no other one and no earlier call.
-        Errors are those of `complete`, with what was spent until then.
+        question is never n/a. An answer depends on the state and the question alone, on no other question and no
+        earlier call. Errors are those of `complete`, with what was spent until then.
         """
         asked = {question.key: _lines(question) for question in questions}  # one line, or one for each label
         lines = [line for every in asked.values() for line in every]
@@ -229,8 +229,8 @@ class LocalChatModel:
                 )
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(
-                    f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer in "
-                    f"a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT",
+                    f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer "
+                    f"in a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT",
                     usage=usage,
                 )
         raise InvalidOutput(

@@ -99,7 +99,10 @@ class ErrorInAnswer(Exception):
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom we talk to, for messages: the model, its address (None: the provider's own), the key's and the server's variable."""
+    """Whom we talk to, for messages: the model and its address (None: the provider's own).
+
+    `key_name` and `server_name` are the environment variables of its key and its address.
+    """
 
     model: str
     base_url: str | None = None

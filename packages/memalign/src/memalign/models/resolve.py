@@ -38,7 +38,7 @@ WORDLLAMA = "wordllama"
 
 _lock = threading.RLock()
 RECORD_TOKENS = 2_500
-"""Of a context, for each piece of feedback in a distillation call: its case, the comment and the rule that may come of it."""
+"""Of a context, for each piece of feedback in a distillation call: case, comment and the rule that may come of it."""
 
 _models: dict[tuple[object, ...], object] = {}
 
@@ -66,7 +66,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
 
 
 def resolve_decision(name: str | DecisionModel) -> DecisionModel:
-    """The decision model of that name; a DecisionModel is given back as it is. One instance a process, name and address.
+    """The decision model of that name, one instance a process and address; a DecisionModel is given back as it is.
 
     Args:
         name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, or `local:<name>` for the embedded model.
@@ -94,9 +94,10 @@ def configured(
 ) -> ChatModel:
     """The chat model of that name at an address of its own, with headers and settings of its own in every request.
 
-    A Target stands for a name with an address and a key of its own. `prices` are what its tokens cost and `context_tokens`
-    what it takes, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a `base_url` of
-    a provider other than `openai`.
+    A Target stands for a name with an address and a key of its own. `prices` are what its tokens cost and
+    `context_tokens` what it takes, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`,
+    `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a
+    `base_url` of a provider other than `openai`.
     """
     extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
     if isinstance(name, Target):
