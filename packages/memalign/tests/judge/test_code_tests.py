@@ -1,4 +1,4 @@
-"""What code decides of an item: each kind of test, the sentence that people read, what may not be used, and the findings."""
+"""What code decides of an item: the kinds of tests, their sentences, what may not be used, and the findings."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class LabelledCase(NamedTuple):
 class Column(NamedTuple):
     """A test's answers over some cases, a bit a case: where it holds, and where it fails.
 
-    Of a pair: where it holds of the first side alone, and of the second side alone. Neither bit is set of a case that says
-    nothing.
+    Of a pair: where it holds of the first side alone, and of the second side alone. Neither bit is set of a case that
+    says nothing.
     """
 
     yes: int
@@ -68,17 +68,17 @@ class Column(NamedTuple):
 def labelled_cases(
     memory: Memory, value_type: ValueType, keys: Collection[FeedbackKey] | None = None
 ) -> list[LabelledCase]:
-    """The cases with an effective label, each content once, in the order of memory; with `keys` those that these are about."""
-    found = []
+    """The cases with an effective label, each content once; with `keys` those that this feedback is about."""
+    cases = []
     for case in memory.cases:
         label, feedback = memory.label(case), memory.annotations_on(case)
-        asked = keys is None or any(annotation.key in keys for annotation in feedback)
-        if label is not None and asked and memory.duplicates(case.example)[0] is case:
+        counts = keys is None or any(annotation.key in keys for annotation in feedback)
+        if label is not None and counts and memory.duplicates(case.example)[0] is case:
             sides = sides_of(case.example.content, value_type.choices)
             names = tuple(name for name in value_type.choices if name in sides) if len(sides) == 2 else ()
             readings = tuple(map(Reading, each_side(case.example.content, value_type.choices)))
-            found.append(LabelledCase(label, readings, names, feedback))
-    return found
+            cases.append(LabelledCase(label, readings, names, feedback))
+    return cases
 
 
 def column(cases: Sequence[LabelledCase], decides: Callable[[Reading], bool | None]) -> Column:
@@ -91,7 +91,7 @@ def column(cases: Sequence[LabelledCase], decides: Callable[[Reading], bool | No
 
 
 def outcome(cases: Sequence[LabelledCase], value: Value | None, value_type: ValueType) -> int:
-    """The cases, a bit each, whose label is `value`; of numbers, lies on its side of the median; of sides, is the first."""
+    """The cases, a bit each, whose label is `value`; of sides the first, of numbers on its side of the median."""
     if value_type.numeric and value is not None:
         middle = statistics.median(float(case.label) for case in cases)
         return _mask((float(case.label) > middle) == (float(value) > middle) for case in cases)
@@ -119,8 +119,8 @@ def chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
     """
     yes, yes_else, no, no_else = table
     if sides:
-        said = sum(table)
-        return float(sum(comb(said, k) for k in range(yes + no_else, said + 1)) / 2**said)
+        told_apart = sum(table)
+        return float(sum(comb(told_apart, k) for k in range(yes + no_else, told_apart + 1)) / 2**told_apart)
     return _tail(yes + yes_else, yes + no, sum(table), yes)
 
 
@@ -135,10 +135,10 @@ def least_chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
 
 
 def chance_limit(least: Iterable[float], alpha: float) -> float:
-    """What a test's chance may be at most, among all that were tried: `alpha` shared out over those that could pass at all.
+    """What a test's chance may be at most: `alpha` shared out over all candidates that could pass at all.
 
-    Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no labels with these shares could
-    have admitted was not tried.
+    Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no labels with these shares
+    could have admitted was not tried.
 
     Args:
         least: `least_chance` of every candidate.

@@ -1,7 +1,7 @@
 """Rules that code finds by itself, for a judge whose model is too weak to propose tests.
 
-Words and forms that comments and items share become candidate tests, alone and two together; the labels choose among them,
-and admit none that chance would explain. What is admitted becomes guidelines whose checks are these tests.
+Words and forms that comments and items share become candidate tests, alone and two together; the labels choose among
+them, and admit none that chance would explain. What is admitted becomes guidelines whose checks are these tests.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Rule(NamedTuple):
 def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> Memory:
     """The memory with the guidelines that its labels bear out today, and without those that they bore out before.
 
-    Nobody said such a guideline: nothing supports it, and it is exposed to all feedback on the labelled cases. One that a
-    person pinned, retired or rewrote is theirs.
+    Nobody said such a guideline: nothing supports it, and it is exposed to all feedback on the labelled cases. One that
+    a person pinned, retired or rewrote is theirs.
 
     Args:
         memory: What was learned, all labels in it.
@@ -81,7 +81,7 @@ def _is_mined(guideline: Guideline) -> bool:
 
 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:
-    """The guidelines of the one rule that decides most labelled cases rightly, of those that are admitted; none without any.
+    """The guidelines of the rule that decides most labelled cases rightly; none where no rule is admitted.
 
     Each says for one combination of the tests' answers which value most labels have there. Arguments: see `with_mined`.
     """
@@ -136,7 +136,7 @@ def _grams(text: str) -> Iterator[str]:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """The shapes of the pieces that are no plain words: of references, initials, figures. A shape is of its own form."""
+    """The shapes of the pieces that are no plain words: references, initials. A shape is its own example."""
     for piece in text.split():
         stripped = piece.strip(_AROUND)
         form = shape(stripped.removesuffix(".") if stripped.count(".") == 1 else stripped)
@@ -157,7 +157,7 @@ def _columns(candidates: Mapping[CodeTest, int], cases: Sequence[LabelledCase]) 
 
 
 def _together(columns: Sequence[tuple[Column, CodeTest]], alone: Mapping[Column, CodeTest]) -> list[Rule]:
-    """Two tests each, which hold together, one without the other, or not both alike: every way that is not one test's own."""
+    """Two tests each: both hold, one without the other, or not both alike; but for what one test says alone."""
     rules = dict[Column, Rule]()
     for (one, first), (other, second) in combinations(columns, 2):
         known = (one.yes | one.no) & (other.yes | other.no)
@@ -222,8 +222,8 @@ def _commonest(labels: Sequence[Value], value_type: ValueType) -> Value | None:
 
 
 def _clause(test: CodeTest, holds: bool) -> str:
-    said = sentence(test, positive=holds)
-    return said[0].lower() + said[1:]
+    text = sentence(test, positive=holds)
+    return text[0].lower() + text[1:]
 
 
 def _check(test: CodeTest, holds: bool, value: Value | None) -> Check:

@@ -1,4 +1,4 @@
-"""The tests in a distillation answer: read whatever their form, and admitted where the labels of the call bear them out.
+"""The tests in a distillation answer: read whatever their form, admitted where the call's labels bear them out.
 
 A test that cannot be used is left out and counted, and its guideline stays.
 """
@@ -86,19 +86,19 @@ class ProposedTests:
     fields: Sequence[str]
     judged: Collection[tuple[str, str]] = field(default=(), repr=False)
 
-    def read(self, given: object, keys: Collection[FeedbackKey]) -> tuple[tuple[Check, ...], tuple[str, ...]]:
+    def read(self, tests: object, keys: Collection[FeedbackKey]) -> tuple[tuple[Check, ...], tuple[str, ...]]:
         """The checks that a change's tests become, and why each of the others was left out. Never raises.
 
         Several tests of one change are tried together first, since neither half of a condition tells anything alone.
 
         Args:
-            given: What the change has as its `tests`, any JSON value.
+            tests: What the change has as its `tests`, any JSON value.
             keys: The feedback that the change names.
         """
-        said = [annotation for key in keys if (annotation := self.memory.annotation(key))]
-        comments = [annotation.rationale for annotation in said if annotation.rationale]
+        annotations = [annotation for key in keys if (annotation := self.memory.annotation(key))]
+        comments = [annotation.rationale for annotation in annotations if annotation.rationale]
         proposals, faults = list[_Proposal](), list[str]()
-        for entry in _entries(given):
+        for entry in _entries(tests):
             proposal = _proposal(entry)
             if proposal is None:
                 faults.append(NO_TEST)
@@ -106,7 +106,7 @@ class ProposedTests:
                 faults.append(fault)
             elif proposal not in proposals:
                 proposals.append(proposal)
-        labels = {annotation.value for annotation in said if annotation.value is not None}
+        labels = {annotation.value for annotation in annotations if annotation.value is not None}
         checks = self._checks(proposals[:MOST], labels)
         return checks, (*faults, *[NOT_BORNE_OUT] * (len(proposals) - len(checks)))
 
@@ -115,14 +115,16 @@ class ProposedTests:
 
     def _checks(self, proposals: Sequence[_Proposal], labels: Collection[Value]) -> tuple[Check, ...]:
         """The proposals that the labels bear out: all together, or each that is borne out alone."""
-        value, told = self._value(labels)
+        value, sure = self._value(labels)
         if value is None and not self._sides:
             return ()
         if len(proposals) > 1 and self._chance(proposals, value) <= self._limit:
-            return tuple(each.check(value) for each in proposals)
-        senses = [(each,) if told else (each, each.turned) for each in proposals]
-        limit = self._limit / (1 if told else 2)
-        return tuple(each.check(value) for sense in senses for each in sense if self._chance([each], value) <= limit)
+            return tuple(proposal.check(value) for proposal in proposals)
+        senses = [(proposal,) if sure else (proposal, proposal.turned) for proposal in proposals]
+        limit = self._limit / (1 if sure else 2)
+        return tuple(
+            proposal.check(value) for sense in senses for proposal in sense if self._chance([proposal], value) <= limit
+        )
 
     def _value(self, labels: Collection[Value]) -> tuple[Value | None, bool]:
         """The label that the tests of a change are to mean, and whether the change tells in which sense.
@@ -131,8 +133,8 @@ class ProposedTests:
         """
         if self._sides or len(labels) == 1:
             return (None if self._sides else next(iter(labels))), True
-        known = sorted({case.label for case in self._cases}, key=str)
-        return (known[-1] if len(known) == 2 else None), False
+        labelled = sorted({case.label for case in self._cases}, key=str)
+        return (labelled[-1] if len(labelled) == 2 else None), False
 
     def _chance(self, proposals: Sequence[_Proposal], value: Value | None) -> float:
         def fires(reading: Reading) -> bool | None:
@@ -152,13 +154,13 @@ class ProposedTests:
 
     @cached_property
     def _limit(self) -> float:
-        """Bonferroni over all that the answer proposes, several tests of one change once more for being tried together."""
+        """Bonferroni over all that the answer proposes; several tests of one change are tried together too."""
         proposed = [len(_entries(change.get("tests"))) for change in self.changes if isinstance(change, dict)]
         return ALPHA / max(1, sum(count + (count > 1) for count in proposed))
 
 
-def _entries(given: object) -> list[Any]:
-    return given if isinstance(given, list) else []
+def _entries(tests: object) -> list[Any]:
+    return tests if isinstance(tests, list) else []
 
 
 def _proposal(entry: object) -> _Proposal | None:

@@ -247,7 +247,7 @@ def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] =
     """
     sides = sides_of(content, choices)
     names = [f"{name}: " for name in choices if name in sides] if len(sides) == 2 else [""]
-    found = []
+    findings = []
     for question, by_side in answers(memory.semantic, content, choices).items():
         asking = [g for g in memory.semantic if any(check.question == question for check in g.checks)]
         finding = Finding(
@@ -256,6 +256,10 @@ def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] =
         )
         for name, answer in zip(names, by_side, strict=True):
             if answer is not None:
-                told = {"check": f"{name}{question}", "answer": "yes" if answer else "no", "probability": float(answer)}
-                found.append(msgspec.structs.replace(finding, **told))
-    return tuple(found)
+                answered = {
+                    "check": f"{name}{question}",
+                    "answer": "yes" if answer else "no",
+                    "probability": float(answer),
+                }
+                findings.append(msgspec.structs.replace(finding, **answered))
+    return tuple(findings)
