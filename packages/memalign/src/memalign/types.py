@@ -249,13 +249,19 @@ class Check(PlainStruct, frozen=True, kw_only=True):
 
 
 class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
-    """One rule that the judge follows, its checks, and where it comes from.
+    """One rule that the judge follows, its checks, and where it comes from. Whether it is in force its memory says.
 
-    `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the
-    keys of every feedback whose words were in the prompt that wrote it, a superset. `origin` is "distilled" or the
-    name of the person who wrote or edited it. A `superseded` guideline says the same as `superseded_by`, in the same words,
-    or was `replaced_by` it: revised, or in other words of a person. It steps in when that one goes. `status_by` is the
-    person who pinned or retired it. `barred_for` is the locked case that it broke, and for which it is out of force.
+    Attributes:
+        id: G1, G2, … and never reused.
+        text: The rule, in one line.
+        supported_by: The keys of the feedback that it states.
+        exposed_to: The keys of every feedback whose words were in the prompt that wrote it, a superset.
+        origin: `distilled`, or the name of the person who wrote or edited it.
+        pinned_by: The person who confirmed it: it is shown before others, and no model changes it.
+        replaced_by: The guideline that took its place: a revision, or other words of a person.
+        retired_by: The person who took it out of force.
+        barred_for: The locked case that it broke, and for which it is out of force.
+        checks: What it rests on.
     """
 
     id: str
@@ -263,11 +269,9 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
     supported_by: tuple[FeedbackKey, ...] = ()
     exposed_to: tuple[FeedbackKey, ...] = ()
     origin: str = "distilled"
-    status: Literal["active", "superseded", "retired"] = "active"
-    pinned: bool = False
-    superseded_by: str | None = None
+    pinned_by: str | None = None
     replaced_by: str | None = None
-    status_by: str | None = None
+    retired_by: str | None = None
     barred_for: str | None = None
     checks: tuple[Check, ...] = ()
 
@@ -276,20 +280,29 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
         """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""
         return guideline_number(self.id)
 
+    @property
+    def pinned(self) -> bool:
+        """Whether a person confirmed it."""
+        return self.pinned_by is not None
+
+    @property
+    def people(self) -> frozenset[str]:
+        """Whose wording it is: who wrote it, and who confirmed it. Empty for a model's own."""
+        return frozenset({self.origin, self.pinned_by or "distilled"} - {"distilled"})
+
     def __repr__(self) -> str:
         by = ", ".join(map(str, self.supported_by[:3])) + ("…" if len(self.supported_by) > 3 else "")
-        state = [self.status] * (self.status != "active") + ["pinned"] * self.pinned
-        return f"Guideline({', '.join([self.id, *state])}: {self.text!r}, supported by {by or 'nobody'})"
+        name = f"{self.id}, pinned" if self.pinned else self.id
+        return f"Guideline({name}: {self.text!r}, supported by {by or 'nobody'})"
 
     def _repr_html_(self) -> str:
         """The card of a notebook."""
         from memalign.notebook import card, facts, table
 
-        checks = [(each.question, each.answer) for each in self.checks]
+        checks = [(check.question, check.answer) for check in self.checks]
         sources = ", ".join(map(str, self.supported_by[:20]))
-        told = [("", self.text), ("from", sources), ("written by", self.origin)]
-        status = f"{self.status}{', pinned' if self.pinned else ''}"
-        return card(self.id, status, facts(told), table(("check", "speaks for the label"), checks))
+        rows = [("", self.text), ("from", sources), ("written by", self.origin)]
+        return card(self.id, "pinned" * self.pinned, facts(rows), table(("check", "speaks for the label"), checks))
 
 
 class Usage(PlainStruct, frozen=True, kw_only=True):

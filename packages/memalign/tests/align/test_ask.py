@@ -343,7 +343,7 @@ class TestValues:
         if own not in case.answers.margins:  # in one fold with it: any other will do
             case = next(each for each in once.memory.cases if each.answers and own in each.answers.margins)
         met = replace(guideline, exposed_to=(*guideline.exposed_to, case.annotations[0].key))
-        memory = replace(once.memory, guidelines=(met, *once.memory.guidelines[1:])).settled()
+        memory = replace(once.memory, guidelines=(met, *once.memory.guidelines[1:])).with_live_answers()
         assert own not in answered(memory)[case.id]
         again, _, _ = aio.run(ask(once, memory))
         assert own not in answered(again)[case.id]
@@ -365,11 +365,11 @@ class TestValues:
     def test_answers_that_stand_are_the_same_object(self) -> None:
         judge, _ = checking(shard_size=1)
         memory = learn(judge, labelled(4)).judge.memory
-        assert memory.settled() is memory
+        assert memory.with_live_answers() is memory
 
     def test_an_empty_answer_is_none(self) -> None:
         judge, _ = checking(shard_size=1)
         memory = learn(judge, labelled(2)).judge.memory
         blank = replace(memory.cases[0], answers=Answers(judge="0123", margins={"Gone?": 1.0}))
-        settled = replace(memory, cases=(blank, memory.cases[1])).settled()
+        settled = replace(memory, cases=(blank, memory.cases[1])).with_live_answers()
         assert settled.cases[0].answers is None

@@ -194,7 +194,7 @@ class TestWhatIsLeftOut:
             change("F2", action="REVISE", guideline="G1", text="Be warm.", checks=[check("Is it warm?")])
         ]
         judge = judge.align([row(False, 2)]).judge
-        assert [(g.status, [each.question for each in g.checks]) for g in judge.memory.guidelines] == [
+        assert [(judge.memory.status(g), [each.question for each in g.checks]) for g in judge.memory.guidelines] == [
             ("superseded", [SORRY]),
             ("active", ["Is it warm?"]),
         ]
@@ -427,7 +427,7 @@ class TestKept:
 
         with pytest.raises(InputError, match="a check of guideline G1 may not enter a prompt"):
             load_bundle(document())
-        retired = load_bundle(document(status="retired", status_by="ana"))
+        retired = load_bundle(document(retired_by="ana"))
         with pytest.raises(InputError, match="G1 cannot come back with its checks"):
             edit_guideline(retired, "G1", by="ana", retired=False)
         back = edit_guideline(retired, "G1", by="ana", retired=False, checks=["Is it kind?"])

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from memalign import Judge
 from memalign.align import AlignResult
-from memalign.align.consolidate import consolidate
 from memalign.errors import ModelUnavailable
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault, normalised
 from memalign.testing import ScriptedChatModel
+from memalign.types import FeedbackKey
 from tests.support.learning import (
     LEFT,
     REFUSED,
@@ -102,18 +102,29 @@ def check_whole(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert guideline_fault(guideline.text) is None
         assert {*guideline.supported_by, *guideline.exposed_to} <= set(keys)
-        assert (guideline.status == "superseded") == (guideline.superseded_by is not None)
-        assert guideline.superseded_by is None or guideline.superseded_by in known
+        assert (memory.status(guideline) == "superseded") == (memory.successor(guideline) is not None)
+        assert memory.successor(guideline) is None or memory.successor(guideline) in known
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
-    for annotation in memory.annotations():
-        if annotation.state == "merged":
-            assert annotation.key in carried
-        if annotation.state in ("pending", "disputed", "rejected"):
-            assert annotation.reason
-            assert annotation.state != "pending" or annotation.key not in carried
-        if annotation.state in ("learned", "rejected"):
-            assert (annotation.key in carried) != annotation.example_only
-    assert consolidate(memory) == memory
+    for entry in memory.ledger():
+        if entry.state == "merged":
+            assert entry.key in carried
+        if entry.state in ("pending", "disputed", "rejected"):
+            assert entry.reason
+            assert entry.state != "pending" or entry.key not in carried
+        if entry.state in ("learned", "rejected"):
+            assert (entry.key in carried) != is_example(memory, entry.key)
+
+
+def is_example(memory: Memory, key: FeedbackKey) -> bool:
+    """Whether the last call made of the annotation that there is no guideline for it."""
+    annotation = memory.annotation(key)
+    return (
+        annotation is not None and annotation.outcome is not None and annotation.outcome.kind in ("example", "refused")
+    )
+
+
+def state_of(memory: Memory, key: FeedbackKey) -> str | None:
+    return {entry.key: entry.state for entry in memory.ledger()}.get(key)
 
 
 def words(text: str) -> set[str]:
@@ -197,19 +208,13 @@ class TestLearning:
         precedence = {guideline.id for guideline in after.guidelines}
         for guideline in before.guidelines:
             # A new annotation may silence an old one; what was learned from those that still count stands.
-            silenced = any(
-                (v := after.annotation(key)) is None or v.state == "disputed" for key in guideline.exposed_to
-            )
+            silenced = any(state_of(after, key) in (None, "disputed") for key in guideline.exposed_to)
             assert guideline.id in precedence or silenced
         for annotation in before.annotations():
-            now = after.annotation(annotation.key)
-            assert now is not None
-            if annotation.state in ("learned", "merged"):
+            if before.state(annotation) in ("learned", "merged"):
                 beside = {k for shard in after.shards if annotation.key in shard.keys for k in shard.keys}
-                disputed = any(
-                    (v := after.annotation(key)) and v.state == "disputed" for key in beside | {annotation.key}
-                )
-                assert now.state in ("learned", "merged") or disputed
+                disputed = any(state_of(after, key) == "disputed" for key in beside | {annotation.key})
+                assert state_of(after, annotation.key) in ("learned", "merged") or disputed
 
     @some
     @given(batches(orders=TAKEN, faults=True), one_a_call)
@@ -221,12 +226,14 @@ class TestLearning:
         imp.healed = True
         well = way.learn(ill).judge.memory
         check_whole(well)
-        assert {annotation.state for annotation in well.annotations()} <= {"learned", "merged", "disputed"}
+        assert {entry.state for entry in well.ledger()} <= {"learned", "merged", "disputed"}
         # And asked before learning was every case that something is held against, with words or without.
         assert all(
             case.pre_alignment
             for case in well.cases
-            if any(each.state != "disputed" and (way.contrasts or not each.rationale) for each in case.annotations)
+            if any(
+                well.state(each) != "disputed" and (way.contrasts or not each.rationale) for each in case.annotations
+            )
         )
 
     @some
@@ -249,7 +256,7 @@ class TestLearning:
 
 def lessons(memory: Memory) -> set[Any]:
     """The rules of a memory without their numbers."""
-    return {(g.text, g.supported_by, g.exposed_to, g.status == "retired", g.pinned) for g in memory.guidelines}
+    return {(g.text, g.supported_by, g.exposed_to, g.retired_by, g.pinned) for g in memory.guidelines}
 
 
 def cases(memory: Memory) -> list[Any]:
@@ -399,7 +406,7 @@ class TestFreeText:
             for n, source in enumerate(["ana", "ben", "cleo"], 1)
         ]
         memory = learn(judge, rows).judge.unalign("t-1@cleo").judge.memory
-        assert [(annotation.source, annotation.state) for annotation in memory.annotations()] == [
+        assert [(annotation.source, memory.state(annotation)) for annotation in memory.annotations()] == [
             ("ana", "disputed"),
             ("ben", "learned"),
         ]

@@ -332,7 +332,7 @@ class TestSupportAndRevise:
             rows=self.rows,
         )
         assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [("G2", keys("t-1@ana", "t-2@ben"))]
-        assert judge.memory.guideline("G1").status == "superseded"
+        assert judge.memory.status(judge.memory.guideline("G1")) == "superseded"
         forgot = judge.unalign("t-2").judge
         assert [(g.id, g.text) for g in forgot.memory.semantic] == [("G1", RULE)]
         assert judge.memory.hiding(["t-2"]).semantic == forgot.memory.semantic
@@ -445,7 +445,7 @@ class TestByHand:
         assert not judge.memory.semantic
         later = learn(judge, [row(5, "ben", "same")]).judge
         assert not later.memory.semantic
-        assert [(g.status, g.superseded_by) for g in later.memory.guidelines] == [
+        assert [(later.memory.status(g), later.memory.successor(g)) for g in later.memory.guidelines] == [
             ("retired", None),
             ("superseded", "G1"),
         ]
@@ -466,7 +466,7 @@ class TestByHand:
             )
             retired = edit_guideline(judge, "G1", retired=True, by="dora")
             later = learn(retired, [row(2, "ben", "add")]).judge
-            assert later.memory.guideline("G1").status == "retired"
+            assert later.memory.status(later.memory.guideline("G1")) == "retired"
             assert not later.memory.semantic
             assert states(later)["t-2@ben"] == "pending"
 
@@ -477,7 +477,7 @@ class TestByHand:
     def test_a_pinned_double_is_the_one_shown(self) -> None:
         judge = edit_guideline(self.aligned("same", "same"), "G2", pinned=True, by="dora")
         assert [g.id for g in judge.memory.semantic] == ["G2"]
-        assert judge.memory.guideline("G1").superseded_by == "G2"
+        assert judge.memory.successor(judge.memory.guideline("G1")) == "G2"
 
 
 class TestWhatGoesWrong:

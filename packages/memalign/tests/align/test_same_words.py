@@ -9,7 +9,6 @@ import pytest
 
 from memalign import Judge
 from memalign.align import edit_guideline
-from memalign.align.consolidate import consolidate
 from memalign.models.base import Limits
 from memalign.prompts.encoding import estimate_tokens
 from memalign.testing import ScriptedChatModel
@@ -72,7 +71,7 @@ class TestTheSame:
         retired = edit_guideline(judge, "G1", by="dora", retired=True)
         later = learn(retired, [said(2, LOUD, by="ben")]).judge
         assert texts(later) == []
-        assert later.memory.guideline("G2").superseded_by == "G1"
+        assert later.memory.successor(later.memory.guideline("G2")) == "G1"
         back = edit_guideline(later, "G1", by="dora", retired=False)
         assert texts(back) == [SHORT]
         check_memory(back)
@@ -129,7 +128,7 @@ class TestTheSame:
         judge = learn(judge, [said(1, SHORT, value=None)]).judge
         judge = learn(judge, [said(2, "Answer kindly.", value=None, order="revise")]).judge
         assert texts(judge) == ["Answer kindly."]
-        assert judge.memory.guideline("G1").superseded_by == "G2"
+        assert judge.memory.successor(judge.memory.guideline("G1")) == "G2"
         check_memory(judge)
         for how in ({"pinned": True}, {"retired": False}):
             back = edit_guideline(judge, "G1", by="dora", **how)  # type: ignore[arg-type]
@@ -140,9 +139,13 @@ class TestTheSame:
     def test_forgetting_a_revision_restores_what_it_revised(self) -> None:
         judge, _ = judge_in(World(), shard_size=1)
         judge = learn(judge, [said(1, SHORT, value=None)]).judge
+        judge = learn(judge, [said(2, "Answer kindly.", value=None)]).judge
         revised = msgspec.structs.replace(judge.memory.guideline("G1"), replaced_by="G2")
-        judge = judge.replace(memory=msgspec.structs.replace(judge.memory, guidelines=(revised,), next_guideline=3))
-        back = judge.replace(memory=consolidate(judge.memory))
+        judge = judge.replace(
+            memory=msgspec.structs.replace(judge.memory, guidelines=(revised, judge.memory.guideline("G2")))
+        )
+        assert texts(judge) == ["Answer kindly."]
+        back = judge.unalign("t-2").judge
         assert texts(back) == [SHORT], "nothing stands in its place"
         assert back.memory.guideline("G1").replaced_by is None
         check_memory(back)
@@ -206,7 +209,7 @@ class TestBudget:
         )
         grown = msgspec.structs.replace(memory, guidelines=(*memory.guidelines, *more), next_guideline=1001)
         lengths = []
-        for judge in (hundred, hundred.replace(memory=consolidate(grown))):
+        for judge in (hundred, hundred.replace(memory=grown)):
             judge(inputs="question 7", outputs="answer other")
             lengths.append(len(model.requests[-1].system) + len(model.requests[-1].user))
         assert lengths[1] <= lengths[0]

@@ -18,7 +18,7 @@ from memalign import Judge, Registry, aio
 from memalign.align import edit_guideline, lock, set_policy, write_guideline
 from memalign.errors import UnknownKey
 from memalign.judge.prepare import budget_of
-from memalign.memory import Memory
+from memalign.memory import Annotation, Memory, Outcome
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts.encoding import estimate_tokens
@@ -104,9 +104,9 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
     lines = set(asked[0].system.splitlines())
     for guideline in judge.memory.guidelines:
         shown = f"- {guideline.text}" in lines
-        if guideline.pinned and guideline.status == "active":
+        if guideline.pinned and judge.memory.status(guideline) == "active":
             assert shown, f"{guideline.id} is pinned"
-    known = {f"- {g.text}" for g in judge.memory.guidelines if g.status == "active"}
+    known = {f"- {g.text}" for g in judge.memory.semantic}
     under = asked[0].system.partition("# Guidelines from experts")[2]
     assert {line for line in under.splitlines() if line.startswith("- ")} <= known
     room = budget_of(judge, model.limits).guidelines
@@ -186,11 +186,10 @@ class JudgeMachine(RuleBasedStateMachine):
         self.judge = edit_guideline(self.judge, old.id, by="dora", **possible[what])
         new = self.judge.memory.guideline(old.id)
         if what == "retire":
-            assert new.status == "retired"
+            assert self.judge.memory.status(new) == "retired"
         if what == "restore":
-            face = self.judge.memory.guideline(new.superseded_by) if new.superseded_by else new
-            assert face.status != "retired", "a person said that it counts"
-            assert face.status in ("active", "superseded")
+            status = self.judge.memory.status(self.judge.memory.face(new))
+            assert status in ("active", "superseded"), "a person said that it counts"
 
     @rule(text=st.sampled_from(PEOPLES), pinned=st.booleans())
     def write(self, text: str, pinned: bool) -> None:
@@ -407,8 +406,7 @@ def renumbered(memory: Memory) -> Memory:
     replace = msgspec.structs.replace
 
     def named(guideline: Guideline) -> Guideline:
-        shown, replaced = (names.get(name) for name in (guideline.superseded_by, guideline.replaced_by))
-        return replace(guideline, id=str(names[guideline.id]), superseded_by=shown, replaced_by=replaced)
+        return replace(guideline, id=str(names[guideline.id]), replaced_by=names.get(guideline.replaced_by))
 
     return replace(
         memory,
@@ -416,7 +414,7 @@ def renumbered(memory: Memory) -> Memory:
         cases=tuple(
             replace(
                 case,
-                annotations=tuple(replace(annotation, reason="") for annotation in case.annotations),
+                annotations=tuple(map(unexplained, case.annotations)),
                 answers=None,  # asked in folds, which depend on who else was there
             )
             for case in memory.cases
@@ -424,6 +422,12 @@ def renumbered(memory: Memory) -> Memory:
         tombstones=(),
         next_guideline=0,
     )
+
+
+def unexplained(annotation: Annotation) -> Annotation:
+    outcome = annotation.outcome
+    ended = outcome is not None and outcome.kind in ("example", "refused")
+    return msgspec.structs.replace(annotation, outcome=Outcome(kind=outcome.kind) if ended and outcome else None)
 
 
 def undisputed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ def test_checks_are_listed_with_the_labels_they_support(memalign: Run, checked: 
         lines = [" ".join(line.split()) for line in listed.splitlines() if SORRY in line]
         assert lines == [f"G1 {SORRY} for true", f"G2 {SORRY} for false"]
     given = memalign("show", checked, "--json").json["guidelines"][0]["checks"]
-    assert given == [{"question": SORRY, "answer": "no", "value": False}]
+    assert given == [{"question": SORRY, "answer": "no", "value": False, "test": None}]
 
 
 def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
@@ -56,8 +56,8 @@ def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
         *("--answer", "no", "--answer", "yes", "--label", "true", "--json"),
     )
     assert two.json["guidelines"][0]["checks"] == [
-        {"question": "Is it cold?", "answer": "no", "value": True},
-        {"question": SORRY, "answer": "yes", "value": True},
+        {"question": "Is it cold?", "answer": "no", "value": True, "test": None},
+        {"question": SORRY, "answer": "yes", "value": True, "test": None},
     ]
     assert "~ G1 " in memalign("diff", checked, "3", "4").out
     written = memalign("guideline", checked, "--add", "Be brief.", "--check", "Is it brief?")

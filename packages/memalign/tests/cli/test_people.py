@@ -122,30 +122,29 @@ def rule(number: int = 1, **fields: Any) -> Guideline:
     ("guideline", "words"),
     [
         (rule(), ""),
-        (rule(pinned=True, status_by="ana"), "pinned by ana"),
-        (rule(status="superseded", superseded_by="G2"), "superseded: G2 says the same"),
-        (rule(status="retired", status_by="ana"), "retired by ana"),
-        (rule(status="retired"), "retired: a person retired the same words"),
-        (rule(status="retired", barred_for="t-3"), "left out: it broke locked case t-3"),
-        (rule(status="retired", status_by="ana", pinned=True), "retired by ana, pinned"),
+        (rule(pinned_by="ana"), "pinned by ana"),
+        (rule(retired_by="ana"), "retired by ana"),
+        (rule(barred_for="t-3"), "left out: it broke locked case t-3"),
+        (rule(retired_by="ana", pinned_by="ben"), "retired by ana, pinned by ben"),
     ],
 )
 def test_every_precedence_has_its_words(guideline: Guideline, words: str) -> None:
     assert precedence_words(guideline) == words
+    assert precedence_words(guideline, Memory(guidelines=(guideline,))) == words
 
 
 def test_a_revision_is_told_from_the_same_words() -> None:
-    old = rule(1, status="superseded", superseded_by="G2", replaced_by="G2")
+    old = rule(1, replaced_by="G2")
     assert precedence_words(old, Memory(guidelines=(old, rule(2)))) == "superseded: G2 revises it"
     assert precedence_words(old, Memory(guidelines=(old, rule(2, origin="ana")))) == "superseded: G2 took its place"
-    same = replace(old, replaced_by=None)
-    assert precedence_words(same, Memory(guidelines=(same, rule(2)))) == "superseded: G2 says the same"
+    same, pinned = rule(1), replace(rule(2, pinned_by="ana"), text=rule(1).text)
+    assert precedence_words(same, Memory(guidelines=(same, pinned))) == "superseded: G2 says the same"
 
 
-def test_what_people_did_differs_from_what_checks_did() -> None:
-    assert by_people(rule()) == by_people(rule(status="retired", barred_for="t-3")) == ""
-    assert by_people(rule(origin="ben", pinned=True, status_by="ana")) == "words by ben, pinned by ana"
-    assert by_people(rule(status="retired", status_by="ana")) == "retired by ana"
+def test_what_people_did_differs_from_what_locks_did() -> None:
+    assert by_people(rule()) == by_people(rule(barred_for="t-3")) == ""
+    assert by_people(rule(origin="ben", pinned_by="ana")) == "words by ben, pinned by ana"
+    assert by_people(rule(retired_by="ana")) == "retired by ana"
 
 
 def test_guidelines_are_listed_with_status_and_remedy(memalign: Run, aligned: str) -> None:
@@ -153,8 +152,8 @@ def test_guidelines_are_listed_with_status_and_remedy(memalign: Run, aligned: st
         one, two = latest.memory.guidelines
         made = (
             one,
-            replace(two, status="retired", barred_for="t-1"),
-            rule(3, status="superseded", superseded_by="G1"),
+            replace(two, barred_for="t-1"),
+            replace(rule(3), text=one.text),
         )
         return latest.replace(memory=replace(latest.memory, guidelines=made, next_guideline=4))
 

@@ -648,7 +648,10 @@ class TestBudget:
         memory = Memory(
             guidelines=tuple(
                 Guideline(
-                    id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned=n == 40, supported_by=keys("t@a") * (n == 30)
+                    id=f"G{n}",
+                    text=f"Rule {n} " + "word " * 40,
+                    pinned_by="dora" if n == 40 else None,
+                    supported_by=keys("t@a") * (n == 30),
                 )
                 for n in range(1, 41)
             )

@@ -23,7 +23,7 @@ STRONG, BRIEF = Limits(context_tokens=128_000), Limits(context_tokens=8_192, bri
 
 
 def case(number: int, content: dict[str, Any], label: Any, comment: str | None) -> Case:
-    said = Annotation(id=f"t-{number}", source="ana", value=label, rationale=comment, state="learned")
+    said = Annotation(id=f"t-{number}", source="ana", value=label, rationale=comment)
     vector = [float(n == number) for n in range(64)]
 
     return Case(

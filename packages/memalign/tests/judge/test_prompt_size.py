@@ -28,12 +28,12 @@ def crowded(text: str, *, identical: str) -> tuple[Memory, Example]:
     cases = [
         Case(
             example=Example(id=f"t-{n:02}", inputs=f"{n} {text * 300}", outputs=text * 300),
-            annotations=(Annotation(id=f"t-{n:02}", source="ana", value=True, rationale=text * 300, state="learned"),),
+            annotations=(Annotation(id=f"t-{n:02}", source="ana", value=True, rationale=text * 300),),
             vector=np.ones(8, dtype=np.float32).tobytes(),
         )
         for n in range(40)
     ]
-    said = Annotation(id="t-99", source="ana", value=True, rationale=text * 3_000, state="learned")
+    said = Annotation(id="t-99", source="ana", value=True, rationale=text * 3_000)
     same = Case(
         example=Example(id="t-99", inputs=item.inputs, outputs=item.outputs),
         annotations=(said,),

@@ -69,7 +69,7 @@ def judge_of(kind: str, *, count: int = 40, seed: int = 0, turned: bool = False,
         cases.append(
             Case(
                 example=Example(id=f"c-{number:03}", outputs=outputs),
-                annotations=(Annotation(id=f"c-{number:03}", source="ana", value=label, state="learned"),),
+                annotations=(Annotation(id=f"c-{number:03}", source="ana", value=label),),
                 answers=Answers(
                     judge=judge.base_fingerprint, margins=found if margins else {}, verdict=rng.choice(list(labels))
                 ),
@@ -190,7 +190,7 @@ def test_two_answers_together_teach_a_conditional_rule() -> None:
         cases.append(
             Case(
                 example=Example(id=name, outputs=f"text {number}"),
-                annotations=(Annotation(id=name, source="ana", value=american == fahrenheit, state="learned"),),
+                annotations=(Annotation(id=name, source="ana", value=american == fahrenheit),),
                 answers=Answers(judge=judge.base_fingerprint, margins=margins, verdict=True),
             )
         )
@@ -284,7 +284,7 @@ def test_does_not_apply_is_no_answer() -> None:
         cases.append(
             Case(
                 example=Example(id=name, outputs=f"text {number}"),
-                annotations=(Annotation(id=name, source="ana", value=label, state="learned"),),
+                annotations=(Annotation(id=name, source="ana", value=label),),
                 answers=Answers(judge=judge.base_fingerprint, margins={question: margin}, verdict=number % 2 == 0),
             )
         )

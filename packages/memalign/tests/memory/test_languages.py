@@ -129,7 +129,7 @@ async def memory_of(examples: list[Example], *, embedded_by: str = EMBEDDER.name
     cases = [
         Case(
             example=example,
-            annotations=(Annotation(id=example.id, source="ana", value=True, state="learned"),),
+            annotations=(Annotation(id=example.id, source="ana", value=True),),
             vector=vector.tobytes(),
         )
         for example, vector in zip(examples, vectors, strict=True)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.errors import UnknownKey
-from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombstone, policy_label
+from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone, policy_label
 from memalign.memory.budget import fit_guidelines
-from memalign.memory.precedence import precedence
+from memalign.memory.precedence import standings
 from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, was_misjudged
 from memalign.prompts.encoding import estimate_tokens, shorten
 from memalign.types import FeedbackKey, Guideline
@@ -37,7 +37,7 @@ def case(
 ) -> Case:
     return Case(
         example=Example(id=name, inputs=content or f"content {name}"),
-        annotations=(Annotation(id=name, source="ana", value=label, state="learned"),),
+        annotations=(Annotation(id=name, source="ana", value=label),),
         pre_alignment=PreAlignmentVerdict(value=pre_alignment, judge="x"),
         vector=None if vector is None else np.array(vector, dtype=np.float32).tobytes(),
     )
@@ -194,8 +194,8 @@ class TestKeys:
     def test_the_ledger_has_the_living_and_the_withdrawn(self) -> None:
         assert [(str(entry.key), entry.state) for entry in self.found.ledger()] == [
             ("t-0@ana", "withdrawn"),
-            ("t-1@ana", "learned"),
-            ("t-2@ana", "learned"),
+            ("t-1@ana", "pending"),
+            ("t-2@ana", "pending"),
         ]
 
 
@@ -212,13 +212,13 @@ class TestHash:
 
         same = [
             replace(found, tombstones=(Tombstone(key=FeedbackKey("x", "y")),)),
-            with_annotation(reason="explained"),
+            with_annotation(outcome=Outcome(kind="waiting", reason="explained")),
             replace(found),
         ]
         other = [
             with_annotation(value=False),
             with_annotation(rationale="x"),
-            with_annotation(state="disputed"),
+            with_annotation(outcome=Outcome(kind="example")),
             replace(found, authority=("ana",)),
             replace(found, cases=found.cases[:1]),
             replace(found, guidelines=(Guideline(id="G1", text="x"),)),
@@ -237,7 +237,12 @@ class TestHash:
 class TestGuidelines:
     def test_the_budget_keeps_pinned_before_supported_before_old(self) -> None:
         rules = [
-            Guideline(id=f"G{n}", text="word " * 20, pinned=n == 5, supported_by=keys("a@ana") * (n == 4))
+            Guideline(
+                id=f"G{n}",
+                text="word " * 20,
+                pinned_by="dora" if n == 5 else None,
+                supported_by=keys("a@ana") * (n == 4),
+            )
             for n in range(1, 6)
         ]
         cost = estimate_tokens(rules[0].text) + 2
@@ -257,11 +262,14 @@ class TestGuidelines:
         assert [g.id for g in fit_guidelines(rules, cost * 2)[0]] == ["G1", "G3"]
 
     @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
-    def test_a_second_precedence_changes_nothing(self, texts: list[str], dice: random.Random) -> None:
-        rules = [Guideline(id=f"G{n}", text=text, pinned=dice.random() < 0.3) for n, text in enumerate(texts, 1)]
-        shown = precedence(rules)
-        assert precedence(shown) == shown
-        active = [g.text.strip("!").casefold() for g in shown if g.status == "active"]
+    def test_of_the_same_words_one_is_shown_whatever_their_order(self, texts: list[str], dice: random.Random) -> None:
+        rules = [
+            Guideline(id=f"G{n}", text=text, pinned_by="dora" if dice.random() < 0.3 else None)
+            for n, text in enumerate(texts, 1)
+        ]
+        shown = standings(rules)
+        assert standings(dice.sample(rules, len(rules))) == shown
+        active = [g.text.strip("!").casefold() for g in rules if shown[g.id].status == "active"]
         assert sorted(active) == sorted({text.strip("!").casefold() for text in texts})
 
 

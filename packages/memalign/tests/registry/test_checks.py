@@ -110,15 +110,15 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     first, second, third = memory.guidelines
     registry.create(judge(memory))
     changed = replace(first, checks=(first.checks[0], Check(question=PLAIN, value=True)))
-    registry.save(judge(replace(memory, guidelines=(changed, second, replace(third, pinned=True)))))
+    registry.save(judge(replace(memory, guidelines=(changed, second, replace(third, pinned_by="dora")))))
     found = registry.diff("helpfulness", 1, 2)
     said = str(found).splitlines()
     assert said[1:4] == ["  ~ G1 the checks", f"    - {SHORT}  [yes]", f"    + {PLAIN}  [yes speaks for true]"]
     one, other = found.to_dict()["guidelines"]
     assert one["fields"] == ["checks"]
-    assert one["checks_added"] == [{"question": PLAIN, "answer": "yes", "value": True}]
-    assert one["checks_removed"] == [{"question": SHORT, "answer": "yes", "value": None}]
-    assert other["fields"] == ["pinned"]
+    assert one["checks_added"] == [{"question": PLAIN, "answer": "yes", "value": True, "test": None}]
+    assert one["checks_removed"] == [{"question": SHORT, "answer": "yes", "value": None, "test": None}]
+    assert other["fields"] == ["pinned_by"]
     assert "checks_added" not in other
 
 

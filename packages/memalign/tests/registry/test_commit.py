@@ -34,13 +34,13 @@ def test_two_rules_of_one_number_are_told_apart(registry: Registry) -> None:
     registry.create(BASE)
     mine = write_guideline(registry.load("helpfulness"), "Be kind.", by="ben")  # G3 as well, outside the registry
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
-    behind = Guideline(id="G4", text="be kind", status="superseded", superseded_by="G3", replaced_by="G3")
+    behind = Guideline(id="G4", text="be kind", replaced_by="G3")
     grown = replace(mine.memory, guidelines=(*mine.memory.guidelines, behind), next_guideline=5)
     mine = mine.replace(memory=grown)
     registry.save(mine, note="by hand")
     kept = registry.load("helpfulness")
     assert [name for name, _ in ids(kept)] == ["G1", "G2", "G4", "G5"]
-    assert kept.memory.guideline("G4").superseded_by == "G5"
+    assert kept.memory.successor(kept.memory.guideline("G4")) == "G5"
     assert kept.memory.guideline("G4").replaced_by == "G5"
     assert kept.memory.next_guideline == 6
     assert registry.history("helpfulness")[-1].note == "by hand; G3 is G5 here"

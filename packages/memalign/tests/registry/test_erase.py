@@ -17,7 +17,7 @@ from memalign import MemAlign, Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, UnknownKey
-from memalign.memory import Annotation, Case
+from memalign.memory import Annotation, Case, Outcome
 from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline
@@ -44,7 +44,7 @@ FAR = "Rua das Flores 12, third floor on the left, is where the parcel of the cu
 def secret_case(*sources: str) -> Case:
     example = Example(id="t-7", inputs={"note": SECRET}, outputs="Hm.", meta={"address": FAR})
     annotations = tuple(
-        Annotation(id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}", state="learned")
+        Annotation(id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}")
         for source in sorted(sources)
     )
     return Case(example=example, annotations=annotations, vector=b"\x01\x02\x03\x04" * 4)
@@ -106,7 +106,7 @@ def test_feedback_in_older_versions_only_is_erased(learned: Registry, place: Pla
     assert [v.number for v in receipt.versions] == [2, 3]
     restored = learned.rollback("helpfulness", 2).judge
     assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
-    assert {str(annotation.key): annotation.state for annotation in restored.memory.annotations()} == {
+    assert {str(entry.key): entry.state for entry in restored.memory.ledger()} == {
         "t-1@ana": "pending",
         "t-8@bob": "learned",
     }
@@ -148,10 +148,12 @@ def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
 def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Place):
     memory = memory_of(*(case(f"t-{n}", "ana", "philippa", says="well") for n in range(3)), size=1)
     first, *rest = memory.guidelines
-    own = Guideline(id=f"G{memory.next_guideline}", text="Every reply names a day.", origin="philippa", pinned=True)
+    own = Guideline(
+        id=f"G{memory.next_guideline}", text="Every reply names a day.", origin="philippa", pinned_by="philippa"
+    )
     memory = replace(
         memory,
-        guidelines=(replace(first, pinned=True, status_by="philippa"), *rest, own),
+        guidelines=(replace(first, pinned_by="philippa"), *rest, own),
         next_guideline=memory.next_guideline + 1,
         authority=("philippa", "ana"),
     )
@@ -197,9 +199,7 @@ def test_nor_on_a_server(memory: Memory, secret: str, told: str):
 def erased_for_good(kind: str, memory: Memory, secret: str, told: str) -> None:
     with tempfile.TemporaryDirectory() as folder, place_of(kind, Path(folder)) as place:
         registry = place.registry()
-        annotation = Annotation(
-            id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret}, state="learned"
-        )
+        annotation = Annotation(id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret})
         taught = Case(example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]), annotations=(annotation,))
         rule = Guideline(id=f"G{memory.next_guideline}", text="a new rule", exposed_to=(annotation.key,))
         cases = tuple(sorted((*memory.cases, taught), key=lambda c: c.id))
@@ -302,8 +302,7 @@ def test_survivors_are_derived_again_when_a_model_answers(place: Place):
     assert receipt.rederived == ("G2",)
     assert [v.action for v in registry.history("helpfulness")] == ["create", "erase", "align"]
     assert all(SECRET not in request.user + request.system for request in chat.requests)
-    (survivor,) = registry.load("helpfulness").memory.annotations()
-    assert survivor.state == "learned"
+    assert [entry.state for entry in registry.load("helpfulness").memory.ledger()] == ["learned"]
 
 
 def test_an_erase_stands_when_no_model_answers(place: Place):
@@ -332,7 +331,7 @@ def test_a_dry_run_only_tells_what_would_go(learned: Registry, place: Place):
 
 def test_a_persons_guideline_with_erased_words_goes_too(registry: Registry, place: Place):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
-    own = Guideline(id="G9", text=f"Remember that {SECRET}", origin="eva", pinned=True)
+    own = Guideline(id="G9", text=f"Remember that {SECRET}", origin="eva", pinned_by="eva")
     registry.create(judge(replace(memory, guidelines=(*memory.guidelines, own))))
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert receipt.copied == ("G9",)
@@ -344,12 +343,15 @@ def test_a_persons_guideline_with_erased_words_goes_too(registry: Registry, plac
 def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     first = memory.cases[0]
-    waiting = replace(first, annotations=(replace(first.annotations[0], state="pending", reason="waits for t-7@bob"),))
+    waiting = replace(
+        first, annotations=(replace(first.annotations[0], outcome=Outcome(kind="waiting", reason="waits for t-7@bob")),)
+    )
     registry.create(judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}")
     registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(place, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
-    assert registry.load("helpfulness").memory.cases[0].annotations[0].reason == "(erased)"
+    (annotation,) = registry.load("helpfulness").memory.cases[0].annotations
+    assert annotation.outcome == Outcome(kind="waiting", reason="(erased)")
 
 
 @pytest.mark.parametrize(
@@ -366,7 +368,7 @@ def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
     ],
 )
 def test_erased_words_in_spaceless_languages_are_blanked_too(registry: Registry, place: Place, told: str, rule: str):
-    annotation = Annotation(id="t-7", source="bob", value=False, rationale=told, state="learned")
+    annotation = Annotation(id="t-7", source="bob", value=False, rationale=told)
     example = Example(id="t-7", inputs="q", outputs="a")
     registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)))
     registry.update("helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}")
@@ -380,7 +382,10 @@ def test_erased_words_in_spaceless_languages_are_blanked_too(registry: Registry,
 def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: Place):
     first = case("t-1", "ana")
     waiting = replace(
-        first, annotations=(replace(first.annotations[0], state="pending", reason="the model timed out after 60 s"),)
+        first,
+        annotations=(
+            replace(first.annotations[0], outcome=Outcome(kind="waiting", reason="the model timed out after 60 s")),
+        ),
     )
     registry.create(judge(memory_of(waiting)))
     terse = replace(
@@ -389,7 +394,9 @@ def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: 
     registry.save(judge(memory_of(first, terse, size=1)))
     receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
     assert receipt.complete
-    assert registry.load("helpfulness", 1).memory.cases[0].annotations[0].reason == "(erased)"
+    assert registry.load("helpfulness", 1).memory.cases[0].annotations[0].outcome == Outcome(
+        kind="waiting", reason="(erased)"
+    )
 
 
 def test_the_file_is_found_after_a_folder_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

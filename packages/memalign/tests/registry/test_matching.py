@@ -9,7 +9,7 @@ import pytest
 from memalign import Judge, Registry
 from memalign.align.forget import forget
 from memalign.errors import InputError, UnknownKey
-from memalign.memory import Annotation, Case, Memory
+from memalign.memory import Annotation, Case, Memory, Outcome
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
 from tests.support.registry import judge
@@ -30,9 +30,7 @@ def spoken(
         value=value,
         rationale=rationale,
         meta=meta,
-        state="learned",
-        reason="kept as an example",
-        example_only=True,
+        outcome=Outcome(kind="example", reason="kept as an example"),
     )
     return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
 

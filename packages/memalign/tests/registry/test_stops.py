@@ -102,7 +102,7 @@ def test_a_stopped_align_learns_all_or_nothing(place: Place):
             break
     assert statement > 6
     learned = Registry(url).load("helpfulness").memory
-    assert {annotation.state for annotation in learned.annotations()} == {"learned"}
+    assert {entry.state for entry in learned.ledger()} == {"learned"}
     assert len(learned.semantic) == 2
 
 
@@ -188,7 +188,7 @@ def taught(place: Place) -> Place:
     registry = opened(place)
     registry.align(killing.NAME, [*killing.BATCHES[0], said("f", killing.HARM, by="fay", value=None)])
     memory = registry.load(killing.NAME).memory
-    assert {guideline.status for guideline in memory.guidelines} == {"active", "superseded", "retired"}
+    assert {memory.status(guideline) for guideline in memory.guidelines} == {"active", "superseded", "barred"}
     return place
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from memalign import Judge, MemAlign, Registry
-from memalign.memory import Annotation, Answers, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
+from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Shard, Tombstone
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Check, Example, FeedbackKey, Guideline
@@ -31,9 +31,7 @@ def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
     return Case(
         example=Example(id=name, inputs=f"question {name}", outputs=f"answer {name}"),
         annotations=tuple(
-            Annotation(
-                id=name, source=source, value=False, rationale=f"{says or 'comment'} {name} {source}", state="learned"
-            )
+            Annotation(id=name, source=source, value=False, rationale=f"{says or 'comment'} {name} {source}")
             for source in sorted(sources)
         ),
         vector=struct.pack("<4f", *(float(len(name) + n) for n in range(4))),
@@ -95,7 +93,11 @@ json_values = st.recursive(
     max_leaves=6,
 )
 metas = st.dictionaries(text, json_values, max_size=2)
-states: st.SearchStrategy[Any] = st.sampled_from(["learned", "merged", "pending", "disputed", "rejected"])
+outcomes: st.SearchStrategy[Outcome | None] = st.none() | st.builds(
+    Outcome,
+    kind=st.sampled_from(["example", "refused", "waiting", "taught"]),
+    reason=st.sampled_from(["", "timed out", "G1 already says it"]),
+)
 
 questions = st.sampled_from(["Does the reply say sorry?", "¿Pide perdón?"])
 checks = st.builds(
@@ -119,9 +121,7 @@ def memories(draw: st.DrawFn) -> Memory:
                 value=draw(st.none() | st.booleans()),
                 rationale=draw(st.none() | text.filter(bool)),
                 meta=draw(metas),
-                state=draw(states),
-                reason=draw(st.sampled_from(["", "timed out", "G1 already says it"])),
-                example_only=draw(st.booleans()),
+                outcome=draw(outcomes),
             )
             for source in sorted(draw(st.sets(names, min_size=1, max_size=3)))
         )
@@ -151,8 +151,8 @@ def memories(draw: st.DrawFn) -> Memory:
             checks=tuple(draw(st.lists(checks, max_size=2))),
             supported_by=shard.keys[:1],
             exposed_to=shard.keys,
-            pinned=draw(st.booleans()),
-            status=draw(st.sampled_from(["active", "superseded", "retired"])),
+            pinned_by=draw(st.sampled_from([None, "dora"])),
+            retired_by=draw(st.sampled_from([None, "dora"])),
         )
         for number, shard in enumerate(draw(st.permutations(shards)), 1)
     )

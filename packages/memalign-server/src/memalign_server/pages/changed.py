@@ -82,7 +82,8 @@ def changed_page(
     result: dict[str, Any] = (found.result if found is not None else None) or {}
     number = version or result.get("version") or result.get("latest")
     loaded = server.judges.latest(judge)
-    rules = {each.id: each for each in loaded.judge.memory.guidelines}
+    memory = loaded.judge.memory
+    rules = {rule.id: rule for rule in memory.guidelines}
     learned = [
         rules[each["id"]] for each in result.get("guidelines", ()) if isinstance(each, dict) and each["id"] in rules
     ]
@@ -103,7 +104,8 @@ def changed_page(
         summary=alignment_line(result, speaking(request)) if "rows" in result else "",
         version=number,
         versions=versions,
-        learned=sorted(learned, key=lambda each: (each.status != "active", guideline_number(each.id))),
+        learned=sorted(learned, key=lambda rule: (memory.status(rule) != "active", guideline_number(rule.id))),
+        memory=memory,
         uses=uses,
         unused=Use(),
         turned=readable_first(turned, hidden),

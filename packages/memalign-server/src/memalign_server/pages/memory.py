@@ -70,6 +70,7 @@ def memory_page(
         mine=mine[:_MOST],
         more=max(0, len(mine) - _MOST),
         said=memory.annotation,
+        memory=memory,
         cases=len(memory.cases),
         pieces=len(memory),
     )
@@ -124,7 +125,7 @@ def withdraw(judge: str, server: Here, person: Asking, owner: Owning, key: Annot
 
 def _rules_beside(memory: Memory, rule: str) -> tuple[list[Guideline], int]:
     """All guidelines, those in force first, and the place of the first one of the page that shows `rule`."""
-    order = {"active": 0, "superseded": 1, "retired": 2}
-    rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
+    order = {"active": 0, "superseded": 1, "retired": 2, "barred": 2}
+    rules = sorted(memory.guidelines, key=lambda rule: (order[memory.status(rule)], rule.number))
     place = next((place for place, each in enumerate(rules) if each.id == rule), 0)
     return rules, place - place % _RULES

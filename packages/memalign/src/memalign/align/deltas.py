@@ -11,9 +11,9 @@ import msgspec
 from memalign.align.distil_checks import CHECKS_SCHEMA, CheckReader, ReadChecks
 from memalign.align.position_terms import without_positions
 from memalign.align.shards import shard_guidelines
-from memalign.align.states import LessonState
 from memalign.content import judged_texts, sides_of
 from memalign.memory import Annotation, Case, Memory, Shard
+from memalign.memory import Outcome as Ended
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.models.base import ChatReply
 from memalign.prompts.language import Language, language_of
@@ -44,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     shard: Shard
     waiting: tuple[FeedbackKey, ...]
+    exposed_to: tuple[FeedbackKey, ...] = ()
     deltas: tuple[Delta, ...] = ()
     faults: dict[FeedbackKey, str] = {}
     usage: Usage = Usage()
@@ -179,14 +180,14 @@ NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the
 
 def apply_outcome(
     memory: Memory, outcome: Outcome, known: Memory
-) -> tuple[Memory, dict[FeedbackKey, LessonState], Counter[str]]:
+) -> tuple[Memory, dict[FeedbackKey, Ended | None], Counter[str]]:
     """Carry out the deltas of one call, each checked first; say what becomes of its annotations, and of checks left out.
 
     Every rule from a comment is kept. `known` is the memory before the first call, with the same cases.
     """
     left_out = Counter[str]()
     own = _with_own_rule(outcome, known)
-    taken: dict[FeedbackKey, LessonState] = {}
+    taken: dict[FeedbackKey, Ended | None] = {}
     refused: dict[FeedbackKey, str] = {}
     impossible: dict[FeedbackKey, str] = {}
     for delta in outcome.deltas:
@@ -199,23 +200,23 @@ def apply_outcome(
         elif (fault := _refused(outcome.shard, delta, known)) is not None:
             refused.update(dict.fromkeys(keys, fault))
         elif keys:
-            memory, state = _carry_out(memory, outcome.shard, delta, keys)
+            memory, state = _carry_out(memory, outcome, delta, keys)
             left_out.update(delta.checks.faults)
             for key in keys:
-                taken[key] = _stronger(state, taken.get(key))
+                taken[key] = state if taken.get(key, state) is not None else None
 
-    def ended(key: FeedbackKey) -> LessonState:
+    def ended(key: FeedbackKey) -> Ended | None:
         fault = refused.get(key) or impossible.get(key)
-        if key in taken and not taken[key].example_only:
-            also = f"learned without one more rule from it: {fault}" if fault else taken[key].reason
-            return taken[key]._replace(reason=also)
+        if key in taken and taken[key] is None:  # a guideline carries it, whatever became of the rest
+            return Ended(kind="taught", reason=f"learned without one more rule from it: {fault}") if fault else None
         if key in outcome.faults:
-            return LessonState("pending", outcome.faults[key])
+            return Ended(kind="waiting", reason=outcome.faults[key])
         if key in refused:
-            return LessonState("rejected", REFUSED_TWICE.format(why=refused[key]), example_only=True)
+            reason = REFUSED_TWICE.format(why=refused[key])
+            return Ended(kind="refused", reason=reason, exposed_to=outcome.exposed_to)
         if key in impossible:
-            return LessonState("pending", f"its rule was not taken: {impossible[key]}")
-        return taken.get(key) or LessonState("pending", NOT_MENTIONED)
+            return Ended(kind="waiting", reason=f"its rule was not taken: {impossible[key]}")
+        return taken.get(key) or Ended(kind="waiting", reason=NOT_MENTIONED)
 
     return memory, {key: ended(key) for key in outcome.waiting}, left_out
 
@@ -244,11 +245,6 @@ def _with_own_rule(outcome: Outcome, memory: Memory) -> frozenset[FeedbackKey]:
     )
 
 
-def _stronger(new: LessonState, old: LessonState | None) -> LessonState:
-    """Of what two deltas make of one comment: a rule of its own, then one that was there already, then an example."""
-    return new if old is None or old.example_only or (old.state == "merged" and not new.example_only) else old
-
-
 def _impossible(memory: Memory, shard: Shard, delta: Delta) -> str | None:
     """Why a delta cannot be carried out, or None."""
     foreign = [key for key in delta.feedback if key not in shard.keys]
@@ -257,7 +253,7 @@ def _impossible(memory: Memory, shard: Shard, delta: Delta) -> str | None:
     if delta.action not in ("ADD", "SUPPORT", "REVISE", "NOOP"):
         return "its action is unknown"
     if delta.action in ("SUPPORT", "REVISE"):
-        target = next((g for g in shard_guidelines(memory.guidelines, shard) if g.id == delta.guideline), None)
+        target = next((g for g in shard_guidelines(memory, memory.guidelines, shard) if g.id == delta.guideline), None)
         if target is None:
             return "it names a guideline outside its shard, or one that no longer stands"
         if delta.action == "REVISE" and (target.pinned or target.origin != "distilled"):
@@ -276,33 +272,31 @@ def _refused(shard: Shard, delta: Delta, known: Memory) -> str | None:
     return guideline_fault(delta.text, judged, comments)
 
 
-def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[FeedbackKey, ...]) -> tuple[Memory, LessonState]:
+def _carry_out(
+    memory: Memory, outcome: Outcome, delta: Delta, keys: tuple[FeedbackKey, ...]
+) -> tuple[Memory, Ended | None]:
     if delta.action == "NOOP":
         # Not in the model's words: they were written with other people's feedback in view.
         reason = "kept as an example: the model drew no rule from it"
-        return memory, LessonState("learned", reason, example_only=True)
+        return memory, Ended(kind="example", reason=reason, exposed_to=outcome.exposed_to)
     if delta.action == "SUPPORT":
         supported = tuple(
             replace(g, supported_by=tuple(sorted({*g.supported_by, *keys}))) if g.id == delta.guideline else g
             for g in memory.guidelines
         )
-        return replace(memory, guidelines=supported), LessonState("merged", f"{delta.guideline} already says it")
+        return replace(memory, guidelines=supported), None
     older = [g for g in memory.guidelines if g.id == delta.guideline and delta.action == "REVISE"]
     guideline = Guideline(
         id=f"G{memory.next_guideline}",
         text=delta.text,
         supported_by=tuple(sorted({*keys, *(key for g in older for key in g.supported_by)})),
-        # Every record of the shard was in the prompt, its guidelines with all that they were exposed to as well.
-        exposed_to=tuple(sorted({*shard.keys, *(key for g in older for key in g.exposed_to)})),
+        exposed_to=outcome.exposed_to,
         checks=delta.checks.checks,
     )
-    guidelines = tuple(
-        replace(g, status="superseded", superseded_by=guideline.id, replaced_by=guideline.id) if g in older else g
-        for g in memory.guidelines
-    )
+    guidelines = tuple(replace(g, replaced_by=guideline.id) if g in older else g for g in memory.guidelines)
     grown = replace(
         memory,
         guidelines=(*guidelines, guideline),
         next_guideline=memory.next_guideline + 1,
     )
-    return grown, LessonState("learned")
+    return grown, None

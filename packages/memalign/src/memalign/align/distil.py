@@ -16,9 +16,9 @@ from memalign.align.deltas import apply_outcome
 from memalign.align.distil_call import DistilCall
 from memalign.align.distil_checks import left_out_note
 from memalign.align.shards import assign_shards, guidelines_by_feedback, shard_guidelines
-from memalign.align.states import LessonState, with_states
+from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress
-from memalign.memory import Annotation, Case, Memory
+from memalign.memory import Annotation, Case, Memory, Outcome
 from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel
 from memalign.types import FeedbackKey, Usage
@@ -44,26 +44,25 @@ async def distil(
     started = time.perf_counter()
     ready = frozenset(
         annotation.key
-        for case in memory.cases
-        for annotation in case.annotations
-        if annotation.state == "pending"
+        for annotation in memory.pending
+        if (case := memory.case(annotation.id))
         and (case.pre_alignment or (not contrast and (annotation.rationale or not judge.value_type.closed)))
     )
     memory = _learn_examples(judge, memory, ready)
-    waiting = frozenset(each.key for each in memory.annotations() if each.state == "pending" and each.key in ready)
+    waiting = frozenset(each.key for each in memory.pending if each.key in ready)
     memory = assign_shards(memory, sorted(waiting), shard_size)
     calls = _calls(judge, memory, model, waiting, contrast=contrast)
     told = progress and partial(progress, "distil")
     outcomes = await aio.at_most(model.limits.concurrency, DistilCall.outcome, calls, told)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
-    learned, states = memory, dict[FeedbackKey, LessonState]()
+    learned, states = memory, dict[FeedbackKey, Outcome | None]()
     left_out = Counter[str]()
     for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
         learned, ended, faults = apply_outcome(learned, outcome, memory)
         states |= ended
         left_out += faults
     # All at once: a thousand shards that each went through ten thousand annotations took a minute.
-    memory = with_states(learned, states)
+    memory = with_outcomes(learned, states)
     usage += Usage(seconds={"distil": time.perf_counter() - started})
     return memory, usage, left_out_note(left_out)
 
@@ -76,15 +75,15 @@ def has_lesson(judge: Judge, memory: Memory, case: Case, annotation: Annotation)
 def _learn_examples(judge: Judge, memory: Memory, ready: Collection[FeedbackKey]) -> Memory:
     """Pending annotations without a lesson are learned: their example is all there is to learn."""
 
-    def state(case: Case) -> LessonState:
+    def outcome(case: Case, annotation: Annotation) -> Outcome:
         agreed = case.pre_alignment is not None and judge.value_type.closed
         why = "the judge agreed, and " * agreed + "there were no words to learn from"
-        return LessonState("learned", f"kept as an example: {why}", example_only=True)
+        return Outcome(kind="example", reason=f"kept as an example: {why}", exposed_to=(annotation.key,))
 
-    return with_states(
+    return with_outcomes(
         memory,
         {
-            annotation.key: state(case)
+            annotation.key: outcome(case, annotation)
             for case in memory.cases
             for annotation in case.annotations
             if annotation.key in ready and not has_lesson(judge, memory, case, annotation)
@@ -101,7 +100,7 @@ def _calls(
     for shard in memory.shards:
         if new := tuple(key for key in shard.keys if key in waiting):
             near = {guideline.id: guideline for key in shard.keys for guideline in written.get(key, ())}
-            own = shard_guidelines(sorted(near.values(), key=lambda guideline: guideline.number), shard)
+            own = shard_guidelines(memory, sorted(near.values(), key=lambda guideline: guideline.number), shard)
             call = DistilCall(
                 judge=judge,
                 memory=memory,

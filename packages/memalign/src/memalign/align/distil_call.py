@@ -84,7 +84,7 @@ class DistilCall:
         return await self._with_checks(first, records[-1]) if self._one_rule else first
 
     async def _ask(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> Outcome:
-        outcome = Outcome(shard=self.shard, waiting=self.waiting)
+        outcome = Outcome(shard=self.shard, waiting=self.waiting, exposed_to=self._exposed_to)
         try:
             reply = await self.model.complete(self._request(records, refused))
         except ModelError as error:
@@ -141,6 +141,12 @@ class DistilCall:
     @cached_property
     def _labels(self) -> dict[str, FeedbackKey]:
         return {f"F{n}": key for n, key in enumerate(self.shard.keys, start=1)}
+
+    @cached_property
+    def _exposed_to(self) -> tuple[FeedbackKey, ...]:
+        """Every record of the prompt, and all that its guidelines were exposed to."""
+        records = {self._labels[record.label] for record in self._feedback}
+        return tuple(sorted(records.union(*(guideline.exposed_to for guideline in self._shown_guidelines))))
 
     @cached_property
     def _shown_guidelines(self) -> tuple[Guideline, ...]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from memalign.align.consolidate import consolidate
 from memalign.align.forget import unbarred
-from memalign.align.ingest import settle
+from memalign.align.ingest import without_disputed
 from memalign.content import sides_of
 from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge
+from memalign.memory import Memory
 from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.types import Check, Guideline
@@ -49,43 +49,37 @@ def edit_guideline(
     if checks is not None:
         changes |= {"checks": _usable(judge, checks), "origin": by}
     if pinned is not None:
-        changes |= {"pinned": pinned}
-        if pinned and old.barred_for:
-            changes |= {"status": "active", "barred_for": None}  # a person's word outweighs a lock
-        if pinned or not old.barred_for:
-            changes |= {"status_by": by}
+        changes |= {"pinned_by": by if pinned else None}
+        if pinned:
+            changes |= {"barred_for": None}  # a person's word outweighs a lock
     if retired is not None:
-        changes |= {
-            "status": "retired" if retired else "active",
-            "superseded_by": None,
-            "status_by": by,
-            "barred_for": None,
-        }
+        changes |= {"retired_by": by if retired else None, "barred_for": None}
     if not changes:
         raise InputError("nothing to change: give a text or checks, or pin, or retire")
     if text is not None or pinned or retired is False:
         changes |= {"replaced_by": None}
-    guidelines = tuple(replace(old, **changes) if g.id == guideline_id else g for g in judge.memory.guidelines)
+    changed = replace(old, **changes)
+    memory = replace(judge.memory, guidelines=tuple(changed if g.id == old.id else g for g in judge.memory.guidelines))
     if text is not None:
         # What a model wrote and stood behind the old words must not bring them back: the new ones stand for it.
-        guidelines = tuple(
-            replace(g, replaced_by=old.id)
-            if g.superseded_by == old.id and g.origin == "distilled" and not g.pinned
-            else g
-            for g in guidelines
+        behind = {g.id for g in judge.memory.guidelines if judge.memory.successor(g) == old.id}
+        memory = _with_guidelines(
+            memory,
+            lambda g: (
+                replace(g, replaced_by=old.id) if g.id in behind and g.origin == "distilled" and not g.pinned else g
+            ),
         )
     if retired is False:
         # Another one of the same words that is retired would retire it again.
-        words = normalised(judge.memory.guideline(guideline_id).text if text is None else text)
-        guidelines = tuple(
-            replace(g, status="active", status_by=by, barred_for=None)
-            if g.status == "retired" and normalised(g.text) == words
-            else g
-            for g in guidelines
-        )
-    memory = consolidate(replace(judge.memory, guidelines=guidelines))
-    _check_back(judge, memory.guidelines)
+        words = normalised(changed.text)
+        memory = _with_guidelines(memory, lambda g: replace(g, retired_by=None) if normalised(g.text) == words else g)
+    memory = memory.with_live_answers()
+    _check_back(judge, memory)
     return judge.replace(memory=memory)
+
+
+def _with_guidelines(memory: Memory, change: Callable[[Guideline], Guideline]) -> Memory:
+    return replace(memory, guidelines=tuple(map(change, memory.guidelines)))
 
 
 def write_guideline(
@@ -97,11 +91,11 @@ def write_guideline(
         id=f"G{memory.next_guideline}",
         text=_checked(text),
         origin=_named(by),
-        pinned=pinned,
+        pinned_by=_named(by) if pinned else None,
         checks=_usable(judge, checks),
     )
     grown = replace(memory, guidelines=(*memory.guidelines, new), next_guideline=memory.next_guideline + 1)
-    return judge.replace(memory=consolidate(grown))
+    return judge.replace(memory=grown)
 
 
 def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
@@ -129,7 +123,7 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
     memory = replace(memory, locks=tuple(sorted(left)))
     if unlock:
         memory = replace(memory, guidelines=tuple(unbarred(guideline, left) for guideline in memory.guidelines))
-    return judge.replace(memory=consolidate(memory))
+    return judge.replace(memory=memory)
 
 
 def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: Sequence[Rule] | None = None) -> Judge:
@@ -143,7 +137,7 @@ def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: 
         memory = replace(memory, policy=checked_policy(policy))
     if authority is not None:
         memory = replace(memory, authority=checked_authority(authority))
-    return judge.replace(memory=consolidate(settle(memory)))
+    return judge.replace(memory=without_disputed(memory))
 
 
 def _named(by: str) -> str:
@@ -153,11 +147,11 @@ def _named(by: str) -> str:
     return name
 
 
-def _check_back(judge: Judge, after: Sequence[Guideline]) -> None:
+def _check_back(judge: Judge, after: Memory) -> None:
     """Refuse words that came in retired, with a judge from a file, where nothing checked them."""
-    retired = {guideline.id for guideline in judge.memory.guidelines if guideline.status == "retired"}
-    for guideline in after:
-        if guideline.id not in retired or guideline.status == "retired":
+    retired = {guideline.id for guideline in judge.memory.guidelines if guideline.retired_by is not None}
+    for guideline in after.guidelines:
+        if guideline.id not in retired or guideline.retired_by is not None:
             continue
         if fault := guideline_fault(guideline.text):
             raise InputError(f"{guideline.id} cannot come back as it is: {fault}; give it another text")

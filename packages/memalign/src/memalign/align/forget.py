@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from memalign.align.states import LessonState, with_states
-from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
+from memalign.align.states import with_outcomes
+from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Shard, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
@@ -76,39 +76,30 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
     The annotations of `keys` themselves stay, pending: this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
-    kept: list[Guideline] = []
-    orphaned: set[FeedbackKey] = set(lost)
-    for guideline in memory.guidelines:
-        if lost.isdisjoint(guideline.exposed_to):
-            supported = tuple(key for key in guideline.supported_by if key not in lost)
-            changed = len(supported) < len(guideline.supported_by)
-            kept.append(replace(guideline, supported_by=supported) if changed else guideline)
-        else:
-            orphaned.update(guideline.supported_by)
-    # A survivor that another guideline still carries has lost nothing.
-    carried = {key for guideline in kept for key in guideline.supported_by}
-    orphaned -= carried
-    # A touched shard is distilled again from its survivors. One from which no rule was drawn may have been found
-    # covered by what is lost now; one that waits does so for a reason that may stem from lost words.
-    beside = {key for shard in memory.shards if not lost.isdisjoint(shard.keys) for key in shard.keys}
-    orphaned |= {
-        key
-        for key in beside
-        if (annotation := memory.annotation(key)) and (annotation.state == "pending" or annotation.example_only)
+    gone = {guideline.id for guideline in memory.guidelines if not lost.isdisjoint(guideline.exposed_to)}
+    carried = {key for guideline in memory.guidelines if guideline.id in gone for key in guideline.supported_by}
+    # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
+    beside = {
+        annotation.key
+        for annotation in memory.annotations()
+        if annotation.outcome is not None and not lost.isdisjoint(annotation.outcome.exposed_to)
     }
     met = (case for key in lost if (case := memory.case(key.id)))
     shown = {duplicate.id for case in met for duplicate in memory.duplicates(case.example)}
-    pending = dict.fromkeys(orphaned, LessonState("pending", why))
-    memory = replace(
-        memory,
-        cases=without_answers_beside(memory.cases, shown),
-        guidelines=tuple(kept),
+    waiting = Outcome(kind="waiting", reason=why)
+    memory = replace(memory, cases=without_answers_beside(memory.cases, shown)).without_guidelines(gone)
+    supported = tuple(
+        g
+        if lost.isdisjoint(g.supported_by)
+        else replace(g, supported_by=tuple(k for k in g.supported_by if k not in lost))
+        for g in memory.guidelines
     )
-    return with_states(memory, pending)
+    memory = replace(memory, guidelines=supported)
+    return with_outcomes(memory, dict.fromkeys(lost | carried | beside, waiting))
 
 
 def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
     """The guideline in force again if the case that it was barred for is no longer locked."""
     if guideline.barred_for is None or guideline.barred_for in locks:
         return guideline
-    return replace(guideline, status="active", barred_for=None)
+    return replace(guideline, barred_for=None)

@@ -8,23 +8,18 @@ from typing import Literal
 import msgspec
 
 from memalign.align.forget import forget_lessons
-from memalign.align.states import LessonState, change_annotations, with_states
+from memalign.align.states import change_annotations
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io import FeedbackFile, FeedbackSource, Given, check_feedback
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example, Feedback, FeedbackKey
-from memalign.values import value_text
 
-__all__ = ["NO_ROWS", "Refuse", "add_annotations", "checked_rows", "refreshed", "settle", "sort_rows"]
+__all__ = ["NO_ROWS", "Refuse", "add_annotations", "checked_rows", "refreshed", "sort_rows", "without_disputed"]
 
 replace = msgspec.structs.replace
 
 NO_ROWS = FeedbackFile(rows=(), lines=())
-
-NONE_COUNTS = (
-    "somebody another one: a tie, in which none counts until somebody settles it (memalign edit NAME --authority WHO)"
-)
 
 Refuse = Callable[[Feedback], str | None]
 """Why a row may not be learned, or None."""
@@ -121,30 +116,13 @@ def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
     return change_annotations(memory, (new for each in memory.annotations() if (new := fresh(each)) != each))
 
 
-def settle(memory: Memory) -> Memory:
-    """Apply the policy to every case: labels that do not count are disputed, and teach nothing.
+def without_disputed(memory: Memory) -> Memory:
+    """`memory` in which no guideline was written from a label that does not count; see `Memory.label`.
 
-    An annotation that counts again becomes pending; one that counts no longer loses its guidelines. Comments without a label
-    are never disputed.
+    Whose label counts is derived, so an annotation that counts again is pending without any change.
     """
-    silenced, restored = set[FeedbackKey](), set[FeedbackKey]()
-    for case in memory.cases:
-        label = memory.label(case)
-        for annotation in case.annotations:
-            agrees = annotation.value is None or annotation.value == label
-            if not agrees and annotation.state != "disputed":
-                silenced.add(annotation.key)
-            elif agrees and annotation.state == "disputed":
-                restored.add(annotation.key)
-    if not silenced and not restored:
-        return memory
-    memory = forget_lessons(memory, silenced, why="to be derived again without disputed feedback")
-    # Not the label that counts instead: it may be another person's free text, and outlive their feedback here.
-    lost = {
-        each.key: LessonState("disputed", f"this annotation gave {value_text(each.value)}, and {why}")
-        for case in memory.cases
-        for why in (NONE_COUNTS if memory.label(case) is None else "another label counts",)
-        for each in case.annotations
-        if each.key in silenced
-    }
-    return with_states(memory, lost | dict.fromkeys(restored, LessonState("pending", "no longer disputed")))
+    disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
+    exposed = {key for guideline in memory.guidelines for key in guideline.exposed_to}
+    exposed |= {key for each in memory.annotations() if each.outcome for key in each.outcome.exposed_to}
+    taught = disputed & exposed
+    return forget_lessons(memory, taught, why="to be derived again without disputed feedback") if taught else memory

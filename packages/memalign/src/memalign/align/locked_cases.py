@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from memalign import aio
-from memalign.align.consolidate import bar, consolidate, new_guidelines
+from memalign.align.consolidate import bar, new_guidelines
 from memalign.align.past_cases import PastCases, agrees
 from memalign.align.result import LockCheck
-from memalign.align.states import LessonState, with_states
+from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress
-from memalign.memory import Case
+from memalign.memory import Case, Outcome
 from memalign.types import Usage, guideline_number
 from memalign.values import value_text
 
@@ -73,10 +73,10 @@ def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
     while f"G{number - 1}" in ids:
         number -= 1
     waiting = {key for g in memory.guidelines if g.id in ids for key in g.supported_by}
-    kept = tuple(g for g in memory.guidelines if g.id not in ids)
-    left = replace(memory, guidelines=kept, next_guideline=number)
+    left = replace(memory.without_guidelines(ids), next_guideline=number)
     waiting -= {key for g in left.guidelines for key in g.supported_by}
-    return learned.replace(memory=consolidate(with_states(left, dict.fromkeys(waiting, LessonState("pending", why)))))
+    outcome = Outcome(kind="waiting", reason=why)
+    return learned.replace(memory=with_outcomes(left, dict.fromkeys(waiting, outcome)))
 
 
 async def _mended(

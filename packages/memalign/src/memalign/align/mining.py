@@ -76,7 +76,7 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
 
 
 def _is_mined(guideline: Guideline) -> bool:
-    untouched = guideline.origin == "distilled" and not (guideline.pinned or guideline.status_by)
+    untouched = not guideline.people and guideline.retired_by is None
     return untouched and not guideline.supported_by and all(check.test for check in guideline.checks)
 
 

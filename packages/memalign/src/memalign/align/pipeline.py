@@ -13,23 +13,22 @@ from typing import Any
 import msgspec
 
 from memalign.align.ask import ask
-from memalign.align.consolidate import consolidate
 from memalign.align.distil import distil
 from memalign.align.forget import forget
 from memalign.align.impact import impact
-from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, settle, sort_rows
+from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
 from memalign.align.locked_cases import keep_locks
 from memalign.align.pre_alignment import pre_alignment
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
-from memalign.align.states import LessonState, with_states
+from memalign.align.states import with_outcomes
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
 from memalign.judge.open_model import libraries_loaded, open_model, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
 from memalign.judge.rehearsal import Rehearsal
-from memalign.memory import Memory
+from memalign.memory import Memory, Outcome
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
@@ -122,7 +121,7 @@ class MemAlign:
 
         # Annotations: all are kept; the policy says which of them count.
         news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
-        memory = settle(add_annotations(refreshed(before, run.file.rows), news))
+        memory = without_disputed(add_annotations(refreshed(before, run.file.rows), news))
 
         # Learn from what is new and from what still waits. The judge that is asked meanwhile knows nothing of what was
         # replaced.
@@ -169,9 +168,9 @@ class MemAlign:
             learned = await self._keep_locks(judge, await self._learn(judge, judge.memory, run), run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
-            waits = LessonState("pending", f"to be derived again without withdrawn feedback: {error}")
-            waiting = [annotation.key for annotation in judge.memory.annotations() if annotation.state == "pending"]
-            learned = judge.replace(memory=with_states(judge.memory, dict.fromkeys(waiting, waits)))
+            waits = Outcome(kind="waiting", reason=f"to be derived again without withdrawn feedback: {error}")
+            waiting = [annotation.key for annotation in judge.memory.pending]
+            learned = judge.replace(memory=with_outcomes(judge.memory, dict.fromkeys(waiting, waits)))
         else:
             # Verdicts that were made with what is forgotten went with it.
             learned = await self._ask(learned, run, thorough=True)
@@ -180,7 +179,7 @@ class MemAlign:
     async def _learn(self, judge: Judge, memory: Memory, run: Run) -> Judge:
         """Embed what is new, ask `judge` about it where that is needed, and distil what is pending."""
         memory = await self._embed(judge, memory, run)
-        run.learned = any(annotation.state == "pending" for annotation in memory.annotations())
+        run.learned = bool(memory.pending)
         if run.learned:
             model, contrast = open_reflection_model(judge, self.reflection_model), open_model(judge).limits.brief
             # Of two right answers in free text neither says that the other was wrong: a label alone needs no verdict there.
@@ -193,7 +192,7 @@ class MemAlign:
             )
             run.usage += spent
             run.notes += notes
-        return judge.replace(memory=consolidate(memory))
+        return judge.replace(memory=memory)
 
     async def _keep_locks(self, judge: Judge, learned: Judge, run: Run) -> Judge:
         """Without what broke a locked case; `judge` is as it was."""
@@ -247,4 +246,4 @@ class MemAlign:
 
 def _without(memory: Memory, keys: Collection[FeedbackKey]) -> Memory:
     """`memory` without the feedback of `keys` and all that came from it."""
-    return consolidate(settle(forget(memory, keys)))
+    return without_disputed(forget(memory, keys))

@@ -13,10 +13,10 @@ import msgspec
 
 from memalign import aio
 from memalign.align.past_cases import Answer, PastCases
-from memalign.align.states import LessonState, with_states
+from memalign.align.states import with_outcomes
 from memalign.errors import AccessDenied, ModelRefused
 from memalign.judge import Judge, Progress
-from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
+from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.types import Usage
 
 __all__ = ["pre_alignment"]
@@ -46,7 +46,7 @@ async def pre_alignment(
     waiting = [
         case
         for case in memory.cases
-        if not current(case) and any(_waits(annotation, all_cases=all_cases) for annotation in case.annotations)
+        if not current(case) and any(_waits(memory, annotation, all_cases=all_cases) for annotation in case.annotations)
     ]
     if not waiting:
         return memory, Usage()
@@ -71,11 +71,13 @@ async def pre_alignment(
         if answer.value is not None
     }
     failed = {
-        annotation.key: LessonState("pending", f"not asked before learning: {_fault(given[case.example.content_hash])}")
+        annotation.key: Outcome(
+            kind="waiting", reason=f"not asked before learning: {_fault(given[case.example.content_hash])}"
+        )
         for case in waiting
         if case.example.content_hash not in verdicts
         for annotation in case.annotations
-        if _waits(annotation, all_cases=all_cases)
+        if _waits(memory, annotation, all_cases=all_cases)
     }
     asked = {case.id for case in waiting}
     memory = replace(
@@ -86,11 +88,11 @@ async def pre_alignment(
         ),
     )
     seconds = {"pre_alignment": time.perf_counter() - started}
-    return with_states(memory, failed), replace(past.usage, seconds=seconds)
+    return with_outcomes(memory, failed), replace(past.usage, seconds=seconds)
 
 
-def _waits(annotation: Annotation, *, all_cases: bool) -> bool:
-    return annotation.state == "pending" and (all_cases or not annotation.rationale)
+def _waits(memory: Memory, annotation: Annotation, *, all_cases: bool) -> bool:
+    return memory.state(annotation) == "pending" and (all_cases or not annotation.rationale)
 
 
 def _fault(answer: Answer) -> str:

@@ -60,28 +60,28 @@ class _Shards:
             del self._sums[home]
 
 
-def shard_guidelines(guidelines: Iterable[Guideline], shard: Shard) -> list[Guideline]:
+def shard_guidelines(memory: Memory, guidelines: Iterable[Guideline], shard: Shard) -> list[Guideline]:
     """What the shard has written so far, also where a guideline of another shard is shown in its place.
 
     Without what was revised within the shard, what is retired, and what says the same as a retired one.
     """
     known, keys = tuple(guidelines), set(shard.keys)
-    retired = {guideline.id for guideline in known if guideline.status == "retired"}
+    retired = {g.id for g in memory.guidelines if memory.status(g) in ("retired", "barred")}
     own = [
         g
         for g in known
-        if g.exposed_to and keys.issuperset(g.exposed_to) and retired.isdisjoint((g.id, g.superseded_by))
+        if g.exposed_to and keys.issuperset(g.exposed_to) and retired.isdisjoint((g.id, memory.successor(g)))
     ]
     ids = {guideline.id for guideline in own}
-    return [guideline for guideline in own if guideline.superseded_by not in ids]
+    return [guideline for guideline in own if memory.successor(guideline) not in ids]
 
 
 def guidelines_by_feedback(memory: Memory) -> dict[FeedbackKey, tuple[Guideline, ...]]:
     """The guidelines exposed to each piece of feedback, and what is shown in their place: no shard needs others."""
-    by_id = {guideline.id: guideline for guideline in memory.guidelines}
     found: dict[FeedbackKey, dict[str, Guideline]] = {}
     for guideline in memory.guidelines:
-        shown = by_id.get(guideline.superseded_by or "", guideline)
+        successor = memory.successor(guideline)
+        shown = guideline if successor is None else memory.guideline(successor)
         for key in guideline.exposed_to:
             found.setdefault(key, {}).update({guideline.id: guideline, shown.id: shown})
     return {key: tuple(several.values()) for key, several in found.items()}

@@ -1,36 +1,27 @@
-"""What becomes of each annotation: the state and the reason that the ledger shows."""
+"""What the last call made of each annotation, as memory keeps it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
 
 import msgspec
 
-from memalign.memory import Annotation, Case, Memory
+from memalign.memory import Annotation, Case, Memory, Outcome
 from memalign.types import FeedbackKey
 
-__all__ = ["LessonState", "change_annotations", "with_states"]
+__all__ = ["change_annotations", "with_outcomes"]
 
 replace = msgspec.structs.replace
 
 
-class LessonState(NamedTuple):
-    """An annotation's state and why. `example_only`: no guideline carries it, and none is missing."""
-
-    state: Literal["learned", "merged", "pending", "disputed", "rejected"]
-    reason: str = ""
-    example_only: bool = False
-
-
-def with_states(memory: Memory, states: Mapping[FeedbackKey, LessonState]) -> Memory:
-    """`memory` with the states that `states` gives to some keys."""
+def with_outcomes(memory: Memory, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
+    """`memory` with these outcomes of some keys."""
     return change_annotations(
         memory,
         (
-            replace(annotation, state=new.state, reason=new.reason, example_only=new.example_only)
+            replace(annotation, outcome=outcomes[annotation.key])
             for annotation in memory.annotations()
-            if (new := states.get(annotation.key))
+            if annotation.key in outcomes
         ),
     )
 

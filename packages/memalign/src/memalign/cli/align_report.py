@@ -68,11 +68,11 @@ def report(result: AlignResult, out: Output) -> int:
         ]
     )
     if result.guidelines:
-        in_force_first = sorted(result.guidelines, key=lambda g: g.status != "active")
+        in_force_first = sorted(result.guidelines, key=lambda g: memory.status(g) != "active")
         rest = f"memalign guideline {name} has all"
         parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
         parts += check_table(in_force_first, result.judge, title="Their checks", limit=_LIMIT, rest=rest)
-        parts += legend(name, result.guidelines)
+        parts += legend(name, result.guidelines, memory)
     parts += _impact(result.impact)
     parts += _first([line for check in result.locks if (line := _lock(name, check))])
     if kept := [check.id for check in result.locks if check.kept and check.answered and not check.guideline_ids]:

@@ -24,6 +24,7 @@ from memalign.cli.guideline_words import (
     check_words,
     consequences,
     guideline_table,
+    guideline_values,
     legend,
     precedence_words,
 )
@@ -142,7 +143,7 @@ def guideline(
         number, judge = session.judge(name)
         one = None if guideline_id is None else judge.memory.guideline(guideline_id)
         chosen = judge.memory.guidelines if one is None else (one,)
-        data = {"judge": name, "version": number, "guidelines": chosen}
+        data = {"judge": name, "version": number, "guidelines": guideline_values(chosen, judge.memory)}
         session.give(data, *(_all(judge) if one is None else _card(judge, one)))
         return DONE
     if add is not None and (guideline_id is not None or text is not None or retire is not None):
@@ -165,7 +166,12 @@ def guideline(
         dropped = len(saved.before.memory.guideline(changed.id).checks) - len(changed.checks)
         if dropped:
             lines.insert(0, f"{counted(dropped, 'check')} went with the old text: --check writes new ones")
-    data = {"judge": name, "version": saved.version, "guidelines": [changed], "consequences": others}
+    data = {
+        "judge": name,
+        "version": saved.version,
+        "guidelines": guideline_values([changed], memory),
+        "consequences": others,
+    }
     session.give(data, *_card(saved.judge, changed), *lines, version_line(name, saved))
     return DONE
 
@@ -208,12 +214,12 @@ def _all(judge: Judge) -> list[Any]:
     if not memory.guidelines:
         return ["no guidelines yet: memalign align learns them from feedback"]
     checks = check_table(memory.guidelines, judge)
-    return [guideline_table(memory.guidelines, memory), *checks, *legend(judge.name, memory.guidelines)]
+    return [guideline_table(memory.guidelines, memory), *checks, *legend(judge.name, memory.guidelines, memory)]
 
 
 def _card(judge: Judge, chosen: Guideline) -> list[Any]:
     memory = judge.memory
-    in_force = "in force" if chosen.status == "active" else ""
+    in_force = "in force" if memory.status(chosen) == "active" else ""
     card = [
         ("id", chosen.id),
         ("text", chosen.text),
@@ -223,7 +229,7 @@ def _card(judge: Judge, chosen: Guideline) -> list[Any]:
         ("exposed to", listed(chosen.exposed_to) or "no feedback"),
         *(("check", f"{check.question} A yes speaks {check_words(check, judge)}.") for check in chosen.checks),
     ]
-    return [facts(card), *legend(judge.name, [chosen])]
+    return [facts(card), *legend(judge.name, [chosen], memory)]
 
 
 def _checks(

@@ -235,7 +235,7 @@ def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
         case, annotation = memory.case(row.id), memory.annotation(row.key)
         pre_alignment = case.pre_alignment if case else None
         verdict = "-" if pre_alignment is None else _verdict(pre_alignment.value, None, row)
-        state = annotation.state if annotation else "-"
+        state = memory.state(annotation) if annotation else "-"
         rows.append((row.key, row.outputs, verdict, _word(row.value), row.rationale or "-", state))
     return table(("feedback", "reply", "judge", "expert", "the expert's words", "state"), rows)
 

@@ -152,15 +152,15 @@ def _preview(
     judge: Judge, keys: tuple[FeedbackKey, ...], places: Mapping[FeedbackKey, tuple[str, ...]] | None
 ) -> tuple[dict[str, Any], list[str]]:
     """What withdrawing these keys would take along, found without a model: JSON values, and lines for people."""
-    from memalign.align.consolidate import consolidate
     from memalign.align.forget import forget
-    from memalign.align.ingest import settle
+    from memalign.align.ingest import without_disputed
 
     memory = judge.memory
-    after = consolidate(settle(forget(memory, keys)))
+    after = without_disputed(forget(memory, keys))
     left = {guideline.id for guideline in after.guidelines}
     going = [guideline for guideline in memory.guidelines if guideline.id not in left]
-    again = [v.key for v in after.annotations() if v.state == "pending" and not _pending(judge, v.key)]
+    waiting = {annotation.key for annotation in memory.pending}
+    again = [annotation.key for annotation in after.pending if annotation.key not in waiting]
     cases = [case.id for case in memory.cases if after.case(case.id) is None]
     locks = [name for name in memory.locks if name not in after.locks]
     data = {
@@ -182,11 +182,6 @@ def _preview(
     if locks:
         lines.append(f"no longer locked: {listed(locks)}")
     return data, lines
-
-
-def _pending(judge: Judge, key: FeedbackKey) -> bool:
-    annotation = judge.memory.annotation(key)
-    return annotation is not None and annotation.state == "pending"
 
 
 def _places(keys: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:

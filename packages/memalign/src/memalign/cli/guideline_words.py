@@ -21,6 +21,7 @@ __all__ = [
     "check_words",
     "consequences",
     "guideline_table",
+    "guideline_values",
     "legend",
     "precedence_words",
 ]
@@ -34,13 +35,20 @@ def guideline_table(
     for guideline in guidelines:
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
         source = "; ".join(filter(None, (origin, listed(guideline.supported_by))))
-        in_force = "in force" if memory is not None and guideline.status == "active" else ""
+        in_force = "in force" if memory is not None and memory.status(guideline) == "active" else ""
         status = ", ".join(filter(None, (in_force, precedence_words(guideline, memory))))
         rows.append((guideline.id, status, guideline.text, source))
     if not any(status for _, status, _, _ in rows):
         plain = [(name, text, source) for name, _, text, source in rows]
         return table(("id", "guideline", "from"), plain, title=title, **shown)
     return table(("id", "status", "guideline", "from"), rows, title=title, **shown)
+
+
+def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[dict[str, Any]]:
+    """Guidelines of `memory` as JSON values, each with its status."""
+    from memalign.types import as_json
+
+    return [{**as_json(guideline), "status": memory.status(guideline)} for guideline in guidelines]
 
 
 def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **shown: Any) -> list[Table]:
@@ -63,32 +71,27 @@ def check_words(check: Check, judge: Judge) -> str:
 
 
 def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
-    """The status of a guideline, such as `superseded: G2 says the same`; "" for one that is plainly in force.
+    """The status of a guideline of `memory`, such as `superseded: G2 says the same`; "" for one that is plainly in force.
 
-    With `memory`, a revision is told from a person's words in its place.
+    Without a memory, what people did to it alone.
     """
-    by = guideline.status_by
-    match guideline.status:
-        case "active":
-            words = ""
-        case "superseded":
-            does = "says the same"
-            if guideline.replaced_by is not None and guideline.replaced_by == guideline.superseded_by:
-                winner = memory.guideline(guideline.replaced_by) if memory is not None else None
-                does = "took its place" if winner is None or winner.origin != "distilled" else "revises it"
-            words = f"superseded: {guideline.superseded_by} {does}"
-        case _ if guideline.barred_for is not None:
-            words = f"left out: it broke locked case {guideline.barred_for}"
-        case _:
-            words = f"retired by {by}" if by else "retired: a person retired the same words"
-    pinned = f"pinned by {by}" if by and guideline.status != "retired" else "pinned"
-    return ", ".join(filter(None, (words, pinned if guideline.pinned else "")))
+    words = ""
+    if memory is not None and (successor := memory.successor(guideline)) is not None:
+        does = "says the same"
+        if guideline.replaced_by == successor:
+            does = "revises it" if memory.guideline(successor).origin == "distilled" else "took its place"
+        words = f"superseded: {successor} {does}"
+    elif guideline.barred_for is not None:
+        words = f"left out: it broke locked case {guideline.barred_for}"
+    elif guideline.retired_by is not None:
+        words = f"retired by {guideline.retired_by}"
+    return ", ".join(filter(None, (words, f"pinned by {guideline.pinned_by}" if guideline.pinned else "")))
 
 
-def legend(name: str, guidelines: Sequence[Guideline]) -> list[str]:
+def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[str]:
     """What can be done about guidelines that are not in force, a line for each status."""
     lines = []
-    if any(g.status == "superseded" for g in guidelines):
+    if any(memory.successor(guideline) is not None for guideline in guidelines):
         lines.append("superseded: it comes back when the other guideline goes")
     if left := [g.id for g in guidelines if g.barred_for is not None]:
         lines.append(f"left out: to use it anyway, memalign guideline {name} {left[0]} --restore")
@@ -97,13 +100,10 @@ def legend(name: str, guidelines: Sequence[Guideline]) -> list[str]:
 
 def by_people(guideline: Guideline) -> str:
     """What people did to a guideline, such as `words by ana, pinned by ben`; "" when nobody did anything."""
-    by = guideline.status_by
-    found = [] if guideline.origin == "distilled" else [f"words by {guideline.origin}"]
-    if guideline.pinned:
-        found.append(f"pinned by {by}" if by and guideline.status != "retired" else "pinned")
-    if guideline.status == "retired" and guideline.barred_for is None:
-        found.append(f"retired by {by}" if by else "retired")
-    return ", ".join(found)
+    written = "" if guideline.origin == "distilled" else f"words by {guideline.origin}"
+    pinned = f"pinned by {guideline.pinned_by}" if guideline.pinned else ""
+    retired = f"retired by {guideline.retired_by}" if guideline.retired_by is not None else ""
+    return ", ".join(filter(None, (written, pinned, retired)))
 
 
 def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[str]]:
@@ -113,9 +113,9 @@ def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[s
     found = compare(saved.before, saved.judge)
     rules = [each for each in found.guidelines if each.id != but]
     moved = [
-        (each.key, each.before, each.after)
-        for each in found.states
-        if each.before and each.after and each.before.state != each.after.state
+        (change.key, change.entry_before, change.entry_after)
+        for change in found.states
+        if change.entry_before and change.entry_after and change.entry_before.state != change.entry_after.state
     ]
     lines = []
     for rule in rules:

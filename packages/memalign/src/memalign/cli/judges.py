@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, Version, Yes, confirmed, version_line
-from memalign.cli.guideline_words import check_table, consequences, guideline_table
+from memalign.cli.guideline_words import check_table, consequences, guideline_table, guideline_values
 from memalign.cli.model_options import (
     BaseUrl,
     Context,
@@ -274,7 +274,7 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "memory_hash": memory.hash,
         "cases": len(memory.cases),
         "feedback": len(memory),
-        "guidelines": memory.guidelines,
+        "guidelines": guideline_values(memory.guidelines, memory),
         "pending": [{"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"],
         "stale_pre_alignment": judge.stale_pre_alignment(),
     }

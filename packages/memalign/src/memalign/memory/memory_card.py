@@ -15,7 +15,7 @@ __all__ = ["memory_card", "memory_words"]
 def memory_words(memory: Memory) -> str:
     """`12 guidelines in force, 3 not, 40 cases, 2 pieces of feedback pending`."""
     away = len(memory.guidelines) - len(memory.semantic)
-    waiting = sum(annotation.state == "pending" for annotation in memory.annotations())
+    waiting = len(memory.pending)
     counts = [
         f"{_counted(len(memory.semantic), 'guideline')} in force" + (f", {away} not" if away else ""),
         _counted(len(memory.cases), "case"),

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
-from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
-from memalign.cache import derived, kept
+from memalign.cache import derived
 from memalign.errors import UnknownKey
 from memalign.memory.check_answers import with_live_answers
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason
+from memalign.memory.ledger import LedgerEntry, ledger_entries
 from memalign.memory.memory_card import memory_card, memory_words
-from memalign.memory.precedence import precedence
+from memalign.memory.precedence import GuidelineStatus, Standing, standings
 from memalign.memory.text_search import Finder
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json, select_keys
 from memalign.values import Value
@@ -36,17 +35,35 @@ __all__ = [
     "Expectation",
     "LedgerEntry",
     "Memory",
+    "Outcome",
     "PreAlignmentVerdict",
     "Shard",
     "Tombstone",
 ]
 
 
-class Annotation(msgspec.Struct, frozen=True, kw_only=True):
-    """One person's feedback on one case, and what became of it.
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
 
-    `example_only`: it is learned, or rejected, and no guideline is missing for it; its case is all there is to learn.
+    Attributes:
+        kind: `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule may
+            not enter a prompt. `waiting`: no answer, or what it taught is gone. `taught`: there is a remark on its rule.
+        reason: Why, in words that repeat nobody's.
+        exposed_to: Of an example and a refused one, the feedback that the call saw: with one of them the outcome goes.
     """
+
+    kind: Literal["example", "refused", "waiting", "taught"]
+    reason: str = ""
+    exposed_to: tuple[FeedbackKey, ...] = ()
+
+    @property
+    def drew_nothing(self) -> bool:
+        """Whether no guideline is missing for the feedback: the last word on it until something changes."""
+        return self.kind in ("example", "refused")
+
+
+class Annotation(msgspec.Struct, frozen=True, kw_only=True):
+    """One person's feedback on one case, and what the last distillation made of it. Its state is in the ledger."""
 
     id: str
     source: str
@@ -54,9 +71,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     rationale: str | None = None
     created_at: str | None = None
     meta: dict[str, Any] = {}
-    state: Literal["learned", "merged", "pending", "disputed", "rejected"] = "pending"
-    reason: str = ""
-    example_only: bool = False
+    outcome: Outcome | None = None
 
     @classmethod
     def of(cls, feedback: Feedback) -> Annotation:
@@ -68,7 +83,6 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
             rationale=(feedback.rationale or "").strip() or None,
             created_at=feedback.created_at,
             meta=feedback.meta,
-            reason="not yet distilled",
         )
 
     @property
@@ -136,7 +150,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     exposed_to: tuple[FeedbackKey, ...] = ()
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """One case of episodic memory: the example, all annotations on it, what the judge's model said, and its embedding (float32)."""
 
     example: Example
@@ -149,6 +163,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The example's id."""
         return self.example.id
+
+    @derived
+    def hashed(self) -> str:
+        """The case as the memory's hash has it."""
+        annotations = [
+            (a.source, a.value, a.rationale, a.created_at, a.outcome is not None and a.outcome.drew_nothing)
+            for a in self.annotations
+        ]
+        verdicts = msgspec.to_builtins((self.pre_alignment, self.answers))
+        return canonical_json([self.id, self.example.content_hash, annotations, verdicts])
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
@@ -165,19 +189,10 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one piece of feedback ended: exactly one state, the reason, and the guidelines that carry it."""
-
-    key: FeedbackKey
-    state: LedgerState
-    reason: str = ""
-    guideline_ids: tuple[str, ...] = ()
-
-
 class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
-    `cases` are ordered by id, `guidelines` (of every status) by number. `locks` are the ids of cases that no later align may
+    `cases` are ordered by id, `guidelines` (in force or not) by number. `locks` are the ids of cases that no later align may
     break. `policy` says by what several people's labels are weighed, first one first; `authority` are the sources whose
     label then decides, first one first. `embedding_model` names the model of the cases' vectors.
     """
@@ -197,7 +212,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     @derived
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them."""
-        return tuple(guideline for guideline in self.guidelines if guideline.status == "active")
+        return tuple(guideline for guideline in self.guidelines if self.status(guideline) == "active")
 
     @property
     def episodic(self) -> tuple[Case, ...]:
@@ -223,15 +238,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return {case.id: case for case in self.cases}
 
     @derived
-    def _contents(self) -> tuple[str, ...]:
-        """The content hash of every case."""
-        return tuple(case.example.content_hash for case in self.cases)
-
-    @derived
     def _groups(self) -> Mapping[str, tuple[Case, ...]]:
         groups: dict[str, list[Case]] = {}
-        for content, case in zip(self._contents, self.cases, strict=True):
-            groups.setdefault(content, []).append(case)
+        for case in self.cases:
+            groups.setdefault(case.example.content_hash, []).append(case)
         return {content: tuple(cases) for content, cases in groups.items()}
 
     def case(self, example_id: str) -> Case | None:
@@ -304,36 +314,62 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def _named_sources(self) -> str:
         return ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
 
+    @derived
+    def _guidelines_by_id(self) -> Mapping[str, Guideline]:
+        return {guideline.id: guideline for guideline in self.guidelines}
+
     def guideline(self, guideline_id: str) -> Guideline:
         """The guideline of that id, whatever its status. Raises UnknownKey."""
-        for guideline in self.guidelines:
-            if guideline.id == guideline_id:
-                return guideline
-        known = ", ".join(guideline.id for guideline in self.guidelines) or "none"
-        raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {known}")
+        guideline = self._guidelines_by_id.get(guideline_id)
+        if guideline is None:
+            raise UnknownKey(
+                f"no guideline {guideline_id!r}; guidelines: {', '.join(self._guidelines_by_id) or 'none'}"
+            )
+        return guideline
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
-        behind = [other for other in self.guidelines if other.superseded_by == guideline.id]
+        behind = [other for other in self.guidelines if self.successor(other) == guideline.id]
         return tuple(dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by))
+
+    # -- what is derived: standings of guidelines, states of feedback ----------------------------------------------
+
+    @derived
+    def _standings(self) -> Mapping[str, Standing]:
+        return standings(self.guidelines)
+
+    def status(self, guideline: Guideline) -> GuidelineStatus:
+        """Whether the guideline is in force: `active`, `superseded`, `retired` by a person, or `barred` for a locked case."""
+        return self._standings[guideline.id].status
+
+    def successor(self, guideline: Guideline) -> str | None:
+        """The id of the guideline that is shown instead of a superseded one; None for others."""
+        return self._standings[guideline.id].successor
+
+    def face(self, guideline: Guideline) -> Guideline:
+        """The guideline that stands for it in the end: itself, or the last of its successors."""
+        while (successor := self.successor(guideline)) is not None:  # ends: a newer one, or one that is shown itself
+            guideline = self.guideline(successor)
+        return guideline
+
+    @derived
+    def _entries(self) -> Mapping[FeedbackKey, LedgerEntry]:
+        return ledger_entries(self)
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """Every piece of feedback that this memory ever held, and where it ended."""
-        carried: dict[FeedbackKey, list[str]] = {}
-        for guideline in self.guidelines:
-            for key in guideline.supported_by:
-                carried.setdefault(key, []).append(guideline.superseded_by or guideline.id)
-        live = [
-            LedgerEntry(
-                key=annotation.key,
-                state=annotation.state,
-                reason=annotation.reason,
-                guideline_ids=tuple(dict.fromkeys(carried.get(annotation.key, ()))),
-            )
-            for annotation in self.annotations()
-        ]
-        gone = [LedgerEntry(key=stone.key, state=stone.state, reason=stone.reason) for stone in self.tombstones]
-        return tuple(sorted((*live, *gone), key=lambda entry: entry.key))
+        return tuple(self._entries.values())
+
+    def state(self, annotation: Annotation) -> LedgerState:
+        """Where the annotation ended; the ledger has the reason too."""
+        return self._entries[annotation.key].state
+
+    @derived
+    def pending(self) -> tuple[Annotation, ...]:
+        """The annotations that wait for a distillation."""
+        return tuple(annotation for annotation in self.annotations() if self.state(annotation) == "pending")
+
+    # -- without some of it ----------------------------------------------------------------------------------------
 
     def hiding(self, example_ids: Collection[str]) -> Memory:
         """This memory as if it had never met these cases, without any model call: for leave-one-out.
@@ -344,39 +380,24 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         hidden = {
             annotation.key for content in contents for case in self._groups[content] for annotation in case.annotations
         }
-        left = (g for g in self.guidelines if hidden.isdisjoint(g.exposed_to) and hidden.isdisjoint(g.supported_by))
-        stays = [content not in contents for content in self._contents]
-        cases = tuple(compress(self.cases, stays))
-        rest = msgspec.structs.replace(self, cases=cases, guidelines=tuple(left))
-        # What is known of the cases that stay is not made anew: an align hides one case after another, dozens of times.
-        known: dict[str, Any] = {
-            "_contents": tuple(compress(self._contents, stays)),
-            "_groups": {content: group for content, group in self._groups.items() if content not in contents},
-            "_hashed_cases": tuple(compress(self._hashed_cases, stays)),
-        }
-        if any(case.vector for case in cases):
-            known["matrix"] = self.matrix[stays]
+        cases = tuple(case for case in self.cases if case.example.content_hash not in contents)
+        met = {g.id for g in self.guidelines if not hidden.isdisjoint((*g.exposed_to, *g.supported_by))}
+        return msgspec.structs.replace(self, cases=cases).without_guidelines(met)
 
-        def knowing(memory: Memory) -> Memory:
-            # Answers about the cases that stay may go with a hidden guideline, and change what is hashed.
-            for name in known if memory.cases is cases else known.keys() - {"_hashed_cases"}:
-                kept(memory, name, partial(known.get, name))
-            return memory
+    def without_guidelines(self, ids: Collection[str]) -> Memory:
+        """This memory without the guidelines of these ids, what they had replaced, and answers that were given by them."""
+        gone = frozenset(ids)
+        left = (
+            msgspec.structs.replace(g, replaced_by=None) if g.replaced_by in gone else g
+            for g in self.guidelines
+            if g.id not in gone
+        )
+        return msgspec.structs.replace(self, guidelines=tuple(left)).with_live_answers()
 
-        return knowing(knowing(rest).settled())  # a superseded guideline may step in, as after forgetting
-
-    # -- what is in force ----------------------------------------------------------------------------------------
-
-    def settled(self) -> Memory:
-        """This memory with every guideline in the status that it has beside the others, and only answers that may stay.
-
-        See `precedence` and `with_live_answers`.
-        """
-        guidelines = precedence(self.guidelines)
-        cases = with_live_answers(self.cases, guidelines, self.annotations_on)
-        if guidelines == self.guidelines and cases is self.cases:
-            return self
-        return msgspec.structs.replace(self, guidelines=guidelines, cases=cases)
+    def with_live_answers(self) -> Memory:
+        """This memory with only those recorded answers that may stay beside its guidelines and cases."""
+        cases = with_live_answers(self.cases, self.guidelines, self.annotations_on)
+        return self if cases is self.cases else msgspec.structs.replace(self, cases=cases)
 
     @derived
     def hash(self) -> str:
@@ -392,12 +413,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             "policy": self.policy,
             "shards": msgspec.to_builtins(self.shards),
         }
-        text = f"{canonical_json(rest)}[{','.join(self._hashed_cases)}]"
+        text = f"{canonical_json(rest)}[{','.join(case.hashed for case in self.cases)}]"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-    @derived
-    def _hashed_cases(self) -> tuple[str, ...]:
-        return tuple(map(_hashed, self.cases))
 
     @derived
     def matrix(self) -> NDArray[np.float32]:
@@ -408,10 +425,3 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         width = next((row.shape[0] for row in rows if row is not None), 0)
         empty = np.zeros(width, dtype=np.float32)
         return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)
-
-
-def _hashed(case: Case) -> str:
-    """A case as the hash has it; of thousands, all but one are the same when that one is hidden."""
-    annotations = [(a.source, a.value, a.rationale, a.created_at, a.state) for a in case.annotations]
-    verdicts = msgspec.to_builtins((case.pre_alignment, case.answers))
-    return canonical_json([case.id, case.example.content_hash, annotations, verdicts])

@@ -100,7 +100,7 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
     for guideline in judge.memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
         # What a person retired is checked when a person brings it back.
-        if guideline.status == "retired" and guideline.barred_for is None:
+        if guideline.retired_by is not None:
             continue
         if fault := guideline_fault(guideline.text):
             raise InputError(

@@ -115,11 +115,10 @@ def _same(guideline: Guideline, other: Guideline) -> bool:
 
 def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
     def renamed(guideline: Guideline) -> Guideline:
-        shown, replaced = guideline.superseded_by, guideline.replaced_by
+        replaced = guideline.replaced_by
         return replace(
             guideline,
             id=names.get(guideline.id, guideline.id),
-            superseded_by=names.get(shown, shown) if shown else None,
             replaced_by=names.get(replaced, replaced) if replaced else None,
         )
 

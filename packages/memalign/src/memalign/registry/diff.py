@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from memalign.judge import Judge
-from memalign.memory import Annotation
+from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.memory.label_policy import POLICY
-from memalign.registry.judge_rows import SETTINGS, Codec, Contents, RowKey, decoded
+from memalign.memory.precedence import GuidelineStatus
+from memalign.registry.judge_rows import SETTINGS, Codec, Contents, RowKey, decoded, memory_of
 from memalign.types import Check, FeedbackKey, Guideline, as_json, guideline_number
 from memalign.values import Value, value_text
 
@@ -48,9 +49,17 @@ class _Change(Generic[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class GuidelineChange(_Change[Guideline]):
-    """One guideline and its checks before and after; None where it was not there. `fields` are those that differ."""
+    """One guideline, its checks and its status before and after; None where it was not there."""
 
     id: str
+    status_before: GuidelineStatus | None = None
+    status_after: GuidelineStatus | None = None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What differs: the guideline's own fields, and `status`; none where it is in one version only."""
+        differs = self.before and self.after and self.status_before != self.status_after
+        return (*super().fields, *(("status",) if differs else ()))
 
     @property
     def checks_added(self) -> tuple[Check, ...]:
@@ -75,14 +84,20 @@ def _only_in(one: Guideline | None, other: Guideline | None) -> tuple[Check, ...
 
 @dataclass(frozen=True, kw_only=True)
 class FeedbackChange(_Change[Annotation]):
-    """One piece of feedback before and after; None where it was not there. `fields` are those that differ."""
+    """One piece of feedback and where it ended, before and after; None where it was not there."""
 
     key: FeedbackKey
+    entry_before: LedgerEntry | None = None
+    entry_after: LedgerEntry | None = None
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that differ; `example_only` goes with the state."""
-        return tuple(name for name in super().fields if name != "example_only")
+        """What differs: the annotation's own fields, and its `state` and `reason`; none where it is in one version only."""
+        own = tuple(name for name in super().fields if name != "outcome")
+        before, after = self.entry_before, self.entry_after
+        if before is None or after is None:
+            return own
+        return (*own, *(name for name in ("state", "reason") if getattr(before, name) != getattr(after, name)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,16 +142,17 @@ class MemoryDiff:
             for change in changes:
                 annotation = change.after or change.before
                 if annotation is not None:
-                    lines.append(
-                        f"  {mark} {change.key}: {_said(annotation.value, annotation.rationale)} [{annotation.state}]"
-                    )
+                    entry = change.entry_after or change.entry_before
+                    said = _said(annotation.value, annotation.rationale)
+                    lines.append(f"  {mark} {change.key}: {said} [{entry.state if entry else ''}]")
         for change in self.reworded:
-            if change.before is not None and change.after is not None:
+            if change.before and change.after and change.entry_after:
                 lines.append(f"  ~ {change.key}: {_said(change.before.value, change.before.rationale)}")
-                lines.append(f"    now: {_said(change.after.value, change.after.rationale)} [{change.after.state}]")
+                now = _said(change.after.value, change.after.rationale)
+                lines.append(f"    now: {now} [{change.entry_after.state}]")
         for change in self.states:
-            if change.before is not None and change.after is not None:
-                lines.append(f"  ~ {change.key}: {change.before.state} -> {change.after.state}")
+            if change.entry_before and change.entry_after:
+                lines.append(f"  ~ {change.key}: {change.entry_before.state} -> {change.entry_after.state}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,7 +163,7 @@ class MemoryDiff:
 
 _BY_HAND = ("policy", "authority", "locks")
 """What of a memory a person sets; the rest follows from what was learned."""
-COMPARED = ("judge", "memory", "guideline", "annotation")
+COMPARED = ("judge", "memory", "guideline", "annotation", "case")
 """The kinds of rows that differences are found in."""
 
 
@@ -158,36 +174,48 @@ def compare(before: Judge, after: Judge) -> MemoryDiff:
 
 
 def compare_rows(name: str, before: Contents, after: Contents, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
-    """What changed from one version's rows to another's. Only rows that differ are decoded."""
-    changed = [row for row in before.keys() | after.keys() if before.get(row) != after.get(row)]
-
-    def both(kind: str) -> Iterator[tuple[Any, Any]]:
-        for row in changed:
-            if row[0] == kind:
-                old, new = (None if (body := of.get(row)) is None else decoded(kind, body) for of in (before, after))
-                yield old, new
-
+    """What changed from one version's rows to another's."""
     named = [*(("judge", field) for field in SETTINGS), *(("memory", field) for field in _BY_HAND)]
     settings = [SettingChange(name=row[1], before=_setting(before, row), after=_setting(after, row)) for row in named]
-    guidelines = [GuidelineChange(id=(new or old).id, before=old, after=new) for old, new in both("guideline")]
-    feedback = sorted(
-        (FeedbackChange(key=(new or old).key, before=old, after=new) for old, new in both("annotation")),
-        key=lambda each: each.key,
-    )
-    reworded = [each for each in feedback if not {"value", "rationale", "meta"}.isdisjoint(each.fields)]
+    old, new = memory_of(before), memory_of(after)
+    feedback = [
+        change for change in _feedback_changes(old, new) if change.fields or not (change.before and change.after)
+    ]
+    reworded = [change for change in feedback if not {"value", "rationale", "meta"}.isdisjoint(change.fields)]
     return MemoryDiff(
         judge=name,
         before=versions[0],
         after=versions[1],
-        settings=tuple(each for each in settings if each.before != each.after),
-        guidelines=tuple(
-            sorted((g for g in guidelines if g.before != g.after), key=lambda each: guideline_number(each.id))
-        ),
-        added=tuple(each for each in feedback if each.before is None),
-        removed=tuple(each for each in feedback if each.after is None),
+        settings=tuple(setting for setting in settings if setting.before != setting.after),
+        guidelines=tuple(_guideline_changes(old, new)),
+        added=tuple(change for change in feedback if change.before is None),
+        removed=tuple(change for change in feedback if change.after is None),
         reworded=tuple(reworded),
-        states=tuple(each for each in feedback if each.fields and each not in reworded),
+        states=tuple(change for change in feedback if change.fields and change not in reworded),
     )
+
+
+def _guideline_changes(before: Memory, after: Memory) -> Iterator[GuidelineChange]:
+    old, new = ({guideline.id: guideline for guideline in memory.guidelines} for memory in (before, after))
+    for name in sorted(old.keys() | new.keys(), key=guideline_number):
+        was, now = old.get(name), new.get(name)
+        change = GuidelineChange(
+            id=name,
+            before=was,
+            after=now,
+            status_before=None if was is None else before.status(was),
+            status_after=None if now is None else after.status(now),
+        )
+        if change.fields or was is None or now is None:
+            yield change
+
+
+def _feedback_changes(before: Memory, after: Memory) -> Iterator[FeedbackChange]:
+    old, new = ({entry.key: entry for entry in memory.ledger()} for memory in (before, after))
+    for key in sorted(old.keys() | new.keys()):
+        was, now = before.annotation(key), after.annotation(key)
+        if was is not None or now is not None:
+            yield FeedbackChange(key=key, before=was, after=now, entry_before=old.get(key), entry_after=new.get(key))
 
 
 def _setting(contents: Contents, row: RowKey) -> Any:
@@ -226,7 +254,7 @@ def _guideline_lines(change: GuidelineChange) -> list[str]:
     before, after = change.before, change.after
     if before is None and after is not None:
         source = ", ".join(map(str, after.supported_by)) or after.origin
-        lines = [f"  + {change.id} {after.text}  [{after.status}, from {source}]"]
+        lines = [f"  + {change.id} {after.text}  [{change.status_after}, from {source}]"]
     elif after is None and before is not None:
         lines = [f"  - {change.id} {before.text}"]
     elif before is None or after is None:
@@ -235,7 +263,11 @@ def _guideline_lines(change: GuidelineChange) -> list[str]:
         lines = [f"  ~ {change.id} {before.text}", f"    now: {after.text}  [{after.origin}]"]
     else:
         fields = [name for name in change.fields if name != "checks"] or ["checks"] * bool(change.fields)
-        shown = [f"{name}: {_short(getattr(before, name))} -> {_short(getattr(after, name))}" for name in fields]
+        both = {"status": (change.status_before, change.status_after)}
+        shown = [
+            f"{name}: {' -> '.join(map(_short, both.get(name) or (getattr(before, name), getattr(after, name))))}"
+            for name in fields
+        ]
         lines = [f"  ~ {change.id} {'the checks' if fields == ['checks'] else '; '.join(shown)}"]
     if after is not None:  # with a guideline that is gone its checks are
         lines += [f"    - {_asked(check)}" for check in change.checks_removed]

@@ -13,11 +13,11 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
-from memalign.align.consolidate import consolidate
 from memalign.align.forget import forget
-from memalign.align.ingest import settle
+from memalign.align.ingest import without_disputed
+from memalign.align.states import change_annotations
 from memalign.errors import UnknownKey
-from memalign.memory import Annotation, Memory, Tombstone
+from memalign.memory import Annotation, Memory, Outcome, Tombstone
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
@@ -35,7 +35,7 @@ from memalign.types import Example, FeedbackKey, Guideline, guideline_number
 
 __all__ = ["Erasure", "erase_feedback"]
 
-T = TypeVar("T", Annotation, Tombstone)
+T = TypeVar("T", Outcome, Tombstone)
 
 _NOTHING = "(erased)"
 _WORDED = ("case", "annotation", "pre_alignment", "judge", "tombstone")
@@ -150,7 +150,7 @@ class _Eraser:
         if done.latest is not None:
             self._commit(done.latest, len(keys))
         self._remember(removed, left, keys, cases)
-        pending = [each.key for each in done.latest.annotations() if each.state == "pending"] if done.latest else []
+        pending = [annotation.key for annotation in done.latest.pending] if done.latest else []
         receipt = Receipt(
             judge=self.name,
             keys=self._comments(keys, removed),
@@ -238,7 +238,7 @@ class _Eraser:
             change |= {r: (contents.get(r), body) for r, body in wanted.items() if contents.get(r) != body}
             done.changes[number] = change
             done.counts[number] = versions.counts(memory)
-            done.reasons.update(each.reason for each in memory.annotations())
+            done.reasons.update(each.outcome.reason for each in memory.annotations() if each.outcome)
             done.reasons.update(each.reason for each in memory.tombstones)
             if number == self.latest:
                 done = replace(done, latest=memory)
@@ -250,17 +250,16 @@ class _Eraser:
         """The version's memory after forgetting, by the rules that an unalign follows, and without a tombstone."""
         gone = frozenset(keys)
         memory = forget(self.codec.memory(contents), keys, state="erased")
+        memory = memory.without_guidelines(
+            [g.id for g in memory.guidelines if g.id in copied or g.origin == residue.person]
+        )
         memory = msgspec.structs.replace(
             memory,
-            guidelines=tuple(
-                _unnamed(g, residue.person)
-                for g in memory.guidelines
-                if g.id not in copied and gone.isdisjoint(g.exposed_to) and g.origin != residue.person
-            ),
+            guidelines=tuple(_unnamed(guideline, residue.person) for guideline in memory.guidelines),
             tombstones=tuple(stone for stone in memory.tombstones if stone.key not in gone),
             authority=tuple(name for name in memory.authority if name != residue.person),
         )
-        return _silent(consolidate(settle(memory)), residue)
+        return _silent(without_disputed(memory), residue)
 
     def _left(self, changes: dict[int, Change]) -> Timeline:
         """The timeline after these changes, each row over the widest ranges in which it is the same."""
@@ -409,21 +408,27 @@ def _by_name(residue: Residue) -> Residue:
 
 def _unnamed(guideline: Guideline, person: str | None) -> Guideline:
     """`guideline` without the name of somebody who pinned or retired it."""
-    if person is None or guideline.status_by != person:
+    if person is None or person not in (guideline.pinned_by, guideline.retired_by):
         return guideline
-    return msgspec.structs.replace(guideline, status_by=_NOTHING)
+    names = {name: _NOTHING for name in ("pinned_by", "retired_by") if getattr(guideline, name) == person}
+    return msgspec.structs.replace(guideline, **names)
 
 
 def _silent(memory: Memory, residue: Residue) -> Memory:
     """`memory` without a reason that names or repeats what was erased."""
 
-    def silent(each: T) -> T:
-        return msgspec.structs.replace(each, reason=_NOTHING) if residue.in_sentence(each.reason) else each
+    def silent(entry: T) -> T:
+        return msgspec.structs.replace(entry, reason=_NOTHING) if residue.in_sentence(entry.reason) else entry
 
-    cases = memory.cases
-    if any(residue.in_sentence(annotation.reason) for annotation in memory.annotations()):
-        cases = tuple(msgspec.structs.replace(c, annotations=tuple(map(silent, c.annotations))) for c in cases)
-    return msgspec.structs.replace(memory, cases=cases, tombstones=tuple(map(silent, memory.tombstones)))
+    memory = change_annotations(
+        memory,
+        (
+            msgspec.structs.replace(annotation, outcome=silent(annotation.outcome))
+            for annotation in memory.annotations()
+            if annotation.outcome is not None and residue.in_sentence(annotation.outcome.reason)
+        ),
+    )
+    return msgspec.structs.replace(memory, tombstones=tuple(map(silent, memory.tombstones)))
 
 
 def _redacted(number: int, change: Change) -> RedactedVersion:

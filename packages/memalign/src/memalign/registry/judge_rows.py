@@ -245,8 +245,9 @@ def encoded(value: Any) -> bytes:
     """The body of a value; a struct's fields that are None are left out. Raises InputError for what JSON cannot hold."""
     if isinstance(value, msgspec.Struct):
         value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
-        if "checks" in value:
-            value["checks"] = msgspec.to_builtins(value["checks"])
+        for name in ("checks", "outcome"):
+            if name in value:
+                value[name] = msgspec.to_builtins(value[name])
     try:
         text = _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:

@@ -55,7 +55,10 @@ def _label(value: Value | None) -> Iterator[str]:
 
 def reason_of(codec: Codec, kind: str, body: bytes) -> str:
     """What memalign says of a piece of feedback's state; empty for other rows."""
-    return str(codec.decode(kind, body).reason) if kind in ("annotation", "tombstone") else ""
+    if kind == "annotation":
+        outcome = codec.decode(kind, body).outcome
+        return "" if outcome is None else str(outcome.reason)
+    return str(codec.decode(kind, body).reason) if kind == "tombstone" else ""
 
 
 def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> bool:
@@ -66,7 +69,7 @@ def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) 
             return of_person or key in residue.names or residue.in_sentence(reason_of(codec, kind, body))
         case "guideline":
             guideline = codec.decode(kind, body)
-            named = residue.person is not None and residue.person in (guideline.origin, guideline.status_by)
+            named = residue.person is not None and residue.person in (*guideline.people, guideline.retired_by)
             return named or not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
         case "shard":
             return not residue.keys.isdisjoint(codec.decode(kind, body))

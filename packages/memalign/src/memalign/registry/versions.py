@@ -209,7 +209,7 @@ def counts(memory: Memory) -> dict[str, int]:
         "cases": len(memory.cases),
         "feedback": len(memory),
         "guidelines": len(memory.semantic),
-        "pending": sum(annotation.state == "pending" for annotation in memory.annotations()),
+        "pending": len(memory.pending),
     }
 
 

@@ -15,7 +15,7 @@ from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.trace_feedback import read_feedback
-from memalign.memory import Annotation, Case, Memory, Shard
+from memalign.memory import Annotation, Case, Memory, Outcome, Shard
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
@@ -34,7 +34,7 @@ def adopted_core(base: Any, scale: Scale, settings: Settings, record: Mapping[st
     """
     core = core_of(base, scale, settings.parameters)
     cases = _cases(core, base, record.get("episodic_trace_ids") or ())
-    memory = _memory(cases, record.get("semantic_memory") or ()).settled()
+    memory = _memory(cases, record.get("semantic_memory") or ())
     with translated():
         return core.replace(memory=_embedded(memory), retrieval_k=settings.retrieval_k)
 
@@ -73,7 +73,7 @@ def _cases(core: memalign.Judge, base: Any, trace_ids: Iterable[str]) -> tuple[C
         if label is None and row.rationale is None:
             continue
         annotation = Annotation.of(replace(row, value=label))
-        learned = replace(annotation, state="learned", reason="adopted from MLflow")
+        learned = replace(annotation, outcome=Outcome(kind="example", reason="adopted from MLflow"))
         annotations.setdefault(row.id, []).append(learned)
     return tuple(
         Case(
