@@ -46,7 +46,7 @@ def rule(number: int, text: str, question: str, **changes: Any) -> Guideline:
 
 RULES = (
     rule(1, "An answer that promises money is bad.", "Does the answer promise money?"),
-    rule(2, "An answer that says sorry is good.", "Does the answer apologise?", pinned=True),
+    rule(2, "An answer that says sorry is good.", "Does the answer apologise?", pinned_by="dora"),
 )
 SINGLE = {"inputs": "My cup came broken.", "outputs": "We are sorry, use the return form."}
 SIDES = {"inputs": "My cup came broken.", "outputs": {"A": "We are sorry.", "B": "Read the terms."}}
