@@ -11,6 +11,7 @@ from memalign.align.ingest import without_disputed
 from memalign.content import sides_of
 from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge
+from memalign.judge.code_tests import checked, sentence, standing_fault
 from memalign.memory import Memory
 from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
@@ -156,7 +157,7 @@ def _check_back(judge: Judge, after: Memory) -> None:
         if fault := guideline_fault(guideline.text):
             raise InputError(f"{guideline.id} cannot come back as it is: {fault}; give it another text")
         for check in guideline.checks:
-            if fault := check_fault(check.question, task=None):
+            if fault := standing_fault(check):
                 raise InputError(f"{guideline.id} cannot come back with its checks: {fault}; give it others")
 
 
@@ -165,8 +166,9 @@ def _usable(judge: Judge, checks: Iterable[Check | str]) -> tuple[Check, ...]:
     found: dict[str, Check] = {}
     for given in checks:
         check = Check(question=given) if isinstance(given, str) else given
-        question = tidy(check.question)
-        if fault := check_fault(question, task=judge.instructions):
+        fault = checked(check.test) if check.test else check_fault(tidy(check.question), task=judge.instructions)
+        question = sentence(check.test) if check.test and not fault else tidy(check.question)
+        if fault:
             raise InputError(f"{question!r} cannot be a check: {fault}")
         if check.answer not in ("yes", "no"):
             raise InputError(f"the answer of a check is yes or no, not {check.answer!r}")

@@ -227,7 +227,10 @@ def _card(judge: Judge, chosen: Guideline) -> list[Any]:
         ("origin", chosen.origin),
         ("from", listed(memory.sources_of(chosen)) or "no feedback"),
         ("exposed to", listed(chosen.exposed_to) or "no feedback"),
-        *(("check", f"{check.question} A yes speaks {check_words(check, judge)}.") for check in chosen.checks),
+        *(
+            ("check", f"{check.question}{'.' * bool(check.test)} A yes speaks {check_words(check, judge)}.")
+            for check in chosen.checks
+        ),
     ]
     return [facts(card), *legend(judge.name, [chosen], memory)]
 

@@ -20,10 +20,10 @@ from memalign.content.sides import each_side, sides_of
 from memalign.content.words import words_of
 from memalign.errors import InputError
 from memalign.memory import Memory
-from memalign.memory.guard import UNSPACED, guideline_fault
-from memalign.types import CONTENT_FIELDS, CodeTest, Finding, Guideline, TestKind
+from memalign.memory.guard import UNSPACED, check_fault, guideline_fault
+from memalign.types import CONTENT_FIELDS, Check, CodeTest, Finding, Guideline, TestKind
 
-__all__ = ["Reading", "answers", "checked", "facts", "holds", "normal", "sentence", "shape"]
+__all__ = ["Reading", "answers", "checked", "facts", "holds", "normal", "sentence", "shape", "standing_fault"]
 
 LONGEST = {"shape": 40}
 """Characters of a literal: 200, a sentence that an expert demands word for word, which has no shape."""
@@ -223,6 +223,13 @@ def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Co
     if test.kind in ("length", "count") and not bounds:
         return "it has no bound"
     return guideline_fault(sentence(test), judged, comments)
+
+
+def standing_fault(check: Check) -> str | None:
+    """Why a check that stands may not be asked or shown, or None: of a test also another sentence than its own."""
+    if check.test is None:
+        return check_fault(check.question, task=None)
+    return checked(check.test) or (None if check.question == sentence(check.test) else "it is not its test's sentence")
 
 
 def answers(

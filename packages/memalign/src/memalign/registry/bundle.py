@@ -19,8 +19,9 @@ import msgspec
 from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.judge import Judge
+from memalign.judge.code_tests import standing_fault
 from memalign.memory import Memory
-from memalign.memory.guard import check_fault, guideline_fault
+from memalign.memory.guard import guideline_fault
 from memalign.prompts import prompts_hash
 from memalign.registry.judge_rows import judge_from, settings_of
 from memalign.types import canonical_json
@@ -108,7 +109,7 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
                 "judge was exported, and export it again"
             )
         for check in guideline.checks:
-            if fault := check_fault(check.question, task=None):
+            if fault := standing_fault(check):
                 raise InputError(
                     f"{where}: a check of guideline {guideline.id} may not enter a prompt: {fault}; set others where "
                     "the judge was exported (memalign guideline --check), and export it again"

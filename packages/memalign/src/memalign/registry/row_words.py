@@ -28,6 +28,7 @@ def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
         yield value.text
         for check in value.checks:
             yield check.question
+            yield from strings(check.test and [check.test.text, check.test.then])
             yield from _label(check.value)
     elif isinstance(value, Answers):
         yield from value.margins
