@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Feedback, Guideline
+from memalign import Feedback, Guideline, Judge
 from memalign.align.admission import ALPHA, chance, chance_limit, least_chance
 from memalign.align.mining import mined, with_mined
 from memalign.judge.code_tests import holds
 from memalign.memory import Annotation, Case, Memory
+from memalign.models.base import ChatRequest, Limits
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.values import Value, ValueType
 
 FIELDS = ("inputs", "outputs")
@@ -211,3 +213,45 @@ def test_labels_give_the_least_chance_at_least(table: tuple[int, int, int, int],
 def test_limits_add_up_to_alpha_at_most(least: list[float]) -> None:
     limit = chance_limit(least, ALPHA)
     assert sum(chance <= limit for chance in least) * limit <= ALPHA * (1 + 1e-9)
+
+
+# -- in an align -------------------------------------------------------------------------------------------------------
+
+
+def aligned(*, brief: bool) -> Judge:
+    def reply(request: ChatRequest) -> Answer:
+        if request.schema_name == "rule":
+            return {"when": "", "because": "the form of the reference counts"}
+        if request.schema_name == "changes":
+            return {"changes": []}
+        return {"checks": []} if request.schema_name == "checks" else {"rationale": "So.", "value": True}
+
+    model = ScriptedChatModel(reply, limits=Limits(brief=brief, shard_size=1 if brief else 50))
+    judge = Judge(
+        name="desk",
+        instructions="Right? {{ inputs }} {{ outputs }}",
+        feedback_value_type=bool,
+        model=model,
+        embedding_model=HashEmbedding(8),
+    )
+    return judge.align(rows(12, reference)).judge
+
+
+def test_only_a_weak_models_judge_mines() -> None:
+    assert [each.text for each in aligned(brief=True).memory.semantic][-2:] == [
+        "Where the reply has a piece like AA/0000: true.",
+        "Where the reply does not have a piece like AA/0000: false.",
+    ]
+    assert not any(guideline.checks for guideline in aligned(brief=False).memory.guidelines)
+
+
+def test_forgetting_mines_again_without_what_is_forgotten() -> None:
+    judge = aligned(brief=True)
+    mined_before = [each for each in judge.memory.semantic if each.checks]
+    left = judge.unalign("t-000").judge
+    mined_after = [each for each in left.memory.semantic if each.checks]
+    assert [each.text for each in mined_after] == [each.text for each in mined_before]
+    assert not {each.id for each in mined_after} & {each.id for each in mined_before}
+    assert not any(key.id == "t-000" for each in left.memory.guidelines for key in each.exposed_to)
+    nothing = judge.unalign(source="ana").judge
+    assert not nothing.memory.guidelines

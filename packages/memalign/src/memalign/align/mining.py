@@ -77,7 +77,8 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
 
 def _is_mined(guideline: Guideline) -> bool:
     untouched = not guideline.people and guideline.retired_by is None
-    return untouched and not guideline.supported_by and all(check.test for check in guideline.checks)
+    tests = [check.test for check in guideline.checks]
+    return untouched and not guideline.supported_by and bool(tests) and all(tests)
 
 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:

@@ -18,6 +18,7 @@ from memalign.align.forget import forget
 from memalign.align.impact import impact
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
 from memalign.align.locked_cases import keep_locks
+from memalign.align.mining import with_mined
 from memalign.align.pre_alignment import pre_alignment
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
@@ -192,6 +193,8 @@ class MemAlign:
             )
             run.usage += spent
             run.notes += notes
+        if (run.learned or run.removed) and open_reflection_model(judge, self.reflection_model).limits.brief:
+            memory = with_mined(memory, judge.value_type, judge.parts)  # too weak to propose tests: labels and words do
         return judge.replace(memory=memory)
 
     async def _keep_locks(self, judge: Judge, learned: Judge, run: Run) -> Judge:
