@@ -12,6 +12,8 @@ from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session,
 from memalign.cli.guideline_words import check_table, consequences, guideline_table, guideline_values
 from memalign.cli.model_options import (
     BaseUrl,
+    CheckModel,
+    CheckPrice,
     Context,
     Headers,
     ModelOptions,
@@ -58,6 +60,7 @@ def create(
         str, typer.Option(metavar="TYPE", help="What it answers: bool, A|B|tie, int:1..5, float:0..1, str.")
     ],
     model: Model = None,
+    check_model: CheckModel = None,
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     param: Parameters = None,
@@ -69,6 +72,7 @@ def create(
     reflection_header: ReflectionHeaders = None,
     reflection_price: ReflectionPrice = None,
     reflection_context: ReflectionContext = None,
+    check_price: CheckPrice = None,
 ) -> int:
     """Define a judge and keep it as version 1.
 
@@ -86,8 +90,10 @@ def create(
         reflection_header=reflection_header,
         reflection_price=reflection_price,
         reflection_context=reflection_context,
+        check_price=check_price,
     )
-    settings = _settings(options.named(model) if base_url else model or "", embedding_model, retrieval_k, param)
+    named = options.named(model) if base_url else model or ""
+    settings = _settings(named, check_model, embedding_model, retrieval_k, param)
     made = Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, **settings)
     made = options.applied(made)
     session.registry(create=True).create(made)
@@ -132,6 +138,7 @@ def show(
         ("version", number),
         ("answers", f"{judge.value_type.spec} ({judge.value_type.allowed})"),
         ("model", judge.model_name),
+        *([("check model", judge.check_model_name)] if judge.check_model_name else []),
         ("embedding model", judge.embedding_model_name or "in this process"),
         ("examples per prompt", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
         *((key, value) for key, value in judge.parameters.items() if key != "models"),
@@ -170,6 +177,7 @@ def edit(
     name: Name,
     *,
     model: Model = None,
+    check_model: CheckModel = None,
     instructions: Annotated[str | None, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)] = None,
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
@@ -182,6 +190,7 @@ def edit(
     reflection_header: ReflectionHeaders = None,
     reflection_price: ReflectionPrice = None,
     reflection_context: ReflectionContext = None,
+    check_price: CheckPrice = None,
     columns: ColumnMap = None,
     authority: Annotated[
         str | None,
@@ -208,8 +217,10 @@ def edit(
         reflection_header=reflection_header,
         reflection_price=reflection_price,
         reflection_context=reflection_context,
+        check_price=check_price,
     )
-    changes = _settings(options.named(model) if model and base_url else model, embedding_model, retrieval_k, param)
+    named = options.named(model) if model and base_url else model
+    changes = _settings(named, check_model, embedding_model, retrieval_k, param)
     if instructions is not None:
         changes["instructions"] = _text_of(instructions)
     if columns is not None:
@@ -218,9 +229,8 @@ def edit(
     reweighed = authority is not None or policy is not None
     if not changes and not reweighed and not options.given:
         raise InputError(
-            "nothing to change: give --model, --base-url, --header, --price, --context, --reflection-model, "
-            "--instructions, "
-            "--embedding-model, -k, --param, --map, --authority or --policy"
+            "nothing to change: give --model, --check-model, --base-url, --header, --price, --context, "
+            "--reflection-model, --instructions, --embedding-model, -k, --param, --map, --authority or --policy"
         )
     parameters = changes.pop("parameters", {})
 
@@ -264,6 +274,7 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "instructions": judge.instructions,
         "value_type": judge.value_type.spec,
         "model": judge.model_name,
+        "check_model": judge.check_model_name,
         "embedding_model": judge.embedding_model_name,
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
@@ -317,14 +328,22 @@ def _stale_line(count: int) -> str:
 
 
 def _settings(
-    model: str | None, embedding_model: str | None, retrieval_k: int | None, param: list[str] | None
+    model: str | None,
+    check_model: str | None,
+    embedding_model: str | None,
+    retrieval_k: int | None,
+    param: list[str] | None,
 ) -> dict[str, Any]:
     """The settings that were given; an empty `model` is the environment's. Raises ConfigurationError, InputError."""
-    from memalign.models import resolve, resolve_embedding
+    from memalign.models import resolve, resolve_decision, resolve_embedding
+    from memalign.models.resolve import names_decision_model
 
     settings: dict[str, Any] = {}
     if model is not None:
-        settings["model"] = resolve(model or None).name
+        decides = bool(model) and names_decision_model(model)
+        settings["model"] = resolve_decision(model).name if decides else resolve(model or None).name
+    if check_model is not None:
+        settings["check_model"] = resolve_decision(check_model).name if check_model else None
     if embedding_model is not None:
         settings["embedding_model"] = resolve_embedding(embedding_model).name
     if retrieval_k is not None:

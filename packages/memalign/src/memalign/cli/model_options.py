@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BaseUrl",
+    "CheckModel",
+    "CheckPrice",
     "Context",
     "Headers",
     "ModelOptions",
@@ -66,6 +68,16 @@ ReflectionModel = Annotated[
         help="Writes the guidelines: a name, or openai:NAME@URL. Kept with the judge; '' is the judge's own model.",
     ),
 ]
+CheckModel = Annotated[
+    str | None,
+    typer.Option(
+        "--check-model",
+        metavar="M",
+        help="A decision model that answers the guidelines' questions beside a chat model, such as typesafe:jev-latest "
+        "or system-one:NAME@URL; '' takes it away.",
+    ),
+]
+CheckPrice = Annotated[str | None, typer.Option("--check-price", metavar=_PRICE, help="--price of the check model.")]
 ReflectionHeaders = Annotated[
     list[str] | None, typer.Option("--reflection-header", metavar=_HEADER, help="--header of the reflection model.")
 ]
@@ -89,6 +101,7 @@ class ModelOptions:
     reflection_header: list[str] | None = None
     reflection_price: str | None = None
     reflection_context: int | None = None
+    check_price: str | None = None
 
     @property
     def given(self) -> bool:
@@ -110,7 +123,6 @@ class ModelOptions:
 
         Raises InputError and ConfigurationError; the models are opened, and none is called.
         """
-        from memalign.judge.open_model import open_model, open_reflection_model
         from memalign.judge.parameters import OF_MODELS
         from memalign.models.resolve import canonical_name
 
@@ -124,10 +136,13 @@ class ModelOptions:
         of_reflection = (self.reflection_header, self.reflection_price, self.reflection_context)
         if reflection is None and any(each is not None for each in of_reflection):
             raise InputError("--reflection-header, -price and -context are of a --reflection-model: name it")
+        if judge.check_model_name is None and self.check_price is not None:
+            raise InputError("--check-price is of a --check-model: name it")
         table = dict(judge.parameters.get("models", {}))
         told = {
             canonical_name(name): _told(table.get(canonical_name(name), {}), *given)
             for name, given in (
+                (judge.check_model_name, (None, self.check_price, None)),
                 (reflection, of_reflection),
                 (model, (self.header, self.price, self.context)),
             )
@@ -139,9 +154,24 @@ class ModelOptions:
             parameters={name: value for name, value in parameters.items() if name not in OF_MODELS or value},
         )
         if self.given:
-            open_model(changed)
-            open_reflection_model(changed)
+            _open_models(changed)
         return changed
+
+
+def _open_models(judge: Judge) -> None:
+    """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
+    from memalign.judge.open_model import open_decision_model, open_model, open_reflection_model
+    from memalign.models.resolve import names_decision_model
+
+    if judge.check_model_name is not None:
+        open_decision_model(judge, judge.check_model_name)
+    if judge.model_name is not None and names_decision_model(judge.model_name):
+        open_decision_model(judge, judge.model_name)
+        if judge.parameters.get("reflection_model"):
+            open_reflection_model(judge)
+    else:
+        open_model(judge)
+        open_reflection_model(judge)
 
 
 def _told(before: dict[str, Any], header: list[str] | None, price: str | None, context: int | None) -> dict[str, Any]:
@@ -190,7 +220,7 @@ def left_behind(before: Judge, after: Judge) -> list[str]:
     if address and was != now and now.startswith("openai:") and address_of(now)[1] is None:
         lines.append(f"{now} is no longer asked at {address}: --base-url {address} keeps it there")
     table, kept = before.parameters.get("models", {}), after.parameters.get("models", {})
-    named = (now, after.parameters.get("reflection_model"))
+    named = (now, after.check_model_name, after.parameters.get("reflection_model"))
     gone = [name for name in table if name not in kept and name not in named]
     return [*lines, *(f"headers, prices and context of {name} went with it" for name in gone)]
 

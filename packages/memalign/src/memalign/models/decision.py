@@ -161,8 +161,7 @@ class ProviderDecisionModel:
             while groups:
                 group = groups.popleft()
                 try:
-                    async with self._limiter:
-                        answers |= await self._answers(model, state, group, spent, timeout or self._timeout)
+                    answers |= await self._answers(model, state, group, spent, timeout or self._timeout)
                 except _Declined as declined:
                     last = ModelRefused(f"{self.name} declined to answer")
                     refused |= dict.fromkeys(declined.keys, "the model declined to answer it")
@@ -223,8 +222,10 @@ class ProviderDecisionModel:
             nonlocal refused_at, misfits
             began = time.monotonic()
             try:
-                async with asyncio.timeout(seconds):
-                    response = await model.decide(request, self._settings())
+                async with self._limiter:  # not while waiting for the next attempt
+                    began = time.monotonic()
+                    async with asyncio.timeout(seconds):
+                        response = await model.decide(request, self._settings())
                 answers = {each.key: _probabilities(each, response.answers.get(each.key)) for each in group}
             except Exception as error:
                 if isinstance(error, ContentFilterError) and (declined := self._declined(error, spent)):
