@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import threading
@@ -14,9 +15,11 @@ import pytest
 from memalign import aio
 from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models import ChatRequest, Limits
-from memalign.models.provider_chat import ProviderChatModel, _cost
+from memalign.models.list_prices import Prices
+from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
+from memalign.types import Usage
 from tests.support import endpoint as served
 from tests.support.endpoint import (
     Endpoint,
@@ -512,24 +515,19 @@ async def test_a_server_of_ones_own_has_no_price():
     ],
 )
 def test_a_known_model_and_address_have_a_price(target, priced):
-    from pydantic_ai.messages import ModelResponse, TextPart
-    from pydantic_ai.usage import RequestUsage
-
-    response = ModelResponse(
-        parts=[TextPart("{}")],
-        usage=RequestUsage(input_tokens=1_000, cache_read_tokens=500, output_tokens=100),
-        model_name=target.model,
-        provider_name=target.provider,
-    )
-    cost = _cost(response, target)
+    cost = ProviderChatModel(target).price_of(Usage(input_tokens=1_000, cached_tokens=500, output_tokens=100))
     assert (cost is not None and 0 < cost < 0.01) if priced else cost is None
 
 
-def test_an_endpoint_without_token_counts_has_no_price():
-    from pydantic_ai.messages import ModelResponse, TextPart
-
-    response = ModelResponse(parts=[TextPart("{}")], model_name="gpt-4.1-mini", provider_name="openai")
-    assert _cost(response, Target(provider="openai", model="gpt-4.1-mini")) is None
+async def test_an_endpoint_without_token_counts_has_no_price():
+    message = {"role": "assistant", "content": json.dumps(ANSWER)}
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    silent = Fault(body={"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": choices})
+    with Endpoint(ANSWER, faults=[silent]) as endpoint:
+        model = model_at(endpoint, prices=Prices(input=1.0, output=1.0))
+        uncounted, counted = [(await model.complete(REQUEST)).usage for _ in range(2)]
+    assert (uncounted.calls, uncounted.cost) == (1, None)
+    assert counted.cost is not None
 
 
 class Busy:

@@ -11,36 +11,30 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused, ModelRejected
-from memalign.models.base import Decision, Limits, Question
-from memalign.models.concurrency import ConcurrencyLimiter
-from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
-from memalign.models.provider_address import what_it_serves
-from memalign.models.provider_client import LoopClients, open_decision
-from memalign.models.provider_errors import OVERLOAD, Subject, failure_of, raw_of, status_of
+from memalign.models.base import Decision, Question
+from memalign.models.provider_client import open_decision
+from memalign.models.provider_errors import OVERLOAD, failure_of, raw_of, status_of
+from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
 from memalign.models.raw_answers import show_raw
-from memalign.models.retry import AttemptFailed, Retry
+from memalign.models.retry import AttemptFailed
 from memalign.types import Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.models.decision import (
         DecisionAnswer,
+        DecisionModel,
         DecisionModelSettings,
         DecisionQuestion,
     )
-    from pydantic_ai.models.decision import DecisionModel as ProviderModel
-    from pydantic_ai.usage import RequestUsage
+
+    ProviderDecider = DecisionModel[Any]
 
 __all__ = ["ProviderDecisionModel"]
-
-_FIRST_IN_FLIGHT = 16
 
 _MOST_OPTIONS = 255
 """Answers of one question that Jev and OpenAI's Decisions take (https://docs.typesafe.ai/model-jaggedness/jev-1.13)."""
@@ -62,69 +56,12 @@ class _Declined(Exception):
         self.keys = keys
 
 
-class ProviderDecisionModel:
-    """A DecisionModel of a provider, or of a server that speaks System One.
+class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
+    """A DecisionModel of a provider, or of a server that speaks System One."""
 
-    Args:
-        target: The model, its address and key.
-        retry: How often and how patiently to try.
-        timeout: Seconds for one attempt.
-        limits: What the model takes.
-        look_up_context: Whether the context of a price list replaces that of `limits`.
-        max_concurrency: The most calls in flight; None for `limits.concurrency`. Fewer go at first.
-        prices: What its tokens cost, before any price list.
-        extra: Settings of pydantic-ai (`extra_headers`, `extra_body`, …) that go with every request.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        *,
-        retry: Retry | None = None,
-        timeout: float = 60.0,
-        limits: Limits | None = None,
-        look_up_context: bool = False,
-        max_concurrency: int | None = None,
-        prices: Prices | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._target = target
-        self._retry = retry or Retry()
-        self._timeout = timeout
-        self._limits = limits or Limits()
-        self._look_up_context = look_up_context
-        self._prices = prices
-        self._extra = dict(extra or {})
-        most = max_concurrency or self._limits.concurrency
-        self._limiter = ConcurrencyLimiter(min(_FIRST_IN_FLIGHT, most), most=most)
-        self._clients = LoopClients(lambda: open_decision(target))
-        self._has_answered = False
+    def __init__(self, target: Target, *, timeout: float = 60.0, **settings: Any) -> None:
+        super().__init__(target, open_decision, timeout=timeout, **settings)
         self._bare = False  # whether it takes yes/no questions only without n/a
-
-    @property
-    def name(self) -> str:
-        """The resolved name, `typesafe:jev-latest`, with the address that was given in it."""
-        return self._target.name
-
-    @property
-    def base_url(self) -> str | None:
-        """The address of its server, where the user named one."""
-        return self._target.base_url
-
-    @property
-    def extra(self) -> Mapping[str, Any]:
-        """The settings that go with every request."""
-        return self._extra
-
-    @cached_property
-    def limits(self) -> Limits:
-        """What the model can take, its context from a price list where that knows the model."""
-        window = context_window(self._target) if self._look_up_context else None
-        return msgspec.structs.replace(self._limits, context_tokens=window) if window else self._limits
-
-    def price_of(self, usage: Usage) -> float | None:
-        """US dollars for a usage, before anything is asked; None where no price is known."""
-        return list_price_of(usage, self._target) if self._prices is None else self._prices.cost(usage)
 
     async def decide(
         self,
@@ -186,7 +123,7 @@ class ProviderDecisionModel:
         return Decision(probabilities=in_order, refused=refused, usage=sum(spent, Usage()))
 
     async def _answers(
-        self, model: ProviderModel[Any], state: str, group: Sequence[Question], spent: list[Usage], seconds: float
+        self, model: ProviderDecider, state: str, group: Sequence[Question], spent: list[Usage], seconds: float
     ) -> dict[str, dict[str, float]]:
         """The probabilities of one request's answers. A server that takes no choice is asked for yes or no."""
         bare = self._bare
@@ -202,7 +139,7 @@ class ProviderDecisionModel:
 
     async def _ask(
         self,
-        model: ProviderModel[Any],
+        model: ProviderDecider,
         state: str,
         group: Sequence[Question],
         spent: list[Usage],
@@ -269,34 +206,6 @@ class ProviderDecisionModel:
         # TypeSafe's client is told in every request that it is not to try again; the others are told once.
         once = {"max_retries": 0} if self._target.provider == "typesafe" else {}
         return cast("DecisionModelSettings", {**once, **self._extra})
-
-    def _subject(self, seconds: float) -> Subject:
-        return Subject(
-            model=self._target.plain_name,
-            base_url=self._target.address,
-            key_name=self._target.key_name,
-            server_name=self._target.server_variable,
-            timeout=seconds,
-        )
-
-    async def _what_is_there(self, model: ProviderModel[Any]) -> str | None:
-        if self._target.base_url is None:
-            return None
-        headers = self._extra.get("extra_headers", {})
-        return await what_it_serves(model, self._target.base_url, self._target.model, headers)
-
-    def _usage(self, used: RequestUsage, model: str) -> Usage:
-        counted = Usage(
-            calls=1,
-            input_tokens=used.input_tokens,
-            cached_tokens=used.cache_read_tokens,
-            output_tokens=used.output_tokens,
-        )
-        if not used.input_tokens and not used.output_tokens:  # the server does not count
-            return msgspec.structs.replace(counted, cost=None)
-        if self._prices is not None:
-            return msgspec.structs.replace(counted, cost=self._prices.cost(counted))
-        return msgspec.structs.replace(counted, cost=list_price(self._target, used, model=model))
 
 
 def _parts(questions: Sequence[Question], most: int | None = None) -> list[Sequence[Question]]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from memalign.models.providers import without_secrets
-
-if TYPE_CHECKING:
-    from pydantic_ai.models import Model
 
 __all__ = ["what_it_serves"]
 
@@ -18,7 +15,7 @@ _SECONDS = 5.0
 _SHOWN = 8  # names of models that an error lists
 
 
-async def what_it_serves(model: Model, base_url: str, name: str, headers: Mapping[str, str]) -> str | None:
+async def what_it_serves(model: object, base_url: str, name: str, headers: Mapping[str, str]) -> str | None:
     """A sentence on what is wrong with the address or the model's name; None where the server does not say.
 
     Its list of models (GET …/models) is read at `base_url`, then at the addresses that may have been meant.
@@ -42,7 +39,7 @@ def _meant(base_url: str) -> list[str]:
     return [url for url in dict.fromkeys(found) if url != base_url.rstrip("/") and not url.endswith("/v1/v1")]
 
 
-async def _models_at(model: Model, url: str, headers: Mapping[str, str]) -> list[str] | None:
+async def _models_at(model: object, url: str, headers: Mapping[str, str]) -> list[str] | None:
     """The names of the models at `url`; None where there is no such list."""
     from openai import AsyncOpenAI, OpenAIError
 

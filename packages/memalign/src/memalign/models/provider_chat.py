@@ -11,30 +11,21 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from copy import copy
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
-
-import msgspec
 
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, fitted
-from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
-from memalign.models.concurrency import ConcurrencyLimiter
-from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
 from memalign.models.probabilities import label_probabilities, read_tokens
-from memalign.models.provider_address import what_it_serves
-from memalign.models.provider_client import LoopClients, open_chat, open_chat_by
-from memalign.models.provider_errors import OVERLOAD, PromptTooLong, Subject, failure_of, raw_of, status_of, told
+from memalign.models.provider_client import open_chat
+from memalign.models.provider_errors import OVERLOAD, PromptTooLong, failure_of, raw_of, status_of, told
+from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
 from memalign.models.raw_answers import show_raw
-from memalign.models.retry import Retry
 from memalign.types import Usage
 
 if TYPE_CHECKING:
-    import httpx2
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
@@ -44,8 +35,6 @@ __all__ = ["ProviderChatModel"]
 logger = logging.getLogger(__name__)
 
 _PROMPTED = "Answer with one JSON object and nothing else: no words before or after it, no fence. Its JSON schema:"
-
-_FIRST_IN_FLIGHT = 16
 
 # What a model that reasons by default may think before it answers; it counts as output, and is paid only if used.
 _REASONING_TOKENS = 8_192
@@ -69,92 +58,13 @@ class _ModeRefused(Exception):
     """The endpoint does not take an output mode."""
 
 
-class ProviderChatModel:
-    """A ChatModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
+class ProviderChatModel(ProviderModel["Model"]):
+    """A ChatModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server."""
 
-    `timeout` is in seconds for one attempt; `retry` says how often and how patiently to try. With `look_up_context` the
-    context window replaces that of `limits` where a price list knows the model. `max_concurrency` is the most calls in
-    flight that a caller may ask for (None: `limits.concurrency`); 16 are let through at first, and more or fewer as the
-    provider takes them. `prices` go before those of the price list. `extra` are settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        *,
-        retry: Retry | None = None,
-        timeout: float = 120.0,
-        limits: Limits | None = None,
-        look_up_context: bool = False,
-        max_concurrency: int | None = None,
-        prices: Prices | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._target = target
-        self._prices = prices
-        self._extra = dict(extra or {})
-        self._retry = retry or Retry()
-        self._timeout = timeout
-        self._limits = limits or Limits()
-        self._look_up_context = look_up_context
-        most = max_concurrency or self._limits.concurrency
-        self._limiter = ConcurrencyLimiter(min(_FIRST_IN_FLIGHT, most), most=most)
-        self._asking = ConcurrencyLimiter(1)
-        self._clients = LoopClients(lambda: open_chat(target))
-        self._has_answered = False
-        self._served: str | None = None  # what the server said of itself; None: not asked yet
+    def __init__(self, target: Target, **settings: Any) -> None:
+        super().__init__(target, open_chat, **settings)
         # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
         self._known = Capabilities(old_max_tokens=target.provider == "openai" and target.base_url is not None)
-
-    def with_client(self, make_client: Callable[[], httpx2.AsyncClient]) -> ProviderChatModel:
-        """The same model, asked through an HTTP client of its own; what is known of the endpoint is shared."""
-        made = copy(self)
-        made._clients = LoopClients(lambda: open_chat_by(self._target, make_client()))  # it is one of us
-        return made
-
-    async def client(self) -> Any:
-        """The provider's own client in the running loop, AsyncOpenAI or AsyncAnthropic, for what is no chat."""
-        return cast("Any", await self._clients.get()).client
-
-    @property
-    def provider(self) -> str:
-        """The provider's name, such as `openai`."""
-        return self._target.provider
-
-    @property
-    def retry(self) -> Retry:
-        """How often and how patiently a request is tried."""
-        return self._retry
-
-    @property
-    def subject(self) -> Subject:
-        """Whom we talk to, for messages."""
-        return self._subject()
-
-    @property
-    def name(self) -> str:
-        """The resolved name, `openai:gpt-4.1-mini`, with the address that was given in it."""
-        return self._target.name
-
-    @property
-    def base_url(self) -> str | None:
-        """The address of an OpenAI-compatible server that the user named; None for the provider's own."""
-        return self._target.base_url
-
-    @property
-    def extra(self) -> Mapping[str, Any]:
-        """The settings that go with every request."""
-        return self._extra
-
-    @cached_property
-    def limits(self) -> Limits:
-        """What the model can take, its context window from genai-prices where that knows the model."""
-        window = context_window(self._target) if self._look_up_context else None
-        return msgspec.structs.replace(self._limits, context_tokens=window) if window else self._limits
-
-    def price_of(self, usage: Usage) -> float | None:
-        """US dollars for a usage, before anything is asked; None where no price is known."""
-        return list_price_of(usage, self._target) if self._prices is None else self._prices.cost(usage)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The answer to `request`, its usage summed over every call that was answered.
@@ -183,7 +93,7 @@ class ProviderChatModel:
             try:
                 for attempt in (1, 2):
                     response = await self._ask(model, request, mode, trial, problem)
-                    spent.append(_usage(response, self._target, self._prices))
+                    spent.append(self._usage(response.usage, response.model_name))
                     if response.finish_reason == "content_filter":
                         raise ModelRefused(f"{self.name} declined to answer")
                     text = _text(response)
@@ -226,7 +136,7 @@ class ProviderChatModel:
                 return False
             except ModelError:
                 return True  # not known: this item fails alone, and the next one in prose asks again
-            spent.append(_usage(response, self._target, self._prices))
+            spent.append(self._usage(response.usage, response.model_name))
             heeds = find_object(_text(response)) is not None
             (self._known.heeded if heeds else self._known.refused).add(mode)
             return heeds
@@ -286,25 +196,6 @@ class ProviderChatModel:
                     raise failed from error
 
         return await self._retry.run(attempt, subject=str(subject))
-
-    def _subject(self, timeout: float | None = None) -> Subject:
-        target = self._target
-        return Subject(
-            model=target.plain_name,
-            base_url=target.address,
-            key_name=target.key_name,
-            timeout=timeout or self._timeout,
-        )
-
-    async def _what_is_there(self, model: Model) -> str | None:
-        """What the user's own server says of its address and models: asked once, for all calls that failed alike."""
-        if self._target.base_url is None:
-            return None
-        async with self._asking:
-            if self._served is None:
-                headers = self._extra.get("extra_headers", {})
-                self._served = await what_it_serves(model, self._target.base_url, self._target.model, headers) or ""
-        return self._served
 
     def _settings(self, model: Model, request: ChatRequest, trial: Capabilities, *, longer: bool) -> ModelSettings:
         reasons = _reasons(model)
@@ -395,24 +286,3 @@ def _reasons(model: Model) -> bool:
         switch = profile.get("openai_supports_reasoning_effort_none", False)
         by_default = profile.get("openai_supports_reasoning", False) and not switch
     return bool(by_default or profile.get("thinking_always_enabled", False))
-
-
-def _usage(response: ModelResponse, target: Target, prices: Prices | None = None) -> Usage:
-    used = response.usage
-    counted = Usage(
-        calls=1,
-        input_tokens=used.input_tokens,
-        cached_tokens=used.cache_read_tokens,
-        output_tokens=used.output_tokens,
-    )
-    counts = bool(used.input_tokens or used.output_tokens)
-    cost = prices.cost(counted) if prices is not None and counts else _cost(response, target)
-    return msgspec.structs.replace(counted, cost=cost)
-
-
-def _cost(response: ModelResponse, target: Target) -> float | None:
-    """US dollars by genai-prices' bundled list (no network); None where it does not know model or address."""
-    used = response.usage
-    if not used.input_tokens and not used.output_tokens:  # the endpoint does not count
-        return None
-    return list_price(target, used, model=response.model_name)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from memalign.errors import ConfigurationError
 from memalign.models.providers import Target
 
 if TYPE_CHECKING:
-    import httpx2
     from pydantic_ai.embeddings import EmbeddingModel
     from pydantic_ai.models import Model
     from pydantic_ai.models.decision import DecisionModel
     from pydantic_ai.providers import Provider
 
-__all__ = ["LoopClients", "open_chat", "open_chat_by", "open_decision", "open_embedding"]
+__all__ = ["LoopClients", "open_chat", "open_decision", "open_embedding"]
 
 T = TypeVar("T")
 
@@ -83,17 +82,7 @@ _closings: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerat
 
 def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
     """pydantic-ai's model for `target`. Raises ConfigurationError with what to install or set."""
-    return _open_chat(target, None)
 
-
-def open_chat_by(target: Target, client: httpx2.AsyncClient) -> tuple[Model, AbstractAsyncContextManager[Any]]:
-    """The same of OpenAI or Anthropic, asked through `client`, which is closed with it."""
-    closing = AsyncExitStack()
-    closing.push_async_callback(client.aclose)
-    return _open_chat(target, client)[0], closing
-
-
-def _open_chat(target: Target, client: httpx2.AsyncClient | None) -> tuple[Model, Provider[Any]]:
     def build(provider_of: Callable[[str], Provider[Any]]) -> Model:
         import pydantic_ai.direct  # noqa: F401  # in the thread of this, and not where a loop runs
         from pydantic_ai.models import infer_model
@@ -113,7 +102,7 @@ def _open_chat(target: Target, client: httpx2.AsyncClient | None) -> tuple[Model
 
         return CheckedChatModel(model.model_name, provider=opened[-1])
 
-    return _open(target, build, client)
+    return _open(target, build)
 
 
 def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
@@ -147,15 +136,11 @@ def open_decision(target: Target) -> tuple[DecisionModel[Any], Provider[Any]]:
     return _open(target, build)
 
 
-def _open(
-    target: Target,
-    build: Callable[[Callable[[str], Provider[Any]]], T],
-    client: httpx2.AsyncClient | None = None,
-) -> tuple[T, Provider[Any]]:
+def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) -> tuple[T, Provider[Any]]:
     opened: list[Provider[Any]] = []
 
     def provider_of(name: str) -> Provider[Any]:
-        opened.append(_provider(target, name, client))
+        opened.append(_provider(target, name))
         return opened[-1]
 
     try:
@@ -175,12 +160,12 @@ def _open(
     return model, opened[-1]
 
 
-def _provider(target: Target, name: str, client: httpx2.AsyncClient | None) -> Provider[Any]:
+def _provider(target: Target, name: str) -> Provider[Any]:
     key = target.api_key or "no-key-needed"
     if target.provider in ("openai", "openai-decisions"):
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=key, http_client=client)
+        provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=key)
     elif target.provider == "system-one":
         from memalign.models.provider_system_one import KeyedProvider
 
@@ -190,10 +175,6 @@ def _provider(target: Target, name: str, client: httpx2.AsyncClient | None) -> P
 
         root = target.base_url and target.base_url.removesuffix("/v1")  # its client adds that to what it is given
         provider = TypeSafeProvider(base_url=root, api_key=key)
-    elif target.provider == "anthropic" and client is not None:
-        from pydantic_ai.providers.anthropic import AnthropicProvider
-
-        provider = AnthropicProvider(api_key=target.api_key, http_client=client)
     elif target.provider == "azure" and target.base_url:
         from pydantic_ai.providers.azure import AzureProvider
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["asked_about", "logger", "show_raw", "subject_asked_about"]
+__all__ = ["asked_about", "logger", "show_raw"]
 
 logger = logging.getLogger("memalign.raw_answers")
 
@@ -28,11 +28,6 @@ def asked_about(what: str) -> Iterator[None]:
         yield
     finally:
         _about.reset(token)
-
-
-def subject_asked_about() -> str:
-    """What models are asked about here; empty outside of such a block."""
-    return _about.get()
 
 
 def show_raw(where: str, problem: str, answer: object) -> None:

@@ -1,0 +1,133 @@
+"""What the chat and decision models of providers have in common: whom they ask, what they take, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from memalign.models.base import Limits
+from memalign.models.concurrency import ConcurrencyLimiter
+from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
+from memalign.models.provider_address import what_it_serves
+from memalign.models.provider_client import LoopClients
+from memalign.models.provider_errors import Subject
+from memalign.models.providers import Target
+from memalign.models.retry import Retry
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    from pydantic_ai.usage import RequestUsage
+
+__all__ = ["ProviderModel"]
+
+ClientT = TypeVar("ClientT")
+
+_FIRST_IN_FLIGHT = 16
+
+
+class ProviderModel(Generic[ClientT]):
+    """One model of one provider, or of any server that speaks its protocol.
+
+    Args:
+        target: The model, its address and key.
+        opening: Opens pydantic-ai's model.
+        retry: How often and how patiently to try.
+        timeout: Seconds for one attempt.
+        limits: What the model takes.
+        look_up_context: Whether the context of a price list replaces that of `limits`.
+        max_concurrency: The most calls in flight that a caller may ask for; None for `limits.concurrency`. Sixteen are
+            let through at first, and more or fewer as the provider takes them.
+        prices: What its tokens cost, before any price list.
+        extra: Settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        opening: Callable[[Target], tuple[ClientT, AbstractAsyncContextManager[Any]]],
+        *,
+        retry: Retry | None = None,
+        timeout: float = 120.0,
+        limits: Limits | None = None,
+        look_up_context: bool = False,
+        max_concurrency: int | None = None,
+        prices: Prices | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._target = target
+        self._retry = retry or Retry()
+        self._timeout = timeout
+        self._limits = limits or Limits()
+        self._look_up_context = look_up_context
+        self._prices = prices
+        self._extra = dict(extra or {})
+        most = max_concurrency or self._limits.concurrency
+        self._limiter = ConcurrencyLimiter(min(_FIRST_IN_FLIGHT, most), most=most)
+        self._asking = ConcurrencyLimiter(1)
+        self._clients = LoopClients(lambda: opening(target))
+        self._has_answered = False
+        self._served: str | None = None  # what the server said of itself; None: not asked yet
+
+    @property
+    def name(self) -> str:
+        """The resolved name, `openai:gpt-4.1-mini`, with the address that was given in it."""
+        return self._target.name
+
+    @property
+    def base_url(self) -> str | None:
+        """The address of a server that the user named; None for the provider's own."""
+        return self._target.base_url
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """The settings that go with every request."""
+        return self._extra
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What the model can take, its context window from genai-prices where that knows the model."""
+        window = context_window(self._target) if self._look_up_context else None
+        return msgspec.structs.replace(self._limits, context_tokens=window) if window else self._limits
+
+    def price_of(self, usage: Usage) -> float | None:
+        """US dollars for a usage, before anything is asked; None where no price is known."""
+        return list_price_of(usage, self._target) if self._prices is None else self._prices.cost(usage)
+
+    def _subject(self, timeout: float | None = None) -> Subject:
+        """Whom we talk to, for messages."""
+        return Subject(
+            model=self._target.plain_name,
+            base_url=self._target.address,
+            key_name=self._target.key_name,
+            server_name=self._target.server_variable,
+            timeout=timeout or self._timeout,
+        )
+
+    async def _what_is_there(self, model: object) -> str | None:
+        """What the user's own server says of its address and models: asked once, for all calls that failed alike."""
+        if self._target.base_url is None:
+            return None
+        async with self._asking:
+            if self._served is None:
+                headers = self._extra.get("extra_headers", {})
+                self._served = await what_it_serves(model, self._target.base_url, self._target.model, headers) or ""
+        return self._served
+
+    def _usage(self, used: RequestUsage, model: str | None) -> Usage:
+        """What one answered request cost: by our prices, else by genai-prices' bundled list, else None."""
+        counted = Usage(
+            calls=1,
+            input_tokens=used.input_tokens,
+            cached_tokens=used.cache_read_tokens,
+            output_tokens=used.output_tokens,
+            cost=None,
+        )
+        if not used.input_tokens and not used.output_tokens:  # the endpoint does not count
+            return counted
+        if self._prices is not None:
+            return msgspec.structs.replace(counted, cost=self._prices.cost(counted))
+        return msgspec.structs.replace(counted, cost=list_price(self._target, used, model=model))

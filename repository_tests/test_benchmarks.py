@@ -1,0 +1,31 @@
+"""The benchmarks run as their docstrings say, go on where they stopped, and print their tables."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def benchmark(name: str, *arguments: str | Path) -> str:
+    """What the script prints."""
+    command = [sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+
+
+@pytest.mark.parametrize("arm", ["chat"])
+def test_competence_goes_on_where_it_stopped(tmp_path: Path, arm: str) -> None:
+    file = tmp_path / "competence.jsonl"
+    first = benchmark("competence.py", file, "--arms", arm, "--most", "1")
+    lines = file.read_text("utf-8").splitlines()
+    assert "| plain | " in first
+    benchmark("competence.py", file, "--arms", arm, "--most", "1")
+    assert file.read_text("utf-8").splitlines()[: len(lines)] == lines
+    cells = {json.loads(line)["cell"] for line in file.read_text("utf-8").splitlines()}
+    assert len(cells) == 2
+    assert benchmark("competence.py", file, "--table").count("plain") >= 1
