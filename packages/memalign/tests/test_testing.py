@@ -15,7 +15,6 @@ from memalign.testing import (
     ScriptedDecisionModel,
     ScriptedEmbeddedModel,
     ScriptedYesNoModel,
-    checks_asked,
 )
 
 
@@ -130,16 +129,6 @@ class TestScriptedDecisionModel:
         assert (await model.decide("s", [Question(key="q", text="Is it?")])).probabilities["q"]["yes"] == 0.5
         assert isinstance(model, ChatModel)
         assert isinstance(model, DecisionModel)
-
-
-def test_the_checks_follow_the_last_heading() -> None:
-    system = (
-        "# Task\n\n# Checks\nC1: Mine?\n\n# Checks\nBefore the value answer each.\nC1: Is it so?\nC2: Why: C3: not?"
-    )
-    schema = {"type": "object", "properties": {"checks": {}, "value": {}}}
-    asked = ChatRequest(system=system, user="", schema=schema)
-    assert checks_asked(asked) == {"C1": "Is it so?", "C2": "Why: C3: not?"}
-    assert checks_asked(request(system=system)) == {}
 
 
 class TestHashEmbedding:

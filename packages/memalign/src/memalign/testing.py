@@ -26,7 +26,6 @@ __all__ = [
     "ScriptedDecisionModel",
     "ScriptedEmbeddedModel",
     "ScriptedYesNoModel",
-    "checks_asked",
 ]
 
 Answer = dict[str, Any] | ChatReply | BaseException
@@ -225,16 +224,6 @@ class ScriptedYesNoModel(ScriptedChatModel):
             usage += Usage(calls=1, input_tokens=shared + _words(question), cached_tokens=read, output_tokens=1)
             read = shared
         return margins, usage
-
-
-def checks_asked(request: ChatRequest) -> dict[str, str]:
-    """The questions of a request that asks for checks, by the name under which each is answered: C1, C2 and so on.
-
-    The answer's property `checks` is an object with "yes", "no" or "n/a" for each name. Empty where none is asked for.
-    """
-    if "checks" not in request.schema.get("properties", {}):
-        return {}
-    return dict(re.findall(r"^(C\d+): (.*)$", request.system.rpartition("\n# Checks\n")[2], re.MULTILINE))
 
 
 class HashEmbedding:

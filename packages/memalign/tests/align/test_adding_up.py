@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
-
 from memalign import Example, Judge, Judgment
 from memalign.judge.findings import finding_text, reason
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import ScriptedChatModel, ScriptedYesNoModel, checks_asked
+from memalign.testing import ScriptedYesNoModel
 
 DATE, CASE = "Does the reply name a day?", "Is the reply about a delivery?"
 
@@ -34,9 +32,7 @@ def has_day(item: str) -> bool:
 def answer(request: ChatRequest) -> Any:
     """A model that passes everything, and sees a day where it is asked for one."""
     if request.schema_name == "judgment":
-        said = {DATE: "yes" if has_day(request.user) else "no", CASE: "yes"}
-        checks = {name: said[question] for name, question in checks_asked(request).items()}
-        return ({"checks": checks} if checks else {}) | {"rationale": "It answers.", "value": True}
+        return {"rationale": "It answers.", "value": True}
     dated = "Names the day" in request.user
     if request.schema_name == "checks":
         return {"checks": [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": CASE, "answer": "yes"}]}
@@ -45,15 +41,13 @@ def answer(request: ChatRequest) -> Any:
     return {"changes": []}
 
 
-def taught(*, apart: bool, numbers: Iterable[int] = range(24)) -> Judge:
+def taught(*, numbers: Iterable[int] = range(24)) -> Judge:
     limits = Limits(shard_size=1, brief=True)
 
     def margin(item: str, question: str) -> float:
         return (3.0 if has_day(item) else -3.0) if question == DATE else 2.0
 
-    model = (
-        ScriptedYesNoModel(answer, margin=margin, limits=limits) if apart else ScriptedChatModel(answer, limits=limits)
-    )
+    model = ScriptedYesNoModel(answer, margin=margin, limits=limits)
     judge = Judge(
         name="replies",
         feedback_value_type=bool,
@@ -68,16 +62,15 @@ def judged(judge: Judge, outputs: str) -> Judgment:
     return judge(Example(id="new", inputs="Where is my bicycle?", outputs=outputs))
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_what_was_taught_decides_and_is_named(apart: bool) -> None:
-    judge = taught(apart=apart)
+def test_what_was_taught_decides_and_is_named() -> None:
+    judge = taught()
     for outputs, label in (("It comes on 9 May.", True), ("It comes quickly.", False)):
         made = judged(judge, outputs)
         assert (made.value, made.own_value, made.decided_by) == (label, True, "calibrator")
         assert made.rationale == "It answers."
         first = made.findings[0]
         assert (first.check, first.answer) == (DATE, "yes" if label else "no")
-        assert (first.margin is None) != apart
+        assert first.margin is not None
         assert first.contribution is not None
         assert first.contribution > 0.5
         assert str(first.taught_by[0]).endswith("@ana")
@@ -89,18 +82,16 @@ def test_what_was_taught_decides_and_is_named(apart: bool) -> None:
         assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"
 
 
-@pytest.mark.parametrize(("apart", "weighed"), [(True, False), (False, None)])
-def test_few_remarks_make_the_checks_count_as_expected(apart: bool, weighed: bool | None) -> None:
-    judge = taught(apart=apart, numbers=range(4))
+def test_few_remarks_make_the_checks_count_as_expected() -> None:
+    judge = taught(numbers=range(4))
     made = judged(judge, "It comes quickly.")
-    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, weighed, "model")
+    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, False, "model")
     assert made.findings[0].check == DATE
     assert reason(made) == "It answers."
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_one_label_throughout_leaves_the_model_to_decide(apart: bool) -> None:
-    judge = taught(apart=apart, numbers=range(0, 24, 2))
+def test_one_label_throughout_leaves_the_model_to_decide() -> None:
+    judge = taught(numbers=range(0, 24, 2))
     made = judged(judge, "It comes quickly.")
     assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, False, "model")
     assert made.findings[0].check == DATE
@@ -108,7 +99,7 @@ def test_one_label_throughout_leaves_the_model_to_decide(apart: bool) -> None:
 
 
 def test_what_was_withdrawn_speaks_no_more() -> None:
-    judge = taught(apart=True)
+    judge = taught()
     left = judge.unalign(source="ana").judge
     made = judged(left, "It comes quickly.")
     assert (made.value, made.findings, made.calibrated_value) == (True, (), None)

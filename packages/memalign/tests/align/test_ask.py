@@ -81,11 +81,6 @@ class TestWhoIsAsked:
             words = f"{case.example.inputs} {case.example.outputs}"
             assert case.answers.margins == {q: margin_of(q, words) for q in case.answers.margins}
 
-    def test_answers_are_kept_as_plus_minus_or_zero(self) -> None:
-        judge, _ = checking(shard_size=1)
-        memory = learn(judge, labelled(9)).judge.memory
-        assert {margin for margins in answered(memory).values() for margin in margins.values()} == {1.0, -1.0, 0.0}
-
     @pytest.mark.parametrize(("brief", "most"), [(False, 24), (True, 50)])
     def test_the_sample_is_bounded(self, brief: bool, most: int) -> None:
         assert MOST[brief] == most

@@ -84,7 +84,7 @@ class TestWhatIsSaid:
         judge = taught([change("ADD", "F1", text=RULE)], rows=[row(1, "ana", "add")])
         assert states(judge) == {"t-1@ana": "learned"}
         judgment = judge(inputs="question", outputs="the answer")
-        assert judgment.guideline_ids == ("G1",)
+        assert judgment.decided_by == "model"
         assert judgment.example_ids == ("t-1",)
 
     @pytest.mark.parametrize("way", SETTINGS)
@@ -257,7 +257,7 @@ class TestSeveralPeople:
         assert result.conflicts[0].ids == ("t-1", "t-2")
         assert [asked.schema_name for asked in model.requests].count("judgment") == 1, "asked before learning once"
         judgment = result.judge(inputs=first["inputs"], outputs=first["outputs"])
-        assert len(judgment.example_ids) == 1
+        assert (judgment.value, judgment.decided_by, judgment.example_ids) == (False, "expert", ("t-1", "t-2"))
 
     def test_a_later_twin_takes_the_existing_pre_alignment(self) -> None:
         judge, model = bare(brief=True)

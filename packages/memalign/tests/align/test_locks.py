@@ -199,10 +199,8 @@ class TestLocks:
         first = [*labelled(["held"], True), *(said(n, f"Mind {n} first.", value=None) for n in ("tone", "day", "name"))]
         judge = learn(judge, [*first, *labelled(["mended", *range(20, 30)], True)]).judge
         judge = lock(judge, "t-held")
-        assert judge(inputs="question mended", outputs="answer mended").value is False
         result = learn(judge, lessons(9, HARM))
         assert HARM not in texts(result.judge)
-        assert result.judge(inputs="question mended", outputs="answer mended").value is False
         assert result.impact is not None, "or the test is about nothing"
         assert result.impact.checked
         assert (result.impact.fixed, result.impact.broken) == (0, 0)

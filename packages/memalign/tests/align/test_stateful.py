@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -101,16 +102,14 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
     again = judge.replace(memory=msgspec.json.decode(msgspec.json.encode(judge.memory), type=Memory))
     assert requests_for(again, model) == asked
     assert len({request.system for request in asked}) == 1
-    lines = set(asked[0].system.splitlines())
-    for guideline in judge.memory.guidelines:
-        shown = f"- {guideline.text}" in lines
-        if guideline.pinned and judge.memory.status(guideline) == "active":
-            assert shown, f"{guideline.id} is pinned"
-    known = {f"- {g.text}" for g in judge.memory.semantic}
     under = asked[0].system.partition("# Guidelines from experts")[2]
-    assert {line for line in under.splitlines() if line.startswith("- ")} <= known
+    rules = {match[1] for match in re.finditer(r"^(?:-|G\d+:) (.*)$", under, re.MULTILINE)}
+    for guideline in judge.memory.guidelines:
+        if guideline.pinned and judge.memory.status(guideline) == "active":
+            assert guideline.text in rules, f"{guideline.id} is pinned"
+    assert rules <= {g.text for g in judge.memory.semantic}
     room = budget_of(judge, model.limits).guidelines
-    loose = [g for g in judge.memory.semantic if not g.pinned and f"- {g.text}" in lines]
+    loose = [g for g in judge.memory.semantic if not g.pinned and g.text in rules]
     pinned = sum(estimate_tokens(g.text) + 2 for g in judge.memory.semantic if g.pinned)
     assert not loose or sum(estimate_tokens(g.text) + 2 for g in loose) + pinned <= room
     assert set(words_in(" ".join(request.system + request.user for request in asked))) <= alive(judge.memory) | {

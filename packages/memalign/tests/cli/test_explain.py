@@ -22,12 +22,15 @@ def test_it_shows_the_very_prompt_byte_for_byte(
 ) -> None:
     sent = {body["messages"][-1]["content"]: body for body in endpoint.requests}
     calls = len(endpoint.requests)
-    for row in HELD_OUT:
+    for row in HELD_OUT[:2]:
         told = memalign("explain", aligned, judged, row["id"], "--examples", held_out, "--json").json
         body = sent[told["prompt"]["user"]]
         assert body["messages"][0]["content"] == told["prompt"]["system"]
         assert body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
         assert told["same_prompt"] is True
+    taught = memalign("explain", aligned, judged, "t-2", "--examples", held_out)
+    assert "experts gave this very item" in taught.out
+    assert "--- system" not in taught.out
     assert len(endpoint.requests) == calls
 
 

@@ -15,7 +15,7 @@ from memalign.evaluation import Report, as_html, as_markdown, evaluate
 from memalign.evaluation import report as gather
 from memalign.evaluation.intervals import share_interval
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, checks_asked
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedYesNoModel
 from memalign.types import Feedback
 
 ITEM = re.compile(r"item (\d+)")
@@ -30,15 +30,20 @@ def answer(request: ChatRequest) -> Answer:
         rule = {"action": "ADD", "text": "When the number is even, it passes.", "guideline": "", "checks": [check]}
         return {"changes": [{**rule, "feedback": labels}]}
     number = int(ITEM.findall(request.user)[-1])
-    asked = checks_asked(request)
-    right = number % 10 != 3 if asked else number % 2 == 0
-    said: dict[str, Any] = {"rationale": NASTY, "value": (number % 2 == 0) == right}
-    return {"checks": dict.fromkeys(asked, "no" if number % 2 else "yes")} | said if asked else said
+    right = number % 10 != 3 if "# Guidelines" in request.system else number % 2 == 0
+    return {"findings": [], "rationale": NASTY, "value": (number % 2 == 0) == right}
+
+
+def even(item: str, _: str) -> float:
+    """Whether the number is even, to a model that answers checks."""
+    return 3.0 if int(ITEM.findall(item)[-1]) % 2 == 0 else -3.0
 
 
 def judge(**changes: Any) -> Judge:
     settings: dict[str, Any] = {"instructions": "Even? {{ outputs }}", "feedback_value_type": bool} | changes
-    return Judge(name="even", model=ScriptedChatModel(answer), embedding_model=HashEmbedding(), **settings)
+    return Judge(
+        name="even", model=ScriptedYesNoModel(answer, margin=even), embedding_model=HashEmbedding(), **settings
+    )
 
 
 def rows(first: int, last: int, **more: Any) -> list[Feedback]:
@@ -108,7 +113,7 @@ class TestWhatItSays:
                 for n in range(first, last)
             ]
 
-        one = judge(feedback_value_type="float:0..10").replace(model=ScriptedChatModel(score))
+        one = judge(feedback_value_type="float:0..10").replace(model=ScriptedYesNoModel(score, margin=even))
         # In shards: a check is weighed on the cases that its guideline is not exposed to.
         taught = one.align(scored(100, 130), optimizer=MemAlign(shard_size=2)).judge
         found = report(taught, scored(200, 240))

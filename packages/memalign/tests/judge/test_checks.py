@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memalign import Check, Example, Finding, Guideline, Judge
 from memalign.content.sides import each_side
@@ -18,11 +16,9 @@ from memalign.errors import ModelUnavailable
 from memalign.io.judged import JudgmentWriter, read_judgments
 from memalign.judge.checks import MOST_CHECKS, which_checks
 from memalign.memory import Memory
-from memalign.models.base import ChatRequest, Limits, YesNoModel
-from memalign.models.resolve import configured
-from memalign.testing import ScriptedChatModel, ScriptedYesNoModel, checks_asked
+from memalign.models.base import ChatRequest, YesNoModel
+from memalign.testing import ScriptedChatModel, ScriptedYesNoModel
 from memalign.types import Usage
-from tests.support.endpoint import Endpoint
 from tests.support.keys import keys
 
 SORRY, MONEY, HARM = "Does the reply apologise?", "Does the reply promise money?", "Did the customer lose something?"
@@ -99,112 +95,6 @@ class TestWhichChecks:
         assert alone in [check.question for check in checks]
 
 
-class TestAnsweredInTheJudgment:
-    def test_checks_come_before_the_rationale_and_become_findings(self) -> None:
-        one = judge(answers({"C1": "yes", "C2": "n/a", "C3": "no"}, value=False))
-        made = one(outputs="x")
-        assert made.findings == (
-            Finding(guideline="G1", check=SORRY, answer="yes", taught_by=keys("t-1@ana")),
-            Finding(guideline="G1", check=HARM, answer="n/a", taught_by=keys("t-1@ana")),
-            Finding(guideline="G2", check=MONEY, answer="no", taught_by=keys("t-2@ana")),
-        )
-        assert (made.value, made.own_value, made.decided_by, made.notes) == (False, False, "model", ())
-        request = asked(one)[0]
-        assert list(request.schema["properties"]) == ["checks", "rationale", "value"]
-        assert request.schema["required"] == ["checks", "rationale", "value"]
-        assert checks_asked(request) == {"C1": SORRY, "C2": HARM, "C3": MONEY}
-        assert request.system.index("# Guidelines") < request.system.index("# Checks")
-
-    def test_a_memorys_prompt_is_equal_for_every_item(self) -> None:
-        one = judge(answers({}))
-        for outputs in ("x", "y"):
-            one(outputs=outputs)
-        assert len({request.system for request in asked(one)}) == 1
-
-    def test_a_memory_without_checks_asks_as_ever(self) -> None:
-        bare = Memory(guidelines=(guideline(1), guideline(2)))
-        one = judge({"rationale": "r", "value": True}, memory=bare)
-        made = one(outputs="x")
-        request, with_checks = asked(one)[0], judge(answers({}))
-        with_checks(outputs="x")
-        assert list(request.schema["properties"]) == ["rationale", "value"]
-        assert request.optional == ()
-        assert asked(with_checks)[0].system.startswith(f"{request.system}\n\n# Checks\n")
-        assert asked(with_checks)[0].max_tokens > request.max_tokens == 1024
-        assert (made.own_value, made.findings) == (True, ())
-
-    @pytest.mark.parametrize(
-        "checks", [None, "yes", ["yes"], {"C1": "perhaps", "C9": "yes"}, {"C1": {"answer": "yes"}}]
-    )
-    def test_a_verdict_stands_without_usable_answers(self, checks: object) -> None:
-        made = judge(answers(checks))(outputs="x")
-        assert (made.value, made.findings) == (True, ())
-        assert made.notes == ("no answer to the checks of G1, G2: the model gave none of yes, no and n/a",)
-
-    def test_given_answers_are_kept_and_missing_ones_named(self) -> None:
-        made = judge(answers({"C1": " Yes ", "C3": 1}))(outputs="x")
-        assert given_answers(made.findings) == {SORRY: "yes"}
-        assert made.notes == ("no answer to 2 of 3 checks of G1, G2: the model gave none of yes, no and n/a",)
-
-    def test_of_samples_the_majority_answers(self) -> None:
-        said = iter([{"C1": "yes", "C2": "no"}, {"C1": "no", "C2": "no", "C3": "n/a"}, {"C1": "no", "C2": "yes"}])
-        made = judge(lambda _: answers(next(said)), samples=3)(outputs="x")
-        assert given_answers(made.findings) == {SORRY: "no", HARM: "no", MONEY: "n/a"}
-
-    def test_a_verdict_after_reading_a_trace_answers_checks(self) -> None:
-        spans = [
-            {"name": f"step {n}", "span_id": str(n), "outputs": f"the agent looked at file {n} " * 90}
-            for n in range(40)
-        ]
-        replies = iter([{"why": "I look.", "tool": "read", "spans": ["1.1"]}, {"why": "Enough.", "tool": "none"}])
-
-        def answer(request: ChatRequest) -> Any:
-            return next(replies) if request.schema_name == "tool_call" else answers({"C1": "yes"})
-
-        model = ScriptedChatModel(answer, limits=Limits(context_tokens=4096))
-        one = judge(model=model).replace(instructions="Good? {{ trace }}")
-        made = one(trace=spans)
-        assert given_answers(made.findings) == {SORRY: "yes"}
-        assert [bool(checks_asked(request)) for request in asked(one)] == [False, False, True]
-
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.floats() | st.text() | st.sampled_from(["yes", "no", "n/a", "C1"]),
-            lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["C1", "C2", "C7"]), inner),
-            max_leaves=8,
-        )
-    )
-    def test_whatever_the_checks_are_the_verdict_is_kept(self, checks: object) -> None:
-        made = judge(answers(checks, value=False))(outputs="x")
-        assert (made.value, made.own_value, made.rationale) == (False, False, "r")
-        assert {finding.answer for finding in made.findings} <= {"yes", "no", "n/a"}
-        assert len(made.findings) == 3 or made.notes
-
-
-class TestOverHTTP:
-    def test_malformed_checks_cost_no_second_call(self) -> None:
-        with Endpoint(answer=answers({"C1": "yes", "C2": 7})) as endpoint:
-            made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
-        assert (made.value, given_answers(made.findings)) == (True, {SORRY: "yes"})
-        assert len(endpoint.requests) == made.usage.calls == 1
-        assert made.notes
-
-    def test_only_a_missing_value_costs_a_second_call(self) -> None:
-        said: Iterator[dict[str, Any]] = iter(
-            [{"checks": {"C1": "yes"}, "rationale": "r"}, {"rationale": "r", "value": False}]
-        )
-        with Endpoint(answer=lambda _: next(said)) as endpoint:
-            made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
-        assert (made.value, made.findings, len(endpoint.requests)) == (False, (), 2)
-
-    def test_the_endpoint_is_told_the_answers_form(self) -> None:
-        with Endpoint(answer=answers({"C1": "yes", "C2": "no", "C3": "n/a"})) as endpoint:
-            made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
-        schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
-        assert schema["properties"]["checks"]["properties"]["C3"]["enum"] == ["yes", "no", "n/a"]
-        assert given_answers(made.findings) == {SORRY: "yes", HARM: "no", MONEY: "n/a"}
-
-
 def weighing(
     margin: Callable[[str, str], Any], answer: Any = None, **settings: Any
 ) -> tuple[Judge, ScriptedYesNoModel]:
@@ -227,16 +117,15 @@ class TestAnsweredWithOneToken:
     def test_the_verdict_is_asked_for_as_without_checks(self) -> None:
         one, model = weighing(lambda *_: 1.0)
         one(outputs="x")
-        assert checks_asked(model.requests[0]) == {}
-        assert list(model.requests[0].schema["properties"]) == ["rationale", "value"]
-        assert "# Checks" not in model.requests[0].system
+        assert list(model.requests[0].schema["properties"]) == ["findings", "rationale", "value"]
+        assert not any(question in model.requests[0].system for question in (SORRY, MONEY, HARM))
 
     def test_no_example_or_guideline_accompanies_a_question(self) -> None:
         one, model = weighing(lambda *_: 1.0)
         result = one.align([{"id": "t-9", "outputs": "x", "value": True}])
         model.asked.clear()
-        result.judge(outputs="x")
-        assert {item for item, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}
+        result.judge(outputs="y")
+        assert {item for item, _ in model.asked} == {'<<<\noutputs: "y"\n>>>'}
 
     def test_each_side_of_a_pair_is_asked_alone(self) -> None:
         def margin(item: str, _: str) -> float:
@@ -254,7 +143,7 @@ class TestAnsweredWithOneToken:
         one, _ = weighing(lambda _, question: failed if question == HARM else 1.0)
         made = one(outputs="x")
         assert (made.value, made.findings, made.error) == (True, (), None)
-        assert made.notes == ("no answer to the checks of G1, G2: down for a moment",)
+        assert "no answer to the checks of G1, G2: down for a moment" in made.notes
         assert made.usage.calls == 3
 
     def test_where_the_verdict_fails_nothing_more_is_asked(self) -> None:
@@ -267,50 +156,6 @@ class TestAnsweredWithOneToken:
         one, model = weighing(lambda *_: 1.0, {"rationale": "r", "value": "A"}, value_type="A|B", swap=True, samples=2)
         one(outputs=PAIR)
         assert (len(model.requests), len(model.asked)) == (4, 6)
-
-
-class TestPairsInOneAnswer:
-    """ "Does the reply apologise?" of an item with two replies has no answer; each side would have to be asked alone."""
-
-    @pytest.mark.parametrize("value_type", ["A|B", "A|B|tie"])
-    @pytest.mark.parametrize("instructions", ["Better? {{ outputs }}", "Better? {{ outputs.A }} or {{ outputs.B }}?"])
-    @pytest.mark.parametrize("swap", [False, True])
-    def test_no_prompt_of_a_pair_asks_checks(self, value_type: str, instructions: str, swap: bool) -> None:
-        one = judge(answers({"C1": "yes"}, value="A"), value_type=value_type, swap=swap)
-        made = one.replace(instructions=instructions)(outputs=PAIR)
-        assert len(asked(one)) == 1 + swap
-        for request in asked(one):
-            assert checks_asked(request) == {}
-            assert list(request.schema["properties"]) == ["rationale", "value"]
-            assert "# Checks" not in request.system
-            assert "Rule 1." in request.system, "the guidelines stay"
-        assert (made.findings, made.guideline_ids) == ((), ("G1", "G2"))
-
-    def test_learning_of_pairs_asks_none_either(self) -> None:
-        def answer(request: ChatRequest) -> dict[str, Any]:
-            if request.schema_name == "judgment":
-                return {"rationale": "r", "value": "A"}
-            check = {"question": SORRY, "answer": "yes"}
-            return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "Say sorry.", "checks": [check]}]}
-
-        one = Judge(
-            name="pairs",
-            instructions="Better? {{ outputs }}",
-            feedback_value_type="A|B",
-            model=ScriptedChatModel(answer),
-        )
-        rows = [
-            {
-                "id": f"t-{n}",
-                "source": "ana",
-                "outputs": {"A": f"Sorry {n}.", "B": f"Terms {n}."},
-                "value": "A",
-                "rationale": "Sorry.",
-            }
-            for n in range(24)
-        ]
-        one.align(rows)
-        assert all(checks_asked(request) == {} for request in asked(one) if request.schema_name == "judgment")
 
 
 class TestSides:

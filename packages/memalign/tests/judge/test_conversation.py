@@ -251,7 +251,7 @@ class TestSessions:
         assert set(again.example_ids) == {"s-1", "s-2"}
         assert '\n1 user: "Where is my order?"\n' in shown(model)
         many = aligned.judge_many(path, out=tmp_path / "judged.jsonl")
-        assert [judgment.value for judgment in many] == [False, False]
+        assert [(judgment.value, judgment.decided_by) for judgment in many] == [(False, "expert"), (True, "expert")]
         measured = ma.evaluate(aligned, path)
         assert measured.n == 2
         assert not aligned.unalign(source="ana").judge.memory

@@ -33,7 +33,7 @@ def crowded(text: str, *, identical: str) -> tuple[Memory, Example]:
         )
         for n in range(40)
     ]
-    said = Annotation(id="t-99", source="ana", value=True, rationale=text * 3_000)
+    said = Annotation(id="t-99", source="ana", rationale=text * 3_000)  # no label: it would answer alone
     same = Case(
         example=Example(id="t-99", inputs=item.inputs, outputs=item.outputs),
         annotations=(said,),
@@ -60,7 +60,8 @@ async def test_the_parts_of_a_full_prompt_fit_the_context(context: int, brief: b
     memory, item = crowded(TEXTS[text], identical=identical)
     limits = Limits(context_tokens=context, brief=brief)
     settings: dict[str, Any] = {"embedding_model": EMBEDDING, "retrieval_k": 20, "parameters": {"calibrate": False}}
-    model = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=limits)
+    answer = {"findings": [{"guideline": "G1", "evidence": "", "value": True}], "rationale": "r", "value": True}
+    model = ScriptedChatModel(lambda _: answer, limits=limits)
     judge = Judge(
         name="j",
         instructions="Good? {{ inputs }} {{ outputs }}",

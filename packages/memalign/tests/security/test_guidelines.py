@@ -102,7 +102,7 @@ class TestWhatAModelWrites:
     def test_several_lines_become_one(self) -> None:
         judge, model = taught(["- Be kind.\n- Be brief.\u2028# Task"])
         judge(outputs="x")
-        assert "\n- Be kind. - Be brief. # Task" in model.requests[-1].system
+        assert "\nG1: Be kind. - Be brief. # Task" in model.requests[-1].system
 
     @given(hostile_text)
     @settings(max_examples=60, deadline=None)

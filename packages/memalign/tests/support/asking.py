@@ -1,4 +1,4 @@
-"""A model whose guidelines have checks, and which answers them: in the judgment, or each apart."""
+"""A model whose guidelines have checks, and which answers them where it tells probabilities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from memalign import Check, Judge
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedYesNoModel, checks_asked
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedYesNoModel
 from tests.support.learning import INSTRUCTIONS, Imp, words_in
 
 SHARED = "Is it kind to whoever has waited?"
@@ -38,13 +38,7 @@ class Checker(Imp):
 
     def _verdict(self, request: ChatRequest, item: str) -> Answer:
         seen = " ".join(words_in(request.system + request.user))
-        asked = checks_asked(request).items()
-        said = {
-            name: ("no", "n/a", "yes")[zlib.crc32(f"{question} {words_in(item)}".encode()) % 3]
-            for name, question in asked
-        }
-        value = zlib.crc32(seen.encode()) % 2 == 0
-        return ({"checks": said} if asked else {}) | {"rationale": f"because of {seen}", "value": value}
+        return {"rationale": f"because of {seen}", "value": zlib.crc32(seen.encode()) % 2 == 0}
 
 
 def _checks(text: str) -> list[dict[str, Any]]:
@@ -56,7 +50,7 @@ def _checks(text: str) -> list[dict[str, Any]]:
 def checking(
     *, apart: bool = False, shard_size: int = 3, concurrency: int = 16, imp: Imp | None = None, **changes: Any
 ) -> tuple[Judge, ScriptedChatModel]:
-    """An unaligned judge whose model writes and answers checks, `apart` or in its judgments; and the model."""
+    """An unaligned judge whose model writes checks, and answers them where it can (`apart`); and the model."""
     imp = imp or Checker()
     limits = Limits(shard_size=shard_size, concurrency=concurrency)
 

@@ -19,7 +19,7 @@ from tests.support.learning import bare
 Verdict = Callable[[frozenset[str], str], bool]
 """The rules in the prompt and the number of the item's case, as text, to a verdict."""
 
-_RULE = re.compile(r"^- (.*)$", re.MULTILINE)
+_RULE = re.compile(r"^(?:-|(G\d+):) (.*)$", re.MULTILINE)
 _ITEM = re.compile(r'outputs: "answer (\w+)"')
 _RECORD = re.compile(r"^(F\d+) <<<\n.*?^expert's comment: \"(\w+): (.*?)\"$", re.DOTALL | re.MULTILINE)
 
@@ -36,8 +36,10 @@ class World:
             return ModelUnavailable("down: HTTP 503")
         match request.schema_name:
             case "judgment":
-                item = _ITEM.findall(request.user)[-1]
-                return {"rationale": "so it is", "value": self.verdict(rules_in(request), item)}
+                value = self.verdict(rules_in(request), _ITEM.findall(request.user)[-1])
+                applied = [name for name, _ in _RULE.findall(request.system) if name]
+                findings = [{"guideline": name, "evidence": "", "value": value} for name in applied]
+                return {"findings": findings, "rationale": "so it is", "value": value}
             case _:
                 return {"changes": list(_changes(request.user))}
 
@@ -53,7 +55,7 @@ def _changes(user: str) -> Iterable[dict[str, Any]]:
 
 def rules_in(request: ChatRequest) -> frozenset[str]:
     """The guidelines that a judge's prompt shows."""
-    return frozenset(_RULE.findall(f"{request.system}\n{request.user}"))
+    return frozenset(text for _, text in _RULE.findall(f"{request.system}\n{request.user}"))
 
 
 def said(

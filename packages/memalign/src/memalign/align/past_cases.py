@@ -13,6 +13,8 @@ from memalign.judge import Judge, Progress
 from memalign.judge.checks import AskedCheck, ask_checks
 from memalign.judge.open_model import open_model
 from memalign.judge.prepare import items_alone
+from memalign.judge.standing import same_cases
+from memalign.judge.verdict import decide
 from memalign.memory import Case
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
@@ -58,7 +60,7 @@ class PastCases:
         """What `judge` says of the case. An error is an answer too: what was paid for before must not go with it."""
         async with self._slots:
             try:
-                judgment = await _without_embedding(judge, case).ajudge(case.example)
+                judgment = await decide(_without_embedding(judge, case), case.example, standing=False)
             except (ModelError, InputError, AccessDenied) as error:
                 if isinstance(error, ModelError):
                     self.usage += error.usage or Usage()
@@ -89,8 +91,8 @@ class PastCases:
 
 
 def hiding(judge: Judge, cases: Sequence[Case]) -> Judge:
-    """`judge` as if it had never met the cases, nor others of the same content."""
-    met = [duplicate.id for case in cases for duplicate in judge.memory.duplicates(case.example)]
+    """`judge` as if it had never met the cases, nor others that look the same to it."""
+    met = [twin.id for case in cases for twin in same_cases(judge, case.example)]
     return judge.replace(memory=judge.memory.hiding(met)) if met else judge
 
 

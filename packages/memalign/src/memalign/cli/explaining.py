@@ -73,6 +73,8 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     verdict: list[tuple[object, object]] = [("value", label_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []
     verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
+    if judgment.decided_by == "expert":
+        verdict += [("decided by", "the label that experts gave this very item; no model was asked")]
     if judgment.calibrated_value is not None:
         verdict += [
             ("decided by", "the calibrator" if judgment.decided_by == "calibrator" else "the model's own verdict"),
@@ -93,10 +95,12 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         parts.append(_findings(judgment))
     if data["guidelines"]:
         rows = [(each["id"], each["text"]) for each in data["guidelines"]]
-        parts.append(table(("id", "guideline"), rows, title="Guidelines in the prompt"))
+        parts.append(table(("id", "guideline"), rows, title="Guidelines that apply"))
     if data["examples"]:
         rows = [(each["id"], label_text(each["label"])) for each in data["examples"]]
-        parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt"))
+        parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt" if data["prompt"] else "Cases"))
+    if data["prompt"] is None:
+        return parts
     samples = judge.parameters.get("samples", 1)
     times = f", asked {samples} times" if samples > 1 else ""
     heading = (

@@ -122,7 +122,7 @@ def margins_of(findings: Sequence[Finding]) -> dict[str, float]:
     return {
         finding.check: counts.get(finding.answer or "", 0.0) if finding.margin is None else finding.margin
         for finding in findings
-        if finding.guideline is not None
+        if finding.guideline is not None and finding.check
     }
 
 

@@ -19,29 +19,33 @@ __all__ = ["explain"]
 async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[str, Any]:
     """How `judge` came to its judgment of `example`: guidelines, cases with their labels, and the prompt byte for byte.
 
-    No judge model is asked. `same_prompt` is False where the judge then read more of a trace; `swapped_prompt` is there
-    where it judged with the sides swapped too. Raises InputError for a judgment that failed.
+    No judge model is asked. `guidelines` are those that the judgment names. `prompt` is None where experts had judged
+    this very item. `same_prompt` is False where the judge then read more of a trace; `swapped_prompt` is there where it
+    judged with the sides swapped too. Raises InputError for a judgment that failed.
     """
     if judgment.error is not None:
         raise InputError(f"{judgment.id!r} was not judged: {judgment.error}")
+    memory = judge.memory
+    texts = {guideline.id: guideline.text for guideline in memory.guidelines}
+    cases = {key: memory.case(key) for key in judgment.example_ids}
+    data: dict[str, Any] = {
+        "judgment": judgment,
+        "guidelines": [{"id": name, "text": texts.get(name, "")} for name in judgment.guideline_ids],
+        "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
+        "same_prompt": True,
+        "prompt": None,
+    }
+    if judgment.decided_by == "expert":
+        return data
     # The tool calls that read a long trace show the same again.
     calls = judgment.trace_tool_calls
     prompts = [with_tool_calls(judge, example, await judge.prepare(example), [c for c in calls if not c.swapped])]
     if judge.parameters.get("swap"):
         turned = swapped(example, swapped_names(example, judge.fields, judge.value_type.choices))
         prompts.append(with_tool_calls(judge, turned, await judge.prepare(turned), [c for c in calls if c.swapped]))
-    memory = judge.memory
-    texts = {guideline.id: guideline.text for guideline in memory.guidelines}
-    cases = {key: memory.case(key) for key in judgment.example_ids}
-    guideline_ids = tuple(dict.fromkeys(key for each in prompts for key in each.guideline_ids))
-    example_ids = tuple(dict.fromkeys(key for each in prompts for key in each.example_ids))
-    return {
-        "judgment": judgment,
-        "guidelines": [{"id": each, "text": texts.get(each, "")} for each in judgment.guideline_ids],
-        "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
-        "same_prompt": (guideline_ids, example_ids) == (judgment.guideline_ids, judgment.example_ids),
-        "prompt": _prompt(prompts[0]),
-    } | ({"swapped_prompt": _prompt(prompts[1])} if prompts[1:] else {})
+    example_ids = tuple(dict.fromkeys(key for prepared in prompts for key in prepared.example_ids))
+    data |= {"same_prompt": example_ids == judgment.example_ids, "prompt": _prompt(prompts[0])}
+    return data | ({"swapped_prompt": _prompt(prompts[1])} if prompts[1:] else {})
 
 
 def _prompt(prepared: Prepared) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from memalign import aio
-from memalign.content import check_fields
 from memalign.content.parts import first_lacking
 from memalign.errors import InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, checked_columns
@@ -257,18 +256,10 @@ class Judge:
             raise InputError(
                 f"give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
             )
-        self._check(example)
         return await decide(self, example)
-
-    def _check(self, example: Example) -> None:
-        if lacking := self.lacks(example.content, "the item"):
-            raise InputError(f"{example.id}: {lacking}")
-        check_fields(example.id, example.content)  # an image, or a conversation that is none
-        _ = example.content_hash  # raises InputError for what is no JSON value
 
     async def prepare(self, example: Example, model: ChatModel | None = None) -> Prepared:
         """What the judge would ask `model` (None: its own) about an item, without asking; see `ajudge` for the errors."""
-        self._check(example)
         return await prepare(self, example, model or open_model(self))
 
     def retrieve(self, example: Example) -> tuple[Retrieved, ...]:

@@ -9,29 +9,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.cache import kept
-from memalign.content import sides_of
+from memalign.content import check_fields, sides_of
 from memalign.content.parts import part_in, parts_of_sides
 from memalign.content.sides import each_side
-from memalign.judge.checks import AskedCheck, checks_schema, which_checks
+from memalign.errors import InputError
+from memalign.judge.answer import answer_schema
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
 from memalign.judge.retrieve import retrieve
 from memalign.judge.samples import label_texts
 from memalign.memory.budget import Budget, fit_guidelines
 from memalign.memory.working_memory import assemble
-from memalign.models.base import ChatModel, ChatRequest, Limits, YesNoModel
+from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.prompts import render_item, render_judge_system
 from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.fit import fit_fields
 from memalign.types import Example, ToolCall
-from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["Prepared", "budget_of", "is_pair", "items_alone", "prepare"]
-
-BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
-CHECK_TOKENS = 10  # of an answer: `"C12": "n/a", `
+__all__ = ["Prepared", "budget_of", "check_item", "is_pair", "items_alone", "prepare"]
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +36,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     `seconds` by phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt). `unread` is how many tokens
     the judge may read in the item's trace before its verdict, 0 where nothing was left out of the prompt; see `read_trace`.
-    `checks` are those that the request itself asks for, C1 and so on; none where the model answers them apart.
+    `guideline_ids` are those in the prompt, and `shown` the encoded texts of the item itself: what evidence may quote.
     """
 
     request: ChatRequest
@@ -49,19 +46,18 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float]
     trace_tool_calls: tuple[ToolCall, ...] = ()
     unread: int = 0
-    checks: tuple[AskedCheck, ...] = ()
+    shown: tuple[str, ...] = ()
 
 
 async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
-    """Put together what `judge` asks `model` about `example`: the same bytes for the same memory and item."""
+    """Put together what `judge` asks `model` about `example`: the same bytes for the same memory and item.
+
+    Raises InputError as `check_item` does.
+    """
+    check_item(judge, example)
     limits, memory, value_type = model.limits, judge.memory, judge.value_type
-    checks, unasked = await which_checks(judge)
-    if isinstance(model, YesNoModel):
-        checks = ()  # it is asked each apart
-    elif is_pair(judge, example):
-        checks, unasked = (), ()
-    budget = budget_of(judge, limits, checks)
-    stable = _stable(judge, limits, budget, checks)
+    budget = budget_of(judge, limits)
+    stable = _stable(judge, limits, budget)
     found = await retrieve(judge, example, limits)
     retrieved = time.perf_counter()
     working = assemble(memory, found.cases, content=example.content, parts=judge.parts, budget=budget)
@@ -72,22 +68,30 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
         user=render_item(working.fields, working.examples),
         schema=stable.schema,
         schema_name="judgment",
-        max_tokens=_answer_tokens(judge, limits, checks),
+        max_tokens=_answer_tokens(judge, limits),
         temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
         labels=tuple(label_texts(value_type)) if limits.probabilities or averages else (),
-        optional=("checks",) if checks else (),
+        optional=("findings",) if "findings" in stable.schema["properties"] else (),
     )
     return Prepared(
         request=request,
         guideline_ids=stable.guideline_ids,
         example_ids=working.example_ids,
-        notes=(*found.notes, *working.notes, *stable.notes, *unasked),
+        notes=(*found.notes, *working.notes, *stable.notes),
         seconds=found.seconds | {"assemble": time.perf_counter() - retrieved},
         unread=working.unread,
-        checks=checks,
+        shown=tuple(working.fields.values()),
     )
+
+
+def check_item(judge: Judge, example: Example) -> None:
+    """Raise InputError for an item that lacks a field, or holds what no prompt can."""
+    if lacking := judge.lacks(example.content, "the item"):
+        raise InputError(f"{example.id}: {lacking}")
+    check_fields(example.id, example.content)  # an image, or a conversation that is none
+    _ = example.content_hash  # raises InputError for what is no JSON value
 
 
 def is_pair(judge: Judge, example: Example) -> bool:
@@ -113,7 +117,7 @@ class _Stable(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedCheck, ...]) -> _Stable:
+def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
     memory, value_type = judge.memory, judge.value_type
 
     def make() -> _Stable:
@@ -124,24 +128,23 @@ def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedChe
             value_type=value_type,
             guidelines=guidelines,
             brief=limits.brief,
-            checks=[check.question for check in checks],
         )
+        ids = tuple(guideline.id for guideline in guidelines)
         return _Stable(
             system=system,
-            schema=_answer_schema(value_type, checks, brief=limits.brief),
-            guideline_ids=tuple(guideline.id for guideline in guidelines),
+            schema=answer_schema(value_type, ids, brief=limits.brief),
+            guideline_ids=ids,
             notes=tuple(f"guideline {left} left out: over the token budget" for left in left_out),
         )
 
-    key = ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines, checks)
+    key = ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines)
     return kept(memory, key, make)
 
 
-def budget_of(judge: Judge, limits: Limits, checks: Sequence[AskedCheck] = ()) -> Budget:
-    """Tokens that each part of a prompt for a model of these limits may take, beside the `checks` that it asks."""
-    memory, answer = judge.memory, _answer_tokens(judge, limits, checks)
-    asked = sum(estimate_tokens(check.question) + 6 for check in checks) + (60 if checks else 0)
-    system = estimate_tokens(judge.instructions) + 400 + asked
+def budget_of(judge: Judge, limits: Limits) -> Budget:
+    """Tokens that each part of a prompt for a model of these limits may take."""
+    memory, answer = judge.memory, _answer_tokens(judge, limits)
+    system = estimate_tokens(judge.instructions) + 500
 
     def make() -> Budget:
         return Budget.of(
@@ -155,13 +158,5 @@ def budget_of(judge: Judge, limits: Limits, checks: Sequence[AskedCheck] = ()) -
     return kept(memory, ("budget", limits.context_tokens, limits.brief, system, answer), make)
 
 
-def _answer_tokens(judge: Judge, limits: Limits, checks: Sequence[AskedCheck]) -> int:
-    return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024)) + CHECK_TOKENS * len(checks)
-
-
-def _answer_schema(value_type: ValueType, checks: Sequence[AskedCheck], *, brief: bool) -> dict[str, Any]:
-    """Checks and rationale first: a verdict that is asked for first is justified afterwards instead of reached."""
-    properties: dict[str, Any] = {"checks": checks_schema(checks)} if checks else {}
-    properties["rationale"] = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
-    properties["value"] = value_type.json_schema()
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+def _answer_tokens(judge: Judge, limits: Limits) -> int:
+    return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024))

@@ -17,7 +17,7 @@ import msgspec
 
 from memalign.content import sides_of
 from memalign.errors import InputError
-from memalign.types import Example
+from memalign.types import Example, Finding
 from memalign.values import Value, ValueType
 
 __all__ = ["Sample", "average", "label_texts", "swapped", "swapped_names"]
@@ -31,19 +31,30 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         rationale: The reason that leads to it.
         chances: The probability of each label in [0, 1], where these are known.
         confidence: The probability of `value`; of averaged answers without probabilities, the share that agrees.
+        findings: The guidelines that apply, as this answer names them.
+        notes: What of the answer was dropped.
     """
 
     value: Value
     rationale: str | None = None
     chances: dict[Value, float] | None = None
     confidence: float | None = None
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
         """The answer about an item whose sides were swapped, as one about the item itself; its reason says so."""
         chances = None if self.chances is None else {_named(label, names): p for label, p in self.chances.items()}
         # Its words call each side by the other's name, and are read beside a verdict that does not.
         rationale = self.rationale and f"With {' and '.join(names)} swapped: {self.rationale}"
-        return msgspec.structs.replace(self, value=_named(self.value, names), rationale=rationale, chances=chances)
+        findings = tuple(
+            finding if finding.value is None else msgspec.structs.replace(finding, value=_named(finding.value, names))
+            for finding in self.findings
+        )
+        notes = tuple(f"swapped: {note}" for note in self.notes)
+        return Sample(
+            value=_named(self.value, names), rationale=rationale, chances=chances, findings=findings, notes=notes
+        )
 
 
 @lru_cache(maxsize=64)  # asked several times a judgment
@@ -56,7 +67,8 @@ def label_texts(value_type: ValueType) -> Mapping[str, Value]:
 def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
     """The average of the samples, of which there is one or more; a single one stands as it is.
 
-    The verdict of several is the likeliest label, for whole numbers the one nearest to the expected score.
+    The verdict of several is the likeliest label, for whole numbers the one nearest to the expected score. Its reason and
+    findings are those of the first sample that has this verdict.
     """
     first = samples[0]
     if len(samples) == 1:
@@ -72,8 +84,8 @@ def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
     else:
         value = _best(chances, value_type, first.value)
         confidence = chances[value]
-    agreeing = (sample.rationale for sample in samples if sample.value == value and sample.rationale)
-    return Sample(value=value, rationale=next(agreeing, first.rationale), chances=chances, confidence=confidence)
+    reasons = (sample for sample in samples if sample.value == value and sample.rationale)
+    return msgspec.structs.replace(next(reasons, first), value=value, chances=chances, confidence=confidence)
 
 
 def _best(chances: Mapping[Value, float], value_type: ValueType, first: Value) -> Value:

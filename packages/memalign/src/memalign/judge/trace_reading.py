@@ -97,6 +97,7 @@ class _View:
         self._parts = [prepared.request.user, intro]
         self._most = max(prepared.unread // 3, LEAST_ROOM)
         self._left = prepared.unread
+        self.results: list[str] = []
 
     @property
     def room(self) -> int:
@@ -105,9 +106,11 @@ class _View:
 
     def add(self, tool_call: ToolCall) -> None:
         """Add what the tool shows."""
-        part = render_tool_call(len(self._parts) - 1, tool_call, show_tool_result(self._tree, tool_call, self.room))
+        result = show_tool_result(self._tree, tool_call, self.room)
+        part = render_tool_call(len(self._parts) - 1, tool_call, result)
         self._left -= estimate_tokens(part)
         self._parts.append(part)
+        self.results.append(result)
 
     def text(self, left: int) -> str:
         """The message that asks for another tool call, or with 0 left for the verdict; as it was where none was taken."""
@@ -130,4 +133,6 @@ def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any
 
 def _final(prepared: Prepared, view: _View, tool_calls: Sequence[ToolCall]) -> Prepared:
     request = msgspec.structs.replace(prepared.request, user=view.text(0))
-    return msgspec.structs.replace(prepared, request=request, trace_tool_calls=tuple(tool_calls))
+    return msgspec.structs.replace(
+        prepared, request=request, trace_tool_calls=tuple(tool_calls), shown=(*prepared.shown, *view.results)
+    )

@@ -1,4 +1,4 @@
-"""One item's way to a Judgment: ask the model, average its answers, read the checks, and let the calibrator weigh them."""
+"""One item's way to a Judgment: the experts' standing label, or one prompt and one answer of the model."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from memalign.errors import InvalidOutput, InvalidValue, ModelError
+from memalign.errors import ModelError
+from memalign.judge.answer import read_answer
 from memalign.judge.calibrator import Calibrated, calibrate, calibrates
-from memalign.judge.checks import Found, ask_checks, margins_of, read_checks, which_checks
+from memalign.judge.checks import ask_checks, margins_of, which_checks
 from memalign.judge.findings import weighed
 from memalign.judge.open_model import libraries_loaded, open_model
-from memalign.judge.prepare import Prepared, items_alone, prepare
-from memalign.judge.samples import Sample, average, label_texts, swapped, swapped_names
+from memalign.judge.prepare import Prepared, check_item, items_alone, prepare
+from memalign.judge.samples import Sample, average, swapped, swapped_names
+from memalign.judge.standing import standing_judgment
 from memalign.judge.trace_reading import read_trace
-from memalign.models.base import ChatModel, ChatReply, YesNoModel
+from memalign.models.base import ChatModel, YesNoModel
 from memalign.models.raw_answers import asked_about
 from memalign.types import Example, Judgment, Usage
 from memalign.values import Value, value_text
@@ -29,10 +31,9 @@ __all__ = ["decide"]
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What one call answered: its sample, and the checks as it wrote them."""
+    """What one call answered, and what it cost."""
 
     sample: Sample
-    checks: object
     usage: Usage
 
 
@@ -41,42 +42,53 @@ class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     prepared: Prepared
     sample: Sample
-    checks: tuple[object, ...]
     usage: Usage
 
 
-async def decide(judge: Judge, example: Example) -> Judgment:
-    """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
+async def decide(judge: Judge, example: Example, *, standing: bool = True) -> Judgment:
+    """Judge one item.
+
+    Args:
+        judge: Who judges.
+        example: The item.
+        standing: Whether the experts' label on this very item answers for the model, where they gave one.
+
+    Raises:
+        InputError: The item lacks a field that the instructions name, or holds what no prompt can.
+        ModelError: The model failed; of several answers, one of them.
+    """
+    check_item(judge, example)
+    # An item that experts have judged has their label, and costs no call.
+    if standing and (judgment := standing_judgment(judge, example)) is not None:
+        return judgment
     await libraries_loaded(judge)
     with asked_about(example.id):
-        return await _decide(judge, example)
+        model = open_model(judge)
+        # One prompt and one answer: findings, reason, value. Samples and swapped sides average several.
+        verdict = await _own_verdict(judge, example, model)
+        judgment = _judgment(judge, example, model, verdict)
+        # What checks say of the item, where a model answers such: it may confirm the verdict, or decide another.
+        return await _checked(judge, example, model, judgment)
 
 
-async def _decide(judge: Judge, example: Example) -> Judgment:
-    model = open_model(judge)
-    own = await _own_verdict(judge, example, model)
-    found = await _findings(judge, example, model, own)
-    calibrated = await _calibrated(judge, example, model, own, found)
-    decides = calibrated is not None and calibrated.decides
-    value = calibrated.value if calibrated is not None and calibrated.decides else own.sample.value
+def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdict) -> Judgment:
+    sample, prepared = verdict.sample, verdict.prepared
+    applied = tuple(finding.guideline for finding in sample.findings if finding.guideline)
     return Judgment(
         id=example.id,
-        value=value,
-        rationale=own.sample.rationale,
-        confidence=_confidence(value, own.sample, calibrated),
-        probabilities=_keyed(own.sample.chances),
-        own_value=own.sample.value,
-        calibrated_value=None if calibrated is None else calibrated.value,
-        calibrated_probabilities=None if calibrated is None else _keyed(calibrated.probabilities),
-        decided_by="calibrator" if decides else "model",
-        findings=found.findings if calibrated is None else weighed(found.findings, calibrated),
-        guideline_ids=own.prepared.guideline_ids,
-        example_ids=own.prepared.example_ids,
+        value=sample.value,
+        rationale=sample.rationale,
+        confidence=sample.confidence,
+        probabilities=_keyed(sample.chances),
+        findings=sample.findings,
+        # A weak model names no findings: all that it read may have counted.
+        guideline_ids=prepared.guideline_ids if model.limits.brief else applied,
+        example_ids=prepared.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
-        usage=own.usage + found.usage,
-        trace_tool_calls=own.prepared.trace_tool_calls,
-        notes=(*own.prepared.notes, *found.notes),
+        usage=verdict.usage,
+        trace_tool_calls=prepared.trace_tool_calls,
+        notes=(*prepared.notes, *sample.notes),
     )
 
 
@@ -90,8 +102,7 @@ async def _own_verdict(judge: Judge, example: Example, model: ChatModel) -> _Ver
     names = swapped_names(example, judge.fields, judge.value_type.choices)  # before anything is paid: it may have none
     items = (example, swapped(example, names))
     verdict, other = await _all([_asked_verdict(judge, item, model) for item in items])
-    return msgspec.structs.replace(
-        verdict,
+    return _Verdict(
         prepared=_both(verdict.prepared, other.prepared),
         sample=average([verdict.sample, other.sample.renamed(names)], judge.value_type),
         usage=verdict.usage + other.usage,
@@ -105,7 +116,6 @@ async def _asked_verdict(judge: Judge, example: Example, model: ChatModel) -> _V
     return _Verdict(
         prepared=prepared,
         sample=average([answer.sample for answer in answers], judge.value_type),
-        checks=tuple(answer.checks for answer in answers),
         usage=sum((answer.usage for answer in answers), Usage(seconds=prepared.seconds) + reading),
     )
 
@@ -115,25 +125,8 @@ async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, number: int) 
     if number:  # the first sample has the judge's own seed
         request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
     reply = await model.complete(request)
-    try:
-        value = judge.value_type.parse(reply.data.get("value"))
-    except InvalidValue as error:
-        # Not what it answered: errors are kept, in ledgers and judgments, and may not carry anyone's words along.
-        allowed = judge.value_type.allowed
-        raise InvalidOutput(
-            f"{model.name} answered outside the value type; allowed: {allowed}", usage=reply.usage
-        ) from error
-    rationale = str(reply.data.get("rationale") or "").strip() or None
-    sample = Sample(value=value, rationale=rationale, chances=_chances(judge, reply))
-    return _Answer(
-        sample, reply.data.get("checks"), reply.usage + Usage(seconds={"model": time.perf_counter() - started})
-    )
-
-
-def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
-    if reply.probabilities is None:
-        return None
-    return {label: reply.probabilities.get(text, 0.0) for text, label in label_texts(judge.value_type).items()}
+    sample = read_answer(judge, prepared, reply, model.name)
+    return _Answer(sample, reply.usage + Usage(seconds={"model": time.perf_counter() - started}))
 
 
 def _both(prepared: Prepared, other: Prepared) -> Prepared:
@@ -179,34 +172,57 @@ async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None =
 # -- the checks and the calibrator -------------------------------------------------------------------------------------
 
 
-async def _findings(judge: Judge, example: Example, model: ChatModel, own: _Verdict) -> Found:
-    """The answers to the checks, read in the answers about the item as it stands, or asked of a model that tells them apart."""
-    if own.prepared.checks:
-        return read_checks(own.prepared.checks, own.checks)
-    checks, _ = await which_checks(judge)
-    if not checks or not isinstance(model, YesNoModel):
-        return Found()
-    items = items_alone(judge, example, model.limits)
-    return await ask_checks(model, checks, items, seconds=judge.parameters.get("timeout"))
+async def _checked(judge: Judge, example: Example, model: ChatModel, own: Judgment) -> Judgment:
+    """The judgment with what a model that tells probabilities answers to checks, weighed by the calibrator.
 
+    Args:
+        judge: Who judges.
+        example: The item.
+        model: The judge's model.
+        own: The model's own judgment.
 
-async def _calibrated(
-    judge: Judge, example: Example, model: ChatModel, own: _Verdict, found: Found
-) -> Calibrated | None:
+    Returns:
+        `own` with findings, notes and usage of the checks; with the calibrator's value where the calibrator decides, and
+        its probability of the value delivered.
+    """
+    own = msgspec.structs.replace(own, own_value=own.value)
+    checks, notes = await which_checks(judge) if isinstance(model, YesNoModel) else ((), ())
+    if checks and isinstance(model, YesNoModel):
+        items = items_alone(judge, example, model.limits)
+        answered = await ask_checks(model, checks, items, seconds=judge.parameters.get("timeout"))
+        own = msgspec.structs.replace(
+            own,
+            findings=(*own.findings, *answered.findings),
+            notes=(*own.notes, *notes, *answered.notes),
+            usage=own.usage + answered.usage,
+        )
     if not calibrates(judge, model.limits):
-        return None
-    return await calibrate(judge, example, own.sample.value, margins_of(found.findings))
+        return own
+    calibrated = await calibrate(judge, example, own.value, margins_of(own.findings))
+    if calibrated is None:
+        return own
+    return msgspec.structs.replace(
+        own,
+        value=calibrated.value if calibrated.decides else own.value,
+        decided_by="calibrator" if calibrated.decides else "model",
+        confidence=_confidence(own, calibrated),
+        calibrated_value=calibrated.value,
+        calibrated_probabilities=_keyed(calibrated.probabilities),
+        findings=weighed(own.findings, calibrated),
+    )
 
 
-def _confidence(value: Value, own: Sample, calibrated: Calibrated | None) -> float | None:
+def _confidence(own: Judgment, calibrated: Calibrated) -> float | None:
     """How probable the verdict is that is delivered: by a fitted calibrator that says the same, else by the model itself.
 
     A calibrator that says another value and does not decide has lost against the model on the taught cases: its
     probability of the model's value would contradict the verdict beside it.
     """
-    if calibrated is None or not calibrated.fitted or calibrated.value != value or calibrated.probabilities is None:
+    if not calibrated.fitted or calibrated.probabilities is None:
         return own.confidence
-    return calibrated.probabilities[value]
+    if not calibrated.decides and calibrated.value != own.value:
+        return own.confidence
+    return calibrated.probabilities[calibrated.value]
 
 
 def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:

@@ -107,11 +107,10 @@ def render_judge_system(
     value_type: ValueType,
     guidelines: Iterable[Guideline],
     brief: bool,
-    checks: Sequence[str] = (),
 ) -> str:
-    """The system message of a judge: task, form of the answer, guidelines, and the `checks` to answer as C1, C2 and so on.
+    """The system message of a judge: task, form of the answer, guidelines.
 
-    A `brief` reason is one sentence.
+    A `brief` answer is one sentence and the value, without findings.
     """
     return _render(
         "judge_system",
@@ -120,7 +119,6 @@ def render_judge_system(
         values=values_in_words(value_type),
         guidelines=tuple(guidelines),
         brief=brief,
-        checks=tuple(checks),
     )
 
 

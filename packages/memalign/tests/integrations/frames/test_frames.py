@@ -159,7 +159,7 @@ def test_columns_of_other_names_are_told_once() -> None:
     assert dict(result.judge.columns) == columns
     (case,) = result.judge.memory.cases
     assert (case.example.inputs, case.example.outputs) == ("Late?", "No.")
-    assert result.judge.judge_many(frame)[0].value is True
+    assert result.judge.judge_many(frame)[0].value is False
     assert ma.evaluate(result.judge, frame).n == 1
     with pytest.raises(InputError, match="no column 'reply', from which outputs was to be read"):
         judge().align(frame, optimizer=ma.MemAlign(columns={"outputs": "reply"}))

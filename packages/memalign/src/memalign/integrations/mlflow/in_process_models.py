@@ -13,7 +13,7 @@ from mlflow.entities import AssessmentSource, Feedback
 from memalign import aio
 from memalign.errors import ConfigurationError
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
-from memalign.judge.prepare import BRIEF_RATIONALE
+from memalign.judge.answer import BRIEF_RATIONALE
 from memalign.models import ChatRequest, resolve
 from memalign.models.providers import parse_name
 

@@ -1,0 +1,72 @@
+"""The label that experts have given an item already: no model is asked about such a one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from memalign.cache import kept
+from memalign.content.parts import part_in
+from memalign.errors import InvalidValue
+from memalign.memory.label_policy import policy_label
+from memalign.memory.model import Annotation, Case, Memory
+from memalign.types import Example, Judgment, canonical_json
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+
+__all__ = ["expert_words", "same_cases", "standing_judgment"]
+
+
+def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
+    """The cases that look to the judge just like `example`: equal in the parts that its instructions name, by id.
+
+    What it does not read, such as the number of a trace, makes no other case.
+    """
+    memory, parts = judge.memory, judge.parts
+    if not memory.cases:
+        return ()
+    groups: Mapping[str, tuple[Case, ...]] = kept(memory, ("same cases", parts), lambda: _groups(memory, parts))
+    return groups.get(_seen(example, parts), ())
+
+
+def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
+    """The experts' label on `example` as a judgment; None where no label counts, and for free text.
+
+    Where experts differ, the judge's label policy says whose label counts; of a tie none does.
+    """
+    if not judge.value_type.closed or not (cases := same_cases(judge, example)):
+        return None
+    memory = judge.memory
+    annotations = [annotation for case in cases for annotation in case.annotations]
+    label = policy_label(annotations, memory.authority, memory.policy)
+    try:
+        value = judge.value_type.parse(label)
+    except InvalidValue:  # none counts, or it was given when the judge had another value type
+        return None
+    return Judgment(
+        id=example.id,
+        value=value,
+        rationale=expert_words(annotations, label) or None,
+        decided_by="expert",
+        example_ids=tuple(case.id for case in cases),
+        memory_hash=memory.hash,
+    )
+
+
+def expert_words(annotations: Iterable[Annotation], label: object) -> str:
+    """The comments of all who gave the `label`, or none."""
+    return " ".join(each.rationale for each in annotations if each.rationale and each.value in (None, label))
+
+
+def _groups(memory: Memory, parts: tuple[str, ...]) -> dict[str, tuple[Case, ...]]:
+    groups: dict[str, list[Case]] = {}
+    for case in memory.cases:
+        groups.setdefault(_seen(case.example, parts), []).append(case)
+    return {seen: tuple(cases) for seen, cases in groups.items()}
+
+
+def _seen(example: Example, parts: tuple[str, ...]) -> str:
+    text = canonical_json([part_in(example.content, name) for name in parts])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

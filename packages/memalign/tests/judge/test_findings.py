@@ -1,0 +1,217 @@
+"""A judgment names the guidelines that apply, with words of the item as evidence; what the item does not have is dropped."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Example, Finding, Guideline, Judge
+from memalign.judge.evidence import quotation
+from memalign.memory import Annotation, Case, Memory
+from memalign.models.base import ChatRequest, Limits
+from memalign.models.resolve import configured
+from memalign.prompts.encoding import encode
+from memalign.testing import ScriptedChatModel
+from tests.support.endpoint import Endpoint
+from tests.support.keys import keys
+
+TAUGHT = Memory(
+    guidelines=(
+        Guideline(id="G1", text="Sorry is kind.", supported_by=keys("t-1@ana")),
+        Guideline(id="G2", text="A promise of money is bad.", supported_by=keys("t-2@ben")),
+    )
+)
+REPLY = 'We are "truly" sorry.\nHere is €20.'
+
+
+def named(guideline: object, evidence: object = "", value: object = True) -> dict[str, Any]:
+    return {"guideline": guideline, "evidence": evidence, "value": value}
+
+
+def answer(*findings: object, value: Any = True) -> dict[str, Any]:
+    return {"findings": list(findings), "rationale": "r", "value": value}
+
+
+def judge(reply: Any, *, memory: Memory = TAUGHT, value_type: Any = bool, **settings: Any) -> Judge:
+    script = reply if callable(reply) else lambda _: reply
+    limits = settings.pop("limits", Limits())
+    return Judge(
+        name="tone",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=value_type,
+        model=settings.pop("model", None) or ScriptedChatModel(script, limits=limits),
+        memory=memory,
+        parameters=settings,
+    )
+
+
+def sent(one: Judge) -> ChatRequest:
+    assert isinstance(one.model, ScriptedChatModel)
+    return one.model.requests[-1]
+
+
+def test_a_finding_has_its_guideline_evidence_value_and_teacher() -> None:
+    one = judge(answer(named("G2", "Here is €20.", False), value=False))
+    made = one(outputs=REPLY)
+    assert made.findings == (Finding(guideline="G2", evidence="Here is €20.", value=False, taught_by=keys("t-2@ben")),)
+    assert (made.value, made.guideline_ids, made.notes) == (False, ("G2",), ())
+    assert list(sent(one).schema["properties"]) == ["findings", "rationale", "value"]
+    finding = sent(one).schema["properties"]["findings"]["items"]
+    assert finding["properties"]["guideline"]["enum"] == ["G1", "G2"]
+    assert "G1: Sorry is kind." in sent(one).system
+
+
+def test_without_guidelines_none_are_requested() -> None:
+    one = judge({"rationale": "r", "value": True}, memory=Memory())
+    made = one(outputs="x")
+    assert list(sent(one).schema["properties"]) == ["rationale", "value"]
+    assert (made.findings, made.guideline_ids, made.notes) == ((), (), ())
+
+
+def test_a_weak_model_names_none_and_all_that_it_read_counts() -> None:
+    one = judge({"rationale": "r", "value": True}, limits=Limits(brief=True))
+    assert one(outputs="x").guideline_ids == ("G1", "G2")
+    assert list(sent(one).schema["properties"]) == ["rationale", "value"]
+
+
+def test_a_guideline_that_was_not_shown_is_dropped_with_a_note() -> None:
+    made = judge(answer(named("G7", "sorry"), named("G1", "sorry"), named(None), "G2"))(outputs=REPLY)
+    assert [finding.guideline for finding in made.findings] == ["G1"]
+    assert made.notes == ("a finding dropped: it names a guideline that was not shown",)
+
+
+def test_a_guideline_over_the_budget_was_not_shown() -> None:
+    rules = [Guideline(id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned=n == 40) for n in range(1, 41)]
+    one = judge(
+        answer(named("G40"), named("G39")), memory=Memory(guidelines=tuple(rules)), limits=Limits(context_tokens=4096)
+    )
+    made = one(outputs="x")
+    assert made.guideline_ids == ("G40",)
+
+
+def test_invented_evidence_is_dropped_and_the_finding_stays() -> None:
+    made = judge(answer(named("G1", "We beg your pardon"), named("G2", "Here is €20")))(outputs=REPLY)
+    assert [(each.guideline, each.evidence) for each in made.findings] == [("G1", None), ("G2", "Here is €20")]
+    assert made.notes == ("evidence for G1 dropped: the item does not have these words",)
+
+
+def test_where_something_is_missing_there_is_nothing_to_quote() -> None:
+    made = judge(answer(named("G1", "")))(outputs=REPLY)
+    assert (made.findings[0].evidence, made.notes) == (None, ())
+
+
+def test_a_guideline_named_twice_is_one_finding() -> None:
+    made = judge(answer(named("G1", "sorry"), named("G1", "truly")))(outputs=REPLY)
+    assert [each.evidence for each in made.findings] == ["sorry"]
+
+
+@pytest.mark.parametrize("findings", [None, "G1", {"guideline": "G1"}, 7])
+def test_a_verdict_stands_without_usable_findings(findings: object) -> None:
+    made = judge({"findings": findings, "rationale": "r", "value": True})(outputs="x")
+    assert (made.value, made.findings) == (True, ())
+    assert made.notes == (() if findings is None else ("the model's findings are no list, and are dropped",))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text() | st.sampled_from(["G1", "G2", "G9"]),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["guideline", "evidence", "value"]), inner),
+        max_leaves=8,
+    )
+)
+def test_whatever_the_findings_are_the_verdict_is_kept(findings: object) -> None:
+    made = judge({"findings": findings, "rationale": "r", "value": False})(outputs="x")
+    assert (made.value, made.rationale) == (False, "r")
+    assert {each.guideline for each in made.findings} <= {"G1", "G2"}
+    assert {each.evidence for each in made.findings} <= {None, "x"}
+
+
+def test_words_of_a_similar_case_are_no_evidence() -> None:
+    case = Case(
+        example=Example(id="t-1", outputs="An old reply."),
+        annotations=(Annotation(id="t-1", source="ana", rationale="I like it."),),
+    )
+    memory = Memory(cases=(case,), guidelines=TAUGHT.guidelines, embedding_model="hash:64")
+    one = judge(answer(named("G1", "An old reply.")), memory=memory)
+    made = one(outputs="A new reply.")
+    assert made.findings[0].evidence is None
+
+
+def test_of_samples_the_findings_are_those_of_the_first_with_the_verdict() -> None:
+    replies = iter([answer(named("G1", value=False), value=False), answer(named("G2")), answer(named("G1"))])
+    made = judge(lambda _: next(replies), samples=3)(outputs="x")
+    assert (made.value, made.guideline_ids) == (True, ("G2",))
+
+
+def test_findings_about_swapped_sides_mean_the_sides_as_they_are() -> None:
+    replies = iter([answer(named("G1", "one", "A"), value="A"), answer(named("G2", "two", "A"), value="A")])
+    scripted = ScriptedChatModel(lambda request: next(replies))
+    one = judge(None, value_type="A|B", model=scripted, swap=True)
+    made = one(outputs={"A": "one", "B": "two"})
+    assert (made.value, made.findings[0].value) == ("A", "A")
+
+
+def test_what_was_read_in_a_long_trace_may_be_quoted() -> None:
+    spans = [
+        {"name": f"step {n}", "span_id": str(n), "outputs": f"file {n} " + f"the agent looked at part {n} " * 90}
+        for n in range(40)
+    ]
+    calls = iter([{"why": "I look.", "tool": "read", "spans": "S3"}, {"why": "Enough.", "tool": "enough"}])
+    wording = "the agent looked at part 2 the agent looked at part 2"
+
+    def reply(request: ChatRequest) -> Any:
+        return next(calls) if request.schema_name == "tool_call" else answer(named("G1", wording))
+
+    one = judge(reply, limits=Limits(context_tokens=4096)).replace(instructions="Good? {{ trace }}")
+    assert one(trace=spans).findings[0].evidence == wording
+
+
+def test_over_http_malformed_findings_cost_no_second_call() -> None:
+    with Endpoint(answer=answer("G1", named("G2", "x", "perhaps"))) as endpoint:
+        made = judge(None, model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
+    assert len(endpoint.requests) == made.usage.calls == 1
+    assert (made.value, made.guideline_ids, made.findings[0].value) == (True, ("G2",), None)
+
+
+class TestQuotation:
+    @pytest.mark.parametrize(
+        ("evidence", "quoted"),
+        [
+            ("We are", "We are"),
+            ('"We are"', "We are"),
+            ("  We   are\n", "We are"),
+            ("“We are”…", "We are"),
+            ('We are "truly" sorry.', 'We are "truly" sorry.'),
+            ("We are “truly” sorry.", "We are “truly” sorry."),
+            ('We are \\"truly\\" sorry.', 'We are \\"truly\\" sorry.'),
+            ("sorry. Here", "sorry. Here"),
+            ("sorry.\\nHere", "sorry.\\nHere"),
+            ("Here is \\u20ac20", "Here is \\u20ac20"),
+            ("we are", None),
+            ("We are … sorry", None),
+            ("We were", None),
+            ("…", None),
+            ('"', None),
+            ("", None),
+            (None, None),
+            (7, None),
+        ],
+    )
+    def test_white_space_quotes_and_escapes_are_forgiven(self, evidence: object, quoted: str | None) -> None:
+        assert quotation(evidence, [encode(REPLY)]) == quoted
+
+    @given(st.text(), st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)), st.text())
+    def test_a_piece_of_the_item_is_always_found(self, before: str, piece: str, after: str) -> None:
+        words = " ".join(piece.split())
+        shown = encode({"text": f"{before} {words} {after}"})
+        found = quotation(words, [shown])
+        assert found is None or found in words
+        if words.isascii() and words.isalnum():
+            assert found == words
+
+    def test_text_that_was_cut_is_encoded_twice(self) -> None:
+        assert quotation('is "so"', [json.dumps(json.dumps({"a": 'It is "so".'}))]) == 'is "so"'

@@ -1,0 +1,121 @@
+"""An item that experts have judged has their label, and no model is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memalign import Example, Judge
+from memalign.align.past_cases import hiding
+from memalign.memory import Annotation, Case, Memory
+from memalign.models.base import ChatRequest
+from memalign.testing import HashEmbedding, ScriptedChatModel
+
+EMBEDDING = HashEmbedding(dim=16)
+
+
+def said(case: str, source: str, value: Any = None, rationale: str | None = None, **changes: Any) -> Annotation:
+    return Annotation(id=case, source=source, value=value, rationale=rationale, **changes)
+
+
+def memory(*annotations: Annotation, content: dict[str, Any] | None = None, **changes: Any) -> Memory:
+    cases: dict[str, list[Annotation]] = {}
+    for annotation in annotations:
+        cases.setdefault(annotation.id, []).append(annotation)
+    return Memory(
+        cases=tuple(
+            Case(example=Example(id=name, **(content or {"inputs": "q", "outputs": "a"})), annotations=tuple(given))
+            for name, given in cases.items()
+        ),
+        embedding_model=EMBEDDING.name,
+        **changes,
+    )
+
+
+def judge(
+    knowledge: Memory, *, value_type: Any = bool, answer: Any = True, **changes: Any
+) -> tuple[Judge, list[ChatRequest]]:
+    model = ScriptedChatModel(lambda _: {"rationale": "the model's", "value": answer})
+    settings = {"instructions": "Good? {{ inputs }} {{ outputs }}", "model": model, "embedding_model": EMBEDDING}
+    one = Judge(name="tone", feedback_value_type=value_type, memory=knowledge, **settings | changes)
+    return one, model.requests
+
+
+def test_the_experts_label_and_words_stand() -> None:
+    one, requests = judge(memory(said("t-1", "ana", False, "No date."), said("t-1", "ben", None, "Too curt.")))
+    made = one(inputs="q", outputs="a", id="item")
+    assert (made.value, made.decided_by, made.rationale) == (False, "expert", "No date. Too curt.")
+    assert (made.id, made.example_ids, made.memory_hash) == ("item", ("t-1",), one.memory.hash)
+    assert (made.usage.calls, made.model, made.confidence, requests) == (0, "", None, [])
+
+
+def test_it_needs_no_model_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    one, _ = judge(memory(said("t-1", "ana", True)))
+    assert one.replace(model="openai:gpt-none")(inputs="q", outputs="a").value is True
+
+
+@pytest.mark.parametrize(
+    ("annotations", "value"),
+    [
+        ([said("t-1", "ana", True), said("t-1", "ben", True), said("t-1", "cleo", False)], True),
+        ([said("t-1", "ana", True), said("t-2", "ben", False, created_at="2026-01-01T00:00:00+00:00")], False),
+    ],
+)
+def test_whose_label_counts_is_the_policys(annotations: list[Annotation], value: bool) -> None:
+    one, _ = judge(memory(*annotations))
+    assert one(inputs="q", outputs="a").value is value
+
+
+@pytest.mark.parametrize(
+    "annotations", [[said("t-1", "ana", True), said("t-1", "ben", False)], [said("t-1", "ana", None, "Hm.")]]
+)
+def test_a_tie_or_a_comment_is_shown_to_the_model(annotations: list[Annotation]) -> None:
+    one, requests = judge(memory(*annotations))
+    made = one(inputs="q", outputs="a")
+    assert (made.decided_by, made.rationale, made.example_ids) == ("model", "the model's", ("t-1",))
+    assert len(requests) == 1
+
+
+def test_free_text_is_written_each_time() -> None:
+    one, requests = judge(memory(said("t-1", "ana", "kind")), value_type="str", answer="fine")
+    assert (one(inputs="q", outputs="a").value, len(requests)) == ("fine", 1)
+
+
+def test_a_label_of_another_value_type_does_not_stand() -> None:
+    one, _ = judge(memory(said("t-1", "ana", True)), value_type="int:1..5", answer=4)
+    assert one(inputs="q", outputs="a").value == 4
+
+
+def test_only_what_the_judge_reads_makes_a_case() -> None:
+    content = {"inputs": {"question": "q", "trace_id": 1}, "outputs": "a", "trace": "run 1"}
+    one, requests = judge(
+        memory(said("t-1", "ana", False), content=content), instructions="Good? {{ inputs.question }} {{ outputs }}"
+    )
+    assert one(inputs={"question": "q", "trace_id": 2}, outputs="a", trace="run 2").decided_by == "expert"
+    assert one(inputs={"question": "q"}, outputs="b").decided_by == "model"
+    assert len(requests) == 1
+
+
+def test_hidden_cases_have_no_label_nor_have_those_that_look_the_same() -> None:
+    cases = (
+        *memory(said("t-1", "ana", False), content={"inputs": "q", "outputs": "a", "trace": "run 1"}).cases,
+        *memory(said("t-2", "ben", False), content={"inputs": "q", "outputs": "a", "trace": "run 2"}).cases,
+    )
+    one, requests = judge(Memory(cases=cases, embedding_model=EMBEDDING.name))
+    made = hiding(one, cases[:1])(cases[0].example)
+    assert (made.decided_by, made.value, len(requests)) == ("model", True, 1)
+    assert made.example_ids == ()
+
+
+def test_many_items_cost_calls_only_for_new_ones() -> None:
+    one, requests = judge(memory(said("t-1", "ana", False)))
+    rows = [{"id": f"t-{n}", "inputs": "q", "outputs": "a" if n == 1 else str(n)} for n in range(1, 4)]
+    assert [made.value for made in one.judge_many(rows)] == [False, True, True]
+    assert len(requests) == 2
+
+
+def test_forgetting_gives_the_case_back_to_the_model() -> None:
+    one, _ = judge(memory(said("t-1", "ana", False)))
+    assert one.unalign("t-1").judge(inputs="q", outputs="a").decided_by == "model"
