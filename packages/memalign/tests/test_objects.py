@@ -126,7 +126,7 @@ def objects() -> list[Any]:
     one, _ = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
     return [one, result, result.judge, result.judge.memory, *result.guidelines[:1], JUDGMENT,
-            Judgment(error=f"Down {SPITE}"), evaluate(result.judge, rows(30))]  # fmt: skip
+            Judgment(error=f"Down {SPITE}"), evaluate(one, rows(30))]  # fmt: skip
 
 
 def test_cards_are_escaped_whole_and_of_one_screen() -> None:
