@@ -32,8 +32,14 @@ def weighed(findings: Sequence[Finding], calibrated: Calibrated) -> tuple[Findin
 
 
 def finding_text(finding: Finding) -> str:
-    """A finding in words: `G3 (t-3@ana): Is money promised? yes: +1.8`, or `the length: +0.4` where nobody taught it."""
-    who = f"{finding.guideline} ({', '.join(map(str, finding.taught_by)) or 'a person'}): " if finding.guideline else ""
+    """A finding in words: `G3 (t-3@ana): Is money promised? yes: +1.8`, or `the length: +0.4` where nobody taught it.
+
+    Of a chat model's: `G3 (t-3@ana) applies, here: "a refund of $20"`.
+    """
+    who = f"{finding.guideline} ({', '.join(map(str, finding.taught_by)) or 'a person'})" if finding.guideline else ""
+    if finding.guideline and not finding.check:
+        return f"{who} applies" + (f', here: "{finding.evidence}"' if finding.evidence else "")
+    who = f"{who}: " if who else ""
     answer = f" {finding.answer}" if finding.answer is not None else ""
     counts = "" if finding.contribution is None else f": {finding.contribution:+.1f}"
     return f"{who}{finding.check}{answer}{counts}"
@@ -41,7 +47,7 @@ def finding_text(finding: Finding) -> str:
 
 def reason(judgment: Judgment) -> str | None:
     """The model's rationale; where the calibrator decided, what its verdict adds up from, and the model's own below."""
-    if judgment.decided_by == "model":
+    if judgment.decided_by != "calibrator":
         return judgment.rationale
     counted = (each for each in judgment.findings if abs(each.contribution or 0.0) >= LEAST)
     added = "\n".join(map(finding_text, counted))

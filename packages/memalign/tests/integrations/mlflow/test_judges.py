@@ -75,7 +75,8 @@ def test_unbounded_numbers_get_bounds_on_request(endpoint: Endpoint):
     says(trace_id, 2, "two points")
     judge = tone_judge(feedback_value_type=int)
     aligned = judge.align(fetched(trace_id), MemAlignOptimizer())
-    assert aligned(trace=fetched(trace_id)[0]).value == 4
+    assert aligned(trace=fetched(trace_id)[0]).value == 2, "what people said of this very trace"
+    assert aligned(trace=fetched(traced(2))[0]).value == 4
     assert aligned.feedback_value_type is int
     bounded = judge.align(fetched(trace_id), MemAlignOptimizer(value_type="int:1..5"))
     assert bounded.memalign_judge.value_type.spec == "int:1..5"

@@ -59,7 +59,7 @@ def test_it_has_the_surface_of_mlflows_judges(aligned):
 
 def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     trace = fetched(traced(1))[0]
-    feedback = aligned(trace=trace)
+    feedback = aligned(trace=trace, inputs={"question": "question 1, as of today"})
     assert isinstance(feedback, Feedback)
     assert (feedback.name, feedback.value) == ("tone", False)
     assert feedback.rationale.startswith("so it is\n\nGuidelines:\n- G1 case ")
@@ -72,6 +72,14 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
     assert feedback.metadata["guideline"] == INSTRUCTIONS
     assert feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
+
+
+def test_a_trace_that_people_judged_has_their_verdict(aligned, endpoint):
+    before = asked(endpoint)
+    feedback = aligned(trace=fetched(traced(1))[0])
+    assert (feedback.value, feedback.rationale) == (False, "say: case 1 is unkind")
+    assert feedback.metadata["memalign.decided_by"] == "expert"
+    assert asked(endpoint) == before
 
 
 def test_the_base_judge_stays_as_it_was(endpoint):
@@ -344,13 +352,13 @@ def test_retrieved_traces_are_told_the_most_similar_first(endpoint):
     lessons = [lesson(n) for n in range(1, 5)]
     aligned = tone_judge().align(fetched(*lessons), MemAlignOptimizer(retrieval_k=3))
     core = aligned.memalign_judge
-    example = Example(id="item", inputs={"question": "question 2"}, outputs="answer 2")
+    example = Example(id="item", inputs={"question": "question 2 now"}, outputs="answer 2")
     nearest = [hit.case.id for hit in core.retrieve(example)]
     assert not any(hit.misjudged for hit in core.retrieve(example))
     shown = aligned(inputs=example.inputs, outputs=example.outputs).metadata["retrieved_example_trace_ids"]
     assert len(shown) == 3
     assert shown == nearest
-    assert shown[0] == lessons[1], "the case itself is the most similar one"
+    assert shown[0] == lessons[1]
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------

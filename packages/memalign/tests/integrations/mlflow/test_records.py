@@ -336,7 +336,8 @@ def test_a_runs_page_escapes_what_people_wrote(experiment):
 
 
 def test_a_verdict_names_its_guidelines_words_and_traces(aligned):
-    said = aligned(inputs={"question": "question 1"}, outputs="answer 1").metadata["memalign.guidelines"]
+    item = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
+    said = aligned(**item).metadata["memalign.guidelines"]
     (first,) = (each for each in said if "case 1" in each)
     assert first.startswith("G")
     assert any(trace_id in first for trace_id in aligned._episodic_trace_ids)

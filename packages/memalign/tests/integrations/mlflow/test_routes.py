@@ -20,7 +20,7 @@ OPENAI = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_API_KEY")
 DATABRICKS = ("DATABRICKS_HOST", "DATABRICKS_TOKEN", "MLFLOW_DEPLOYMENTS_TARGET")
 AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY")
 NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed"}
-CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
+CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,7 @@ def test_a_prompt_names_only_bounds_somebody_meant(endpoint: Endpoint, words: st
     says(trace_id, 2, "two points")
     judge = tone_judge(feedback_value_type=int, instructions=words + " {{ inputs }} {{ outputs }}")
     aligned = judge.align(fetched(trace_id), MemAlignOptimizer())
-    assert aligned(trace=fetched(trace_id)[0]).value == 4
+    assert aligned(trace=fetched(traced(2))[0]).value == 4
     asked = endpoint.requests[-1]
     assert shown in system_of(asked)
     assert "1000000000" not in str(asked)

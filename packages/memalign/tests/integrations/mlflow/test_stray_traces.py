@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.support.endpoint import Endpoint
 
-CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
+CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.support.endpoint import Endpoint
 
-CASE = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
+CASE = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
 
 
 @pytest.fixture

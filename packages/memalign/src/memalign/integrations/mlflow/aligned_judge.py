@@ -218,6 +218,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata["memalign.notes"] = list(judgment.notes)
         if judgment.findings:
             metadata["memalign.findings"] = [finding_text(each) for each in judgment.findings]
+        if judgment.findings or judgment.decided_by != "model":
             metadata["memalign.decided_by"] = judgment.decided_by
         if judgment.calibrated_value is not None:
             metadata["memalign.own_value"] = self._scale.label(judgment.own_value)

@@ -19,7 +19,7 @@ SHORT = 11
 
 
 def memory_used(guidelines: Sequence[LearnedGuideline], ids: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
-    """The metadata of a verdict: the traces and guidelines in its prompt, these with their words and their traces.
+    """The metadata of a verdict: the traces in its prompt, and the guidelines with their words and their traces.
 
     `cases` are in the order of the prompt, which shows the most similar one last. MLflow names it first.
     """
@@ -32,12 +32,19 @@ def memory_used(guidelines: Sequence[LearnedGuideline], ids: Sequence[str], case
 
 
 def told_reason(judgment: Judgment, guidelines: Sequence[LearnedGuideline]) -> str | None:
-    """The reason of a verdict, and below it the checks that speak; where none does, the guidelines it was made with."""
+    """The reason of a verdict, and below it the checks that speak; where none does, the guidelines that apply.
+
+    Of these with the words of the item that the model quotes. Where experts judged the item, their words alone.
+    """
     said = reason(judgment)
     if judgment.decided_by != "model":
-        return said  # the checks are the reason
+        return said  # the checks, or the experts' words, are the reason
     answered = [finding_text(each) for each in judgment.findings if each.answer in ("yes", "no")]
-    lines, most = (answered, FINDINGS) if answered else (_words(guidelines, judgment.guideline_ids, SHORT), NAMED)
+    quoted = {each.guideline: f', here: "{each.evidence}"' for each in judgment.findings if each.evidence}
+    words = [
+        f"{line}{quoted.get(line.partition(' ')[0], '')}" for line in _words(guidelines, judgment.guideline_ids, SHORT)
+    ]
+    lines, most = (answered, FINDINGS) if answered else (words, NAMED)
     if not lines:
         return said
     left = [f"and {len(lines) - most} more"] if len(lines) > most else []
