@@ -74,7 +74,7 @@ class TestWhichChecks:
         assert notes == ()
 
     async def test_only_guidelines_in_force_ask(self) -> None:
-        memory = Memory(guidelines=(guideline(1, SORRY, status="retired"), guideline(2, MONEY)))
+        memory = Memory(guidelines=(guideline(1, SORRY, retired_by="cleo"), guideline(2, MONEY)))
         checks, _ = await which_checks(judge(memory=memory))
         assert [check.question for check in checks] == [MONEY]
 
@@ -89,7 +89,7 @@ class TestWhichChecks:
     async def test_those_of_a_pinned_guideline_are_always_asked(self) -> None:
         alike = [f"Does the reply name the price of {n} lamps?" for n in range(MOST_CHECKS)]
         alone = "Did grandmother's tortoise win the regatta?"
-        memory = Memory(guidelines=(guideline(1, *alike), guideline(2, alone, pinned=True)))
+        memory = Memory(guidelines=(guideline(1, *alike), guideline(2, alone, pinned_by="cleo")))
         checks, _ = await which_checks(judge(memory=memory))
         assert len(checks) == MOST_CHECKS
         assert alone in [check.question for check in checks]

@@ -85,7 +85,10 @@ def test_a_guideline_that_was_not_shown_is_dropped_with_a_note() -> None:
 
 
 def test_a_guideline_over_the_budget_was_not_shown() -> None:
-    rules = [Guideline(id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned=n == 40) for n in range(1, 41)]
+    rules = [
+        Guideline(id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned_by="cleo" if n == 40 else None)
+        for n in range(1, 41)
+    ]
     one = judge(
         answer(named("G40"), named("G39")), memory=Memory(guidelines=tuple(rules)), limits=Limits(context_tokens=4096)
     )

@@ -210,7 +210,7 @@ def test_a_pinned_check_keeps_a_least_weight() -> None:
     judge = judge_of("bool", count=60)
     useless = next(each for each in judge.memory.guidelines if each.checks[0].question.startswith(USELESS[:-1]))
     pinned = tuple(
-        msgspec.structs.replace(each, pinned=True) if each is useless else each for each in judge.memory.guidelines
+        msgspec.structs.replace(each, pinned_by="cleo") if each is useless else each for each in judge.memory.guidelines
     )
     memory = msgspec.structs.replace(judge.memory, guidelines=pinned)
     margins = {useless.checks[0].question: 3.0}

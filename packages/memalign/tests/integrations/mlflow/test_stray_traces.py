@@ -37,7 +37,7 @@ def teaches_and_judges(experiment: str, endpoint: Endpoint) -> None:
     aligned = tone_judge().align(traces, optimizer)
     assert aligned(trace=traces[0]).value is False
     aligned.unalign(traces[:1])(**CASE)
-    assert len(endpoint.requests) >= 5
+    assert len(endpoint.requests) >= 4
     assert there(experiment) == before
 
 
