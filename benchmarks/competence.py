@@ -50,7 +50,7 @@ class Cell(NamedTuple):
 
 def competences(arm: str, seed: int) -> list[Competence]:
     """Following against checking in full, and every other competence for itself; only those that the arm uses."""
-    following = SHARES if arm != "decision" else (0.9,)
+    following = SHARES
     checking = SHARES if arm != "chat" else (0.85,)
     tried = [Competence(following=one, checking=other, seed=seed) for one in following for other in checking]
     for name, shares in {"zero": (0.5, 0.75, 0.9), "distilling": (0.5, 0.7, 0.97), "citing": (0.5,)}.items():

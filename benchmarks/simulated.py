@@ -362,7 +362,7 @@ def _change(text: str, members: Sequence[tuple[str, Case]], known: dict[str, str
 
 
 def decide(body: Body) -> Body:
-    """What the decision model answers: of a fact whether it is there, of a verdict what it thinks itself."""
+    """What the decision model answers: of a fact whether it is there, and for the verdict what it thinks itself."""
     policy, competence = _parsed(body["model"])
     case = _case_of(body["state"])
     return {name: _decided(policy, competence, case, question) for name, question in body["questions"].items()}
@@ -375,7 +375,10 @@ def _decided(policy: Policy, competence: Competence, case: Case, question: Body)
         right = competence.does("checking", case.number, text)
         likely = "yes" if (FACTS[text] in case.facts) == right else "no"
     elif "true" in options:
-        likely = "true" if policy.label(case) == competence.does("zero", case.number, "decision") else "false"
+        voted = _voted([rule for rule in RULES.values() if rule.text in text], case)
+        unaided = policy.label(case) == competence.does("zero", case.number, "decision")
+        follows = voted is not None and competence.does("following", case.number, "decision")
+        likely = "true" if (voted if follows else unaided) else "false"
     else:  # a question of somebody else's
         likely = options[0] if _chance(competence.seed, case.number, text) < 0.5 else options[1]
     # How sure it says it is tells nothing: accuracy is flat over what such models tell.
