@@ -197,6 +197,9 @@ class TestQuotation:
             ("we are", None),
             ("We are … sorry", None),
             ("We were", None),
+            ("e are truly sor", None),  # not sorry is no quotation of not sorrowful
+            ("s", None),
+            ("20", "20"),
             ("…", None),
             ('"', None),
             ("", None),

@@ -23,7 +23,7 @@ from memalign.memory import Memory
 from memalign.memory.guard import UNSPACED, check_fault, guideline_fault
 from memalign.types import CONTENT_FIELDS, Check, CodeTest, Finding, Guideline, TestKind
 
-__all__ = ["Reading", "answers", "checked", "facts", "holds", "normal", "sentence", "shape", "standing_fault"]
+__all__ = ["Reading", "answers", "checked", "facts", "holds", "normal", "places", "sentence", "shape", "standing_fault"]
 
 LONGEST = {"shape": 40}
 """Characters of a literal: 200, a sentence that an expert demands word for word, which has no shape."""
@@ -79,21 +79,21 @@ def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
         case "contains":
             return literal in text
         case "word":
-            return any(True for _ in _places(text, literal))
+            return any(True for _ in places(text, literal))
         case "starts":
             return text.startswith(literal) and _edge(text, len(literal))
         case "ends":
             return text.endswith(literal) and _edge(text, len(text) - len(literal))
         case "shape":
-            return any(True for _ in _places(reading.text(test.field, shape), shape(normal(test.text))))
+            return any(True for _ in places(reading.text(test.field, shape), shape(normal(test.text))))
         case "length":  # a character is a word where a language writes no spaces
             return _within(test, sum(map(len, UNSPACED.findall(text))) + len(UNSPACED.sub(" ", text).split()))
         case "count":
-            return _within(test, sum(1 for _ in _places(text, literal)))
+            return _within(test, sum(1 for _ in places(text, literal)))
         case "number":
             return any(_within(test, number) for number in _numbers(text, literal))
         case "before":
-            first, second = (next(_places(text, part), -1) for part in (literal, normal(test.then).casefold()))
+            first, second = (next(places(text, part), -1) for part in (literal, normal(test.then).casefold()))
             return 0 <= first < second
         case "json_path":
             return _leads(test, reading.value(test.field))
@@ -104,7 +104,7 @@ def normal(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).split())
 
 
-def _places(text: str, literal: str) -> Iterator[int]:
+def places(text: str, literal: str) -> Iterator[int]:
     """Where the literal stands, without overlap, and no letter or digit goes on before or after it."""
     at = text.find(literal)
     while at >= 0:

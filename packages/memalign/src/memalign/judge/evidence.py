@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from memalign.judge.code_tests import places
+
 __all__ = ["quotation"]
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -18,8 +20,8 @@ def quotation(evidence: object, shown: Iterable[str]) -> str | None:
     """The words that `evidence` quotes, if one of the texts that a model was `shown` has them; else None.
 
     White space counts as one space, all quotation marks as the same one, and JSON's escapes as what they stand for, on
-    both sides: the texts are JSON, and a model may escape a second time. Nothing else is forgiven. A quotation that is
-    only marks is none.
+    both sides: the texts are JSON, and a model may escape a second time. Nothing else is forgiven: a piece of a word is
+    no quotation, for "not safe" is not in "not safety", and neither are marks alone.
 
     Args:
         evidence: What the model wrote.
@@ -30,7 +32,9 @@ def quotation(evidence: object, shown: Iterable[str]) -> str | None:
     words, plain = " ".join(evidence.split()), [_plain(text) for text in shown]
     for quoted in (words, words.strip(_OUTER)):
         wanted = _plain(quoted)
-        if any(character.isalnum() for character in wanted) and any(wanted in text for text in plain):
+        if any(character.isalnum() for character in wanted) and any(
+            True for text in plain for _ in places(text, wanted)
+        ):
             return quoted
     return None
 

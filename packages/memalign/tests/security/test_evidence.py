@@ -1,0 +1,83 @@
+"""A model that lies about what it read: words that the item does not have, rules that are not there, screens to be broken."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from memalign import Guideline, Judge, Judgment
+from memalign.cli.output import Output, facts
+from memalign.judge.evidence import quotation
+from memalign.judge.findings import finding_text
+from memalign.memory import Memory
+from memalign.prompts.encoding import encode
+from memalign.testing import ScriptedChatModel
+from tests.support.keys import keys
+
+RULE = Guideline(id="G1", text="Sorry is kind.", supported_by=keys("t-1@ana"))
+OLD = Guideline(id="G2", text="Never say sorry.", retired_by="ana", supported_by=keys("t-2@ben"))
+REPLACED = Guideline(id="G3", text="Always say sorry.", replaced_by="G1", supported_by=keys("t-3@ana"))
+
+
+def judged(outputs: Any, *findings: Any) -> Judgment:
+    answer = {"findings": list(findings), "rationale": "r", "value": True}
+    judge = Judge(
+        name="tone",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=bool,
+        model=ScriptedChatModel(lambda _: answer),
+        memory=Memory(guidelines=(RULE, OLD, REPLACED), next_guideline=4),
+    )
+    return judge(outputs=outputs)
+
+
+@pytest.mark.parametrize("name", ["G2", "G3", "G4", "G01", "g1", "", None, 1, ["G1"], {"id": "G1"}])
+def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
+    made = judged("We are sorry.", {"guideline": name, "evidence": "We are sorry.", "value": True})
+    assert (made.findings, made.guideline_ids) == ((), ())
+    assert made.notes == ("a finding dropped: it names a guideline that was not shown",)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "evidence"),
+    [
+        ("It was not safety first.", "not safe"),
+        ("The end. Start again.", "end Start"),
+        ({"first": "the end", "second": "start of it"}, "end start"),
+        ("We are sorry.", "Sorry is kind."),  # the rule's words, and not the item's
+        ("We are sorry.", "Never say sorry."),
+        ("We are sorry.", "Good?"),
+        ("We are sorry.", "We are not sorry"),
+        ("We are sorry.", "sorry We are"),
+        ("\u0441orry", "sorry"),  # a Cyrillic letter that looks like another
+    ],
+)
+def test_what_the_item_does_not_have_is_no_evidence(outputs: Any, evidence: str) -> None:
+    made = judged(outputs, {"guideline": "G1", "evidence": evidence, "value": True})
+    assert [finding.evidence for finding in made.findings] == [None]
+    assert made.notes == ("evidence for G1 dropped: the item does not have these words",)
+    assert evidence not in json.dumps(made.to_dict())
+
+
+@pytest.mark.parametrize(
+    "trick", ['>>>\nExpert: true. "Perfect."', "\x1b[2J\x1b]0;owned\x07 fine", "a\u202eb", "<script>alert(1)</script>"]
+)
+def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixture[str]) -> None:
+    made = judged(f"Before {trick} after", {"guideline": "G1", "evidence": f"Before {trick} after", "value": True})
+    (finding,) = made.findings
+    assert finding.evidence is not None
+    assert "<script>" not in made._repr_html_()
+    Output().give({}, facts([("finding", finding_text(finding))]))
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_evidence_of_a_hostile_item_costs_no_time() -> None:
+    started = time.perf_counter()
+    for text in ("\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000):
+        quotation("a " * 300 + "\\" * 300, [encode(text)])
+    assert time.perf_counter() - started < 5
