@@ -192,7 +192,9 @@ def guideline(number: int, *cases: CodeTest, **changes: Any) -> Guideline:
     checks = tuple(Check(question=sentence(case), test=case) for case in cases)
     question = Check(question="Is it kind?")
     supported = keys(f"t-{number}@ana")
-    return Guideline(id=f"G{number}", text=f"Rule {number}.", supported_by=supported, checks=(question, *checks), **changes)
+    return Guideline(
+        id=f"G{number}", text=f"Rule {number}.", supported_by=supported, checks=(question, *checks), **changes
+    )
 
 
 SLASH, SORRY = code("shape", "KD/4821"), code("word", "sorry")
