@@ -117,11 +117,11 @@ def _folds(memory: Memory, chosen: Sequence[Case]) -> list[list[Case]]:
 
     A guideline is hidden with every case of its shard. Were a shard dealt out, each part would hide nearly all rules.
     """
-    shards = {key: number for number, shard in enumerate(memory.shards) for key in shard.keys}
+    first = {key: g.exposed_to for g in reversed(memory.guidelines) for key in g.exposed_to}
     groups: dict[object, list[Case]] = {}
     for case in chosen:
-        numbers = [shards[annotation.key] for annotation in case.annotations if annotation.key in shards]
-        groups.setdefault(min(numbers) if numbers else case.id, []).append(case)
+        calls = [first[annotation.key] for annotation in case.annotations if annotation.key in first]
+        groups.setdefault(min(calls) if calls else case.id, []).append(case)
     dealt = list(groups.values())
     return [[case for group in dealt[n::FOLDS] for case in group] for n in range(FOLDS)]
 

@@ -1,114 +1,125 @@
-"""Distillation: what experts said becomes guidelines, one shard of feedback a call.
+"""Distillation: what experts said becomes guidelines, as many records a call as the model takes.
 
-A prompt that writes text holds one shard's records and guidelines and nothing else. That bounds what a guideline is
-exposed to, makes forgetting exact and cheap, and makes the result independent of which call finishes first.
+A prompt that writes text holds records and guidelines that stand, and nothing else. What each was exposed to is kept with
+the guideline, so that forgetting is exact; what several calls teach is carried out in their order, whoever finished first.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Sequence
 from functools import partial
 
 from memalign import aio
-from memalign.align.deltas import apply_outcome
+from memalign.align.deltas import apply_answer
 from memalign.align.distil_call import DistilCall
 from memalign.align.distil_checks import left_out_note
-from memalign.align.shards import assign_shards, guidelines_by_feedback, shard_guidelines
+from memalign.align.merge import merge, outgrown
 from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress
-from memalign.memory import Annotation, Case, Memory, Outcome
+from memalign.judge.open_model import open_model
+from memalign.memory import Annotation, Memory, Outcome
 from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel
 from memalign.types import FeedbackKey, Usage
 
-__all__ = ["distil", "has_lesson"]
+__all__ = ["by_likeness", "distil"]
+
+CONTRAST = 0.1
+"""How much less alike a case of another label may be to stand next: near opposites show what decides (LEAP, arXiv 2402.05403)."""
+NO_WORDS = "kept as an example: there were no words to learn from"
 
 
 async def distil(
-    judge: Judge,
-    memory: Memory,
-    model: ChatModel,
-    *,
-    shard_size: int,
-    contrast: bool = True,
-    progress: Progress | None = None,
+    judge: Judge, memory: Memory, model: ChatModel, *, size: int, progress: Progress | None = None
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
     """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
 
-    Annotations without a lesson are learned as examples. One whose case has no pre-alignment verdict waits for that: any
-    with `contrast`, which shows the model these verdicts, and else one that has no words, but for free text. A failed call
-    leaves its annotations pending; a rule that is refused twice leaves them rejected.
+    Later feedback goes in with the guidelines that stand. Where several calls wrote guidelines side by side, and where the
+    guidelines outgrow their budget, one call more merges them; not where a call holds one record.
+
+    Args:
+        judge: The judge that learns.
+        memory: What it is to know, with what is pending.
+        model: Writes the guidelines.
+        size: How many records a call holds at most.
+        progress: Is told of each call.
     """
     started = time.perf_counter()
-    ready = frozenset(
-        annotation.key
-        for annotation in memory.pending
-        if (case := memory.case(annotation.id))
-        and (case.pre_alignment or (not contrast and (annotation.rationale or not judge.value_type.closed)))
-    )
-    memory = _learn_examples(judge, memory, ready)
-    waiting = frozenset(each.key for each in memory.pending if each.key in ready)
-    memory = assign_shards(memory, sorted(waiting), shard_size)
-    calls = _calls(judge, memory, model, waiting, contrast=contrast)
+    if size == 1:
+        memory = _with_wordless_examples(judge, memory)
+    calls = _calls(judge, memory, model, size)
     told = progress and partial(progress, "distil")
-    outcomes = await aio.at_most(model.limits.concurrency, DistilCall.outcome, calls, told)
-    usage = sum((outcome.usage for outcome in outcomes), Usage())
-    learned, states = memory, dict[FeedbackKey, Outcome | None]()
+    answered = await aio.at_most(model.limits.concurrency, DistilCall.answers, calls, told)
+    answers = [answer for several in answered for answer in several]
+    usage = sum((answer.usage for answer in answers), Usage())
+    learned, outcomes = memory, dict[FeedbackKey, Outcome | None]()
     left_out = Counter[str]()
-    for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
-        learned, ended, faults = apply_outcome(learned, outcome, memory)
-        states |= ended
+    for answer in answers:  # in the order of the calls, whoever finished first: guideline ids depend on it
+        learned, ended, faults = apply_answer(learned, answer, memory)
+        outcomes |= ended
         left_out += faults
-    # All at once: a thousand shards that each went through ten thousand annotations took a minute.
-    memory = with_outcomes(learned, states)
+    learned = with_outcomes(learned, outcomes)
+    notes: tuple[str, ...] = ()
+    if size > 1 and learned.guidelines != memory.guidelines and (len(calls) > 1 or outgrown(learned)):
+        learned, spent, notes = await merge(judge, learned, model)
+        usage += spent
     usage += Usage(seconds={"distil": time.perf_counter() - started})
-    return memory, usage, left_out_note(left_out)
+    return learned, usage, (*left_out_note(left_out), *notes)
 
 
-def has_lesson(judge: Judge, memory: Memory, case: Case, annotation: Annotation) -> bool:
-    """Whether there is something to distil: the expert used words, or the judge was wrong."""
-    return bool(annotation.rationale) or was_misjudged(memory, case, judge.value_type, judge.base_fingerprint)
+def _with_wordless_examples(judge: Judge, memory: Memory) -> Memory:
+    """Labels alone are learned as examples where a call would hold nothing else, unless the judge is known to be wrong."""
+
+    def teaches(annotation: Annotation) -> bool:
+        case = memory.case(annotation.id)
+        wrong = case is not None and was_misjudged(memory, case, judge.value_type, judge.base_fingerprint)
+        return bool(annotation.rationale) or wrong
+
+    wordless = [annotation.key for annotation in memory.pending if not teaches(annotation)]
+    return with_outcomes(memory, {key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in wordless})
 
 
-def _learn_examples(judge: Judge, memory: Memory, ready: Collection[FeedbackKey]) -> Memory:
-    """Pending annotations without a lesson are learned: their example is all there is to learn."""
-
-    def outcome(case: Case, annotation: Annotation) -> Outcome:
-        agreed = case.pre_alignment is not None and judge.value_type.closed
-        why = "the judge agreed, and " * agreed + "there were no words to learn from"
-        return Outcome(kind="example", reason=f"kept as an example: {why}", exposed_to=(annotation.key,))
-
-    return with_outcomes(
-        memory,
-        {
-            annotation.key: outcome(case, annotation)
-            for case in memory.cases
-            for annotation in case.annotations
-            if annotation.key in ready and not has_lesson(judge, memory, case, annotation)
-        },
+def _calls(judge: Judge, memory: Memory, model: ChatModel, size: int) -> list[DistilCall]:
+    """The calls about all that waits: as few as may be, of equal size."""
+    keys = by_likeness(memory, [annotation.key for annotation in memory.pending])
+    count = -(-len(keys) // size)
+    standing = tuple(guideline for guideline in memory.semantic if guideline.supported_by or guideline.people)
+    whole = DistilCall(
+        judge=judge,
+        memory=memory,
+        model=model,
+        keys=tuple(keys),
+        guidelines=() if model.limits.brief and size == 1 else standing,
+        questions=judge.check_model is not None or open_model(judge).limits.brief,
     )
+    shares = [keys[n * len(keys) // count : (n + 1) * len(keys) // count] for n in range(count)]
+    return [part for share in shares for part in whole.of(share).parts()]
 
 
-def _calls(
-    judge: Judge, memory: Memory, model: ChatModel, waiting: Collection[FeedbackKey], *, contrast: bool
-) -> list[DistilCall]:
-    """The calls that ask about all that waits, in the order of the shards."""
-    written = guidelines_by_feedback(memory)
-    calls: list[DistilCall] = []
-    for shard in memory.shards:
-        if new := tuple(key for key in shard.keys if key in waiting):
-            near = {guideline.id: guideline for key in shard.keys for guideline in written.get(key, ())}
-            own = shard_guidelines(memory, sorted(near.values(), key=lambda guideline: guideline.number), shard)
-            call = DistilCall(
-                judge=judge,
-                memory=memory,
-                model=model,
-                shard=shard,
-                waiting=new,
-                guidelines=tuple(own),
-                contrast=contrast,
-            )
-            calls += call.parts()
-    return calls
+def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey]:
+    """The keys so that each is followed by the most alike of the others, of another label if one is nearly as alike.
+
+    The order depends on the keys and their cases alone.
+    """
+    import numpy as np  # see Memory.matrix
+
+    left = sorted(set(keys))
+    rows = {case.id: row for row, case in enumerate(memory.cases)}
+    if len(left) < 3 or not memory.matrix.shape[1]:
+        return left
+    vectors = memory.matrix[[rows[key.id] for key in left]]
+    labels = [memory.label(memory.cases[rows[key.id]]) for key in left]
+    numbers = {label: number for number, label in enumerate(sorted(set(labels), key=str))}
+    label_of = np.array([numbers[label] for label in labels])
+    free = np.ones(len(left), dtype=bool)
+    order = [0]
+    free[0] = False
+    while len(order) < len(left):
+        last = order[-1]
+        alike = np.round(vectors @ vectors[last], 6) + CONTRAST * (label_of != label_of[last])
+        following = int(np.argmax(np.where(free, alike, -np.inf)))
+        order.append(following)
+        free[following] = False
+    return [left[place] for place in order]

@@ -2,7 +2,7 @@
 
 Exposure decides, not similarity: a guideline whose writing prompt held a withdrawn piece of feedback is removed, whether
 or not it seems to say anything of it; the survivors of that prompt become pending, and their lesson is distilled again.
-Retraining only the touched shard is SISA's idea (Bourtoule et al. 2021, arXiv 1912.03817).
+Retraining only what was touched is SISA's idea (Bourtoule et al. 2021, arXiv 1912.03817).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from memalign.align.states import with_outcomes
-from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Shard, Tombstone
+from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
@@ -43,7 +43,6 @@ def forget(
             cases.append(case)
         elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in gone):
             cases.append(replace(case, annotations=annotations, pre_alignment=_verdict_for(annotations, case)))
-    shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
     memory = replace(memory, cases=tuple(cases))
@@ -55,7 +54,6 @@ def forget(
         locks=locks,
         guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
         embedding_model=memory.embedding_model if cases else None,
-        shards=tuple(shard for shard in shards if shard.keys),
         tombstones=tuple(stones[key] for key in sorted(stones)),
     )
 
@@ -94,7 +92,8 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
         else replace(g, supported_by=tuple(k for k in g.supported_by if k not in lost))
         for g in memory.guidelines
     )
-    memory = replace(memory, guidelines=supported)
+    conflicts = tuple(conflict for conflict in memory.conflicts if lost.isdisjoint(conflict.exposed_to))
+    memory = replace(memory, guidelines=supported, conflicts=conflicts)
     return with_outcomes(memory, dict.fromkeys(lost | carried | beside, waiting))
 
 

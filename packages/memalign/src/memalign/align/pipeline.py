@@ -19,14 +19,13 @@ from memalign.align.impact import impact
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
 from memalign.align.locked_cases import keep_locks
 from memalign.align.mining import with_mined
-from memalign.align.pre_alignment import pre_alignment
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
 from memalign.align.states import with_outcomes
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
-from memalign.judge.open_model import libraries_loaded, open_model, open_reflection_model
+from memalign.judge.open_model import libraries_loaded, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
 from memalign.judge.rehearsal import Rehearsal
 from memalign.memory import Memory, Outcome
@@ -182,15 +181,9 @@ class MemAlign:
         memory = await self._embed(judge, memory, run)
         run.learned = bool(memory.pending)
         if run.learned:
-            model, contrast = open_reflection_model(judge, self.reflection_model), open_model(judge).limits.brief
-            # Of two right answers in free text neither says that the other was wrong: a label alone needs no verdict there.
-            if contrast or judge.value_type.closed:
-                memory, spent = await pre_alignment(judge, memory, all_cases=contrast, progress=run.progress)
-                run.usage += spent
+            model = open_reflection_model(judge, self.reflection_model)
             size = self.shard_size or model.limits.shard_size
-            memory, spent, notes = await distil(
-                judge, memory, model, shard_size=size, contrast=contrast, progress=run.progress
-            )
+            memory, spent, notes = await distil(judge, memory, model, size=size, progress=run.progress)
             run.usage += spent
             run.notes += notes
         if (run.learned or run.removed) and open_reflection_model(judge, self.reflection_model).limits.brief:

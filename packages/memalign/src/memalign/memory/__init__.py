@@ -6,11 +6,11 @@ from memalign.memory.model import (
     Answers,
     Case,
     Expectation,
+    FeedbackConflict,
     LedgerEntry,
     Memory,
     Outcome,
     PreAlignmentVerdict,
-    Shard,
     Tombstone,
 )
 
@@ -19,11 +19,11 @@ __all__ = [
     "Answers",
     "Case",
     "Expectation",
+    "FeedbackConflict",
     "LedgerEntry",
     "Memory",
     "Outcome",
     "PreAlignmentVerdict",
-    "Shard",
     "Tombstone",
     "policy_label",
 ]

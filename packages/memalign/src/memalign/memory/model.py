@@ -1,14 +1,13 @@
 """Memory: everything a judge has learned, as one immutable value.
 
 Episodic memory is the cases, each with every annotation on it and the judge's own verdict before learning (its pre-alignment verdict).
-Semantic memory is the guidelines. Shards say which pieces of feedback are distilled together, and so bound what a
-guideline can be exposed to. Withdrawn feedback leaves only its key behind.
+Semantic memory is the guidelines, each with the feedback that it was exposed to. Withdrawn feedback leaves only its key behind.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
@@ -33,11 +32,11 @@ __all__ = [
     "Answers",
     "Case",
     "Expectation",
+    "FeedbackConflict",
     "LedgerEntry",
     "Memory",
     "Outcome",
     "PreAlignmentVerdict",
-    "Shard",
     "Tombstone",
 ]
 
@@ -107,6 +106,7 @@ class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
     judge: str
     rationale: str | None = None
     contrast: bool = False
+    exposed_to: tuple[FeedbackKey, ...] = ()
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,10 +175,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return canonical_json([self.id, self.example.content_hash, annotations, verdicts])
 
 
-class Shard(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """Feedback keys that are distilled together, in one call, in canonical order."""
+class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Feedback that contradicts other feedback, as a distillation saw it: no guideline can follow both. A person settles it.
 
-    keys: tuple[FeedbackKey, ...]
+    Attributes:
+        feedback: The keys, at least two.
+        about: What it is about, in a few words of the model.
+        exposed_to: The feedback whose words were in the prompt: with one of them the remark goes.
+    """
+
+    feedback: tuple[FeedbackKey, ...]
+    about: str = ""
+    exposed_to: tuple[FeedbackKey, ...] = ()
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +207,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     cases: tuple[Case, ...] = ()
     guidelines: tuple[Guideline, ...] = ()
-    shards: tuple[Shard, ...] = ()
+    conflicts: tuple[FeedbackConflict, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     locks: tuple[str, ...] = ()
     next_guideline: int = 1
@@ -369,7 +377,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """The annotations that wait for a distillation."""
         return tuple(annotation for annotation in self.annotations() if self.state(annotation) == "pending")
 
-    # -- without some of it ----------------------------------------------------------------------------------------
+    # -- with other guidelines, and without some of it ----------------------------------------------------------------------------------------
+
+    def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
+        """This memory with these guidelines, each in the place of the one of its id, or behind all others."""
+        news = {guideline.id: guideline for guideline in guidelines}
+        kept = [news.pop(guideline.id, guideline) for guideline in self.guidelines]
+        number = max((self.next_guideline - 1, *(guideline.number for guideline in news.values()))) + 1
+        return msgspec.structs.replace(self, guidelines=(*kept, *news.values()), next_guideline=number)
 
     def hiding(self, example_ids: Collection[str]) -> Memory:
         """This memory as if it had never met these cases, without any model call: for leave-one-out.
@@ -411,7 +426,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             "guidelines": msgspec.to_builtins(self.guidelines),
             "locks": self.locks,
             "policy": self.policy,
-            "shards": msgspec.to_builtins(self.shards),
         }
         text = f"{canonical_json(rest)}[{','.join(case.hashed for case in self.cases)}]"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -33,6 +33,7 @@ __all__ = [
     "render_distil_one",
     "render_item",
     "render_judge_system",
+    "render_merge",
     "render_tool_call",
     "render_tools_cue",
     "render_tools_intro",
@@ -178,17 +179,38 @@ def render_distil(
     *,
     instructions: str,
     value_type: ValueType,
+    fields: Sequence[str],
     guidelines: Sequence[Guideline],
-    known: Sequence[DistilRecord],
     records: Sequence[DistilRecord],
     refused: Mapping[str, str] | None = None,
+    questions: bool = False,
 ) -> tuple[str, str]:
-    """System and user message that turn one shard's new feedback into deltas (strong models).
+    """System and user message that turn new feedback into deltas.
 
-    `refused` are the labels of records whose rule was not taken before, and why.
+    Args:
+        instructions: The judge's.
+        value_type: The judge's.
+        fields: What the judge reads of an item, for tests.
+        guidelines: Those that stand.
+        records: The new feedback.
+        refused: The labels of records whose rule was not taken before, and why.
+        questions: Whether each guideline is to have questions for a decision model.
     """
-    system = _render("distil_system", instructions=instructions.strip(), values=values_in_words(value_type))
-    return system, _render("distil_user", guidelines=guidelines, known=known, records=records, refused=refused or {})
+    system = _render(
+        "distil_system",
+        instructions=instructions.strip(),
+        values=values_in_words(value_type),
+        fields=tuple(fields),
+        questions=questions,
+    )
+    return system, _render("distil_user", guidelines=guidelines, records=records, refused=refused or {})
+
+
+def render_merge(*, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]) -> tuple[str, str]:
+    """System and user message that merge guidelines which were written side by side."""
+    values = values_in_words(value_type)
+    system = _render("distil_merge_system", instructions=instructions.strip(), values=values)
+    return system, _render("distil_merge_user", guidelines=guidelines)
 
 
 def render_tools_intro(tool_calls: int) -> str:

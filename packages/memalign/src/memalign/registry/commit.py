@@ -62,7 +62,7 @@ def commit(
         if before and action in _FOREIGN:
             judge, moved = _numbered(connection, number, judge, before)
             note = "; ".join(filter(None, (note, moved))) or None
-        after = codec.contents(judge, before)
+        after = codec.contents(judge)
         if after == before:
             return latest
         erased = erasures_of(database, connection, None if erased_anywhere else number)

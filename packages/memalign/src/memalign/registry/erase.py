@@ -233,7 +233,7 @@ class _Eraser:
         for number in sorted(numbers):
             contents = {row: body for row in self.timeline if (body := self._body(row, number)) is not None}
             memory = self._without(contents, keys, residue, copied)
-            wanted = self.codec.memory_contents(memory, contents)
+            wanted = self.codec.memory_contents(memory)
             change: Change = {r: (contents[r], None) for r in contents if r[0] != "judge" and r not in wanted}
             change |= {r: (contents.get(r), body) for r, body in wanted.items() if contents.get(r) != body}
             done.changes[number] = change

@@ -6,17 +6,17 @@ Bodies are JSON in the order in which the values were written (prompts show them
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
-from memalign.memory import Annotation, Answers, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
+from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory, PreAlignmentVerdict, Tombstone
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
-from memalign.types import Example, FeedbackKey, Guideline
+from memalign.types import Example, Guideline, canonical_json
 from memalign.values import ValueType
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "memory_of",
     "models_by_name",
     "settings_of",
-    "shards_in",
 ]
 
 RowKey = tuple[str, str]
@@ -46,7 +45,7 @@ _TYPES: dict[str, Any] = {
     "answers": Answers,
     "guideline": Guideline,
     "tombstone": Tombstone,
-    "shard": tuple[FeedbackKey, ...],
+    "conflict": FeedbackConflict,
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
 SETTINGS = (
@@ -66,7 +65,6 @@ _STATE = (
     "locks",
     "embedding_model",
 )
-_STEP = 1 << 20
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -97,13 +95,13 @@ class Codec:
         """The memory that `contents` hold."""
         return _memory(contents, lambda kind, bodies: {key: self.decode(kind, body) for key, body in bodies.items()})
 
-    def contents(self, judge: Judge, before: Contents | None = None) -> Contents:
-        """The rows of a judge. Shards keep the places that they have in `before`, so that unchanged ones stay."""
+    def contents(self, judge: Judge) -> Contents:
+        """The rows of a judge."""
         settings = {("judge", name): encoded(value) for name, value in settings_of(judge).items()}
-        return settings | self.memory_contents(judge.memory, before)
+        return settings | self.memory_contents(judge.memory)
 
-    def memory_contents(self, memory: Memory, before: Contents | None = None) -> Contents:
-        """The rows of a memory alone; see `contents`."""
+    def memory_contents(self, memory: Memory) -> Contents:
+        """The rows of a memory alone."""
         contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
         for case in memory.cases:
             contents["case", _key(case.id)] = self.encode(case.example)
@@ -119,8 +117,8 @@ class Codec:
             contents["guideline", guideline.id] = self.encode(guideline)
         for stone in memory.tombstones:
             contents["tombstone", _key(str(stone.key))] = self.encode(stone)
-        for place, keys in _placed([shard.keys for shard in memory.shards], shards_in(before or {})):
-            contents["shard", f"{place:019d}"] = encoded(keys)
+        for conflict in memory.conflicts:
+            contents["conflict", _key(canonical_json(conflict.feedback))] = self.encode(conflict)
         return contents
 
 
@@ -171,7 +169,7 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
     return Memory(
         cases=tuple(cases),
         guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
-        shards=tuple(Shard(keys=keys) for _, keys in sorted(of("shard").items())),
+        conflicts=tuple(sorted(of("conflict").values(), key=lambda conflict: conflict.feedback)),
         tombstones=tuple(sorted(of("tombstone").values(), key=lambda stone: stone.key)),
         locks=tuple(state.get("locks", ())),
         next_guideline=state.get("next_guideline", 1),
@@ -207,38 +205,6 @@ def settings_of(judge: Judge) -> dict[str, Any]:
 def models_by_name(models: Iterable[ChatModel | EmbeddingModel]) -> dict[str, ChatModel | EmbeddingModel]:
     """The models that a registry was given, for `judge_of`."""
     return {model.name: model for model in models}
-
-
-def shards_in(contents: Contents) -> list[tuple[int, tuple[FeedbackKey, ...]]]:
-    """Place and keys of every shard, in order."""
-    found = ((int(key), decoded("shard", body)) for (kind, key), body in contents.items() if kind == "shard")
-    return sorted(found)
-
-
-def _placed(
-    shards: Sequence[tuple[FeedbackKey, ...]], before: Sequence[tuple[int, tuple[FeedbackKey, ...]]]
-) -> list[tuple[int, tuple[FeedbackKey, ...]]]:
-    """`shards` in order, each at the place where it was, new ones between or behind, as long as there is room."""
-    home = {key: place for place, keys in before for key in keys}
-    places: list[int | None] = []
-    last = -1
-    for keys in shards:
-        place = next((home[key] for key in keys if key in home), -1)
-        places.append(place if place > last else None)
-        last = max(last, place)
-    rights = list(places)  # of each, the first place kept from there on
-    for index in range(len(rights) - 2, -1, -1):
-        if rights[index] is None:
-            rights[index] = rights[index + 1]
-    filled: list[int] = []
-    for kept, bound in zip(places, rights, strict=True):
-        left = filled[-1] if filled else 0
-        right = left + 2 * _STEP if bound is None else bound
-        place = kept if kept is not None else (left + right) // 2
-        if not left < place <= right or (kept is None and place == right):  # no room left between two neighbours
-            return [(number * _STEP, keys) for number, keys in enumerate(shards, 1)]
-        filled.append(place)
-    return list(zip(filled, shards, strict=True))
 
 
 def encoded(value: Any) -> bytes:

@@ -39,6 +39,8 @@ def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
         yield from strings(value)
     elif kind == "tombstone":
         yield value.key.id
+    elif kind == "conflict":
+        yield value.about
 
 
 def state_words(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
@@ -72,8 +74,9 @@ def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) 
             guideline = codec.decode(kind, body)
             named = residue.person is not None and residue.person in (*guideline.people, guideline.retired_by)
             return named or not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
-        case "shard":
-            return not residue.keys.isdisjoint(codec.decode(kind, body))
+        case "conflict":
+            conflict = codec.decode(kind, body)
+            return not residue.keys.isdisjoint((*conflict.feedback, *conflict.exposed_to))
         case "memory":
             return key == "authority" and residue.person in codec.decode(kind, body)
     return False

@@ -15,11 +15,11 @@ from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.trace_feedback import read_feedback
-from memalign.memory import Annotation, Case, Memory, Outcome, Shard
+from memalign.memory import Annotation, Case, Memory, Outcome
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
-from memalign.types import Example, FeedbackKey, Guideline
+from memalign.types import Example, Guideline
 
 __all__ = ["adopted_core"]
 
@@ -111,25 +111,8 @@ def _memory(cases: Sequence[Case], listed: Iterable[Mapping[str, Any]]) -> Memor
         origin = "distilled" if sources else "MLflow"
         number = len(guidelines) + 1
         guidelines.append(Guideline(id=f"G{number}", text=text, supported_by=behind, exposed_to=behind, origin=origin))
-    shards = tuple(Shard(keys=guideline.supported_by) for guideline in guidelines if guideline.supported_by)
     return Memory(
         cases=tuple(cases),
         guidelines=tuple(guidelines),
-        shards=_apart(shards, keys),
         next_guideline=len(guidelines) + 1,
     )
-
-
-def _apart(shards: Sequence[Shard], keys: Mapping[str, Sequence[FeedbackKey]]) -> tuple[Shard, ...]:
-    """Every key in one shard: guidelines that share a source go into one together."""
-    groups: list[set[FeedbackKey]] = []
-    for shard in (*shards, *(Shard(keys=(key,)) for several in keys.values() for key in several)):
-        joined = set(shard.keys)
-        apart = []
-        for group in groups:
-            if group & joined:
-                joined |= group
-            else:
-                apart.append(group)
-        groups = [*apart, joined]
-    return tuple(sorted((Shard(keys=tuple(sorted(group))) for group in groups), key=lambda shard: shard.keys))
