@@ -44,11 +44,6 @@ class Way:
     shard_size: int
     brief: bool
 
-    @property
-    def contrasts(self) -> bool:
-        """Whether the judge is asked about every case before it learns."""
-        return self.brief
-
     def bare(self, *imp: Imp, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
         return bare(*imp, shard_size=self.shard_size, brief=self.brief, **changes)
 
@@ -90,9 +85,6 @@ def check_whole(memory: Memory) -> None:
     ledger = memory.ledger()
     assert len({entry.key for entry in ledger}) == len(ledger), "one state for each piece of feedback"
     assert {entry.key for entry in ledger} == {*keys, *(stone.key for stone in memory.tombstones)}
-    placed = [key for shard in memory.shards for key in shard.keys]
-    assert len(placed) == len(set(placed)), "a piece of feedback has one shard"
-    assert set(placed) <= set(keys)
     numbers = [guideline.number for guideline in memory.guidelines]
     assert numbers == sorted(set(numbers))
     assert all(number < memory.next_guideline for number in numbers)
@@ -212,7 +204,9 @@ class TestLearning:
             assert guideline.id in precedence or silenced
         for annotation in before.annotations():
             if before.state(annotation) in ("learned", "merged"):
-                beside = {k for shard in after.shards if annotation.key in shard.keys for k in shard.keys}
+                taught = [g for g in before.guidelines if annotation.key in (*g.supported_by, *g.exposed_to)]
+                beside = {key for guideline in taught for key in guideline.exposed_to}
+                beside.update(annotation.outcome.exposed_to if annotation.outcome else ())
                 disputed = any(state_of(after, key) == "disputed" for key in beside | {annotation.key})
                 assert state_of(after, annotation.key) in ("learned", "merged") or disputed
 
@@ -227,19 +221,12 @@ class TestLearning:
         well = way.learn(ill).judge.memory
         check_whole(well)
         assert {entry.state for entry in well.ledger()} <= {"learned", "merged", "disputed"}
-        # And asked before learning was every case that something is held against, with words or without.
-        assert all(
-            case.pre_alignment
-            for case in well.cases
-            if any(
-                well.state(each) != "disputed" and (way.contrasts or not each.rationale) for each in case.annotations
-            )
-        )
 
     @some
-    @given(batches(orders=TAKEN), st.sets(st.integers(0, 20)), ways)
+    @given(batches(orders=TAKEN), st.sets(st.integers(0, 20)), st.just(Way(1, brief=True)))
     def test_a_healed_memory_ends_like_a_sound_one(self, rows, ill, way) -> None:
-        # Failed calls cost time and numbers, no lesson: the same rules, from the same feedback.
+        # Failed calls cost time and numbers, no lesson: the same rules, from the same feedback. (A stronger model that
+        # is asked later has the guidelines in view that stand by then.)
         for number, one in enumerate(rows):
             if number in ill and "rationale" in one:
                 one["rationale"] += " fault:down"
@@ -358,7 +345,7 @@ class TestForgetting:
         judge, model = way.bare()
         empty = way.learn(judge, rows).judge.unalign(*{row["id"] for row in rows}).judge
         assert not empty.memory
-        assert not empty.memory.shards
+        assert not empty.memory.conflicts
         assert empty.fingerprint == judge.fingerprint
         judge(inputs="q", outputs="a")
         empty(inputs="q", outputs="a")
@@ -453,6 +440,3 @@ def test_the_scripted_model_really_leaks_what_it_sees(way: Way) -> None:
     memory = way.learn(judge, rows).judge.memory
     assert {"case1", "case2"} <= words(" ".join(guideline.text for guideline in memory.guidelines))
     assert any(word.startswith("word") for g in memory.guidelines for word in words(g.text))
-    asked = [case.pre_alignment for case in memory.cases if case.pre_alignment]
-    assert len(asked) == (3 if way.contrasts else 1)
-    assert all(verdict.rationale and words(verdict.rationale) for verdict in asked)

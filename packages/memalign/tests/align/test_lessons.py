@@ -13,9 +13,10 @@ import pytest
 from memalign import Judge, MemAlign
 from memalign.align import AlignResult, edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidOutput, InvalidRows, ModelUnavailable, UnknownKey
+from memalign.memory import Case, Memory, PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from memalign.types import FeedbackKey, Usage
+from memalign.types import Example, FeedbackKey, Usage
 from tests.support.keys import keys
 from tests.support.learning import (
     LEFT,
@@ -27,7 +28,6 @@ from tests.support.learning import (
     bare,
     learn,
     own_words,
-    prompts_of,
     row,
     words_in,
 )
@@ -68,13 +68,22 @@ def taught(*changes: list[dict[str, Any]], size: int = 10, rows: list[dict[str, 
 
 
 class TestWhatIsSaid:
-    def test_an_agreed_label_becomes_an_example_without_calls(self) -> None:
-        judge, model = bare(Teacher())
+    @pytest.mark.parametrize("value", [True, False])
+    def test_a_label_alone_is_a_record_of_the_one_call(self, value: bool) -> None:
+        judge, model = bare(Teacher([change("ADD", "F1", text=RULE), change("NOOP", "F2")]))
+        result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=value)])
+        assert states(result.judge) == {"t-1@ana": "learned", "t-2@ana": "learned"}
+        assert "kept as an example: the model drew no rule" in reason(result.judge, "t-2@ana")
+        assert [asked.schema_name for asked in model.requests] == ["changes"], "and needs no verdict of the judge"
+        assert f"expert: {str(value).lower()}" in model.requests[0].user
+
+    @pytest.mark.parametrize("brief", [True, False])
+    def test_a_label_alone_is_an_example_where_a_call_holds_one_record(self, brief: bool) -> None:
+        judge, model = bare(shard_size=1, brief=brief)
         result = learn(judge, [row(1, "ana", None, value=True)])
         assert states(result.judge) == {"t-1@ana": "learned"}
-        assert "kept as an example: the judge agreed" in reason(result.judge, "t-1@ana")
-        assert [asked.schema_name for asked in model.requests] == ["judgment"]
-        assert result.judge.memory.semantic == ()
+        assert "kept as an example: there were no words" in reason(result.judge, "t-1@ana")
+        assert not model.requests
 
     def test_a_label_the_judge_missed_is_a_lesson(self) -> None:
         judge = taught([change("ADD", "F1", text=RULE)], rows=[row(1, "ana", None, value=False)])
@@ -87,45 +96,6 @@ class TestWhatIsSaid:
         assert judgment.decided_by == "model"
         assert judgment.example_ids == ("t-1",)
 
-    @pytest.mark.parametrize("way", SETTINGS)
-    def test_a_label_waits_for_its_pre_alignment(self, way: tuple[int, bool]) -> None:
-        one = row(1, "ana", None, value=False)
-        one["outputs"] += " verdict:down"
-        imp = Imp()
-        judge, _ = bare(imp, shard_size=way[0], brief=way[1])
-        ill = learn(judge, [one])
-        assert states(ill.judge) == {"t-1@ana": "pending"}
-        assert reason(ill.judge, "t-1@ana") == "not asked before learning: ModelUnavailable: down: HTTP 503"
-        imp.healed = True
-        assert states(learn(ill.judge).judge) == {"t-1@ana": "learned"}
-
-    def test_a_late_pre_alignment_ignores_the_experts_words(self) -> None:
-        one = row(1, "ana", "add", value=False)
-        one["outputs"] += " verdict:down"
-        imp = Imp()
-        judge, model = bare(imp, brief=True)
-        ill = learn(judge, [one]).judge
-        imp.healed = True
-        start = len(model.requests)
-        learn(ill)
-        pre_alignment = model.requests[start]
-        assert pre_alignment.schema_name == "judgment"
-        assert "word1" not in pre_alignment.system + pre_alignment.user
-
-    def test_a_pre_alignment_ignores_what_was_said_before(self) -> None:
-        late = row(2, "ben", "add", value=False)
-        late["outputs"] += " verdict:down"
-        imp = Imp()
-        judge, model = bare(imp, brief=True)
-        ill = learn(judge, [row(1, "ana", "add"), late]).judge
-        imp.healed = True
-        start = len(model.requests)
-        learn(ill, [row(1, "ana", "add") | {"rationale": "word555 do:add"}])
-        assert model.requests[start].schema_name == "judgment"
-        old = own_words([row(1, "ana", "add")]) - {"case1"}
-        assert old
-        assert not old & set(words_in(prompts_of(model, start)))
-
     @pytest.mark.parametrize("order", ORDERS)
     def test_the_models_answer_decides_about_the_lesson(self, order: str) -> None:
         judge = learn(bare(shard_size=3)[0], [row(1, "ana", order)]).judge
@@ -135,16 +105,18 @@ class TestWhatIsSaid:
         if order in (*LEFT, *REFUSED):
             assert reason(judge, "t-1@ana")
 
-    def test_a_label_alone_is_held_against_a_verdict(self) -> None:
-        judge, model = bare()
-        result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=True)])
-        assert set(states(result.judge).values()) == {"learned"}
-        assert [case.pre_alignment is not None for case in result.judge.memory.cases] == [False, True]
-        asked = [request for request in model.requests if request.schema_name == "judgment"]
-        assert len(asked) == 1
-        assert "case2" in asked[0].user
-        told = next(request for request in model.requests if request.schema_name == "changes").user
-        assert ("\njudge: " in told.partition("case2")[0], "case1" in told) == (False, True)
+    @pytest.mark.parametrize(("said", "reason_shown"), [(False, True), (True, False)])
+    def test_a_known_verdict_is_shown_with_its_reason_where_it_was_wrong(self, said: bool, reason_shown: bool) -> None:
+        judge, model = bare(Teacher([change("NOOP", "F1")]))
+        case = Case(
+            example=Example(id="t-1", **_content(row(1, "ana", None))),
+            annotations=(),
+            pre_alignment=PreAlignmentVerdict(value=said, judge=judge.base_fingerprint, rationale="too warm"),
+        )
+        learn(judge.replace(memory=Memory(cases=(case,))), [row(1, "ana", "add", value=True)])
+        told = model.requests[0].user
+        assert f"judge: {str(said).lower()}" in told
+        assert ("too warm" in told) == reason_shown
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
         first, second = row(1, "ana", "add"), row(1, "ana", "add") | {"rationale": "word555 do:add"}
@@ -251,23 +223,12 @@ class TestSeveralPeople:
     def test_identical_content_under_two_ids_is_one_case(self) -> None:
         first = row(1, "ana", None, value=True, created_at="2026-01-01")
         duplicate = row(1, "ben", None, value=False, created_at="2026-02-01") | {"id": "t-2"}
-        judge, model = bare()
+        judge, _ = bare()
         result = learn(judge, [first, duplicate])
         assert states(result.judge) == {"t-1@ana": "disputed", "t-2@ben": "learned"}
         assert result.conflicts[0].ids == ("t-1", "t-2")
-        assert [asked.schema_name for asked in model.requests].count("judgment") == 1, "asked before learning once"
         judgment = result.judge(inputs=first["inputs"], outputs=first["outputs"])
         assert (judgment.value, judgment.decided_by, judgment.example_ids) == (False, "expert", ("t-1", "t-2"))
-
-    def test_a_later_twin_takes_the_existing_pre_alignment(self) -> None:
-        judge, model = bare(brief=True)
-        aligned = learn(judge, [row(1, "ana", "add", value=True)]).judge
-        pre_alignment_verdicts = [asked.schema_name for asked in model.requests].count("judgment")
-        both = learn(aligned, [row(1, "ben", "add", value=True) | {"id": "t-2"}]).judge
-        assert [asked.schema_name for asked in model.requests].count("judgment") == pre_alignment_verdicts
-        first, second = both.memory.cases
-        assert first.pre_alignment is not None
-        assert first.pre_alignment == second.pre_alignment
 
 
 class TestDuplicates:
@@ -311,7 +272,7 @@ class TestSupportAndRevise:
     def test_a_supporter_takes_over_when_the_original_goes(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
-            [change("SUPPORT", "F2", guideline="G1")],
+            [change("SUPPORT", "F1", guideline="G1")],
             [change("ADD", "F1", text="Be kind to ben.")],
             rows=self.rows,
         )
@@ -321,14 +282,14 @@ class TestSupportAndRevise:
         assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind to ben.", keys("t-2@ben"))]
 
     def test_a_withdrawn_supporter_leaves_the_rule_unchanged(self) -> None:
-        judge = taught([change("ADD", "F1", text=RULE)], [change("SUPPORT", "F2", guideline="G1")], rows=self.rows)
+        judge = taught([change("ADD", "F1", text=RULE)], [change("SUPPORT", "F1", guideline="G1")], rows=self.rows)
         forgot = judge.unalign("t-2").judge
         assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G1", keys("t-1@ana"))]
 
     def test_a_withdrawn_revision_restores_the_older_text(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
-            [change("REVISE", "F2", text="Be kind, unless they shout.", guideline="G1")],
+            [change("REVISE", "F1", text="Be kind, unless they shout.", guideline="G1")],
             rows=self.rows,
         )
         assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [("G2", keys("t-1@ana", "t-2@ben"))]
@@ -340,7 +301,7 @@ class TestSupportAndRevise:
     def test_withdrawing_the_original_takes_its_revision_along(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
-            [change("REVISE", "F2", text="Be kind, unless they shout.", guideline="G1")],
+            [change("REVISE", "F1", text="Be kind, unless they shout.", guideline="G1")],
             [change("ADD", "F1", text="Do not be kind to shouting.")],
             rows=self.rows,
         )
@@ -352,8 +313,8 @@ class TestSupportAndRevise:
             Teacher(
                 [change("ADD", "F1", text=RULE)],
                 [
-                    change("REVISE", "F2", text="Be kind twice.", guideline="G1"),
-                    change("REVISE", "F3", text="Be kind thrice.", guideline="G1"),
+                    change("REVISE", "F1", text="Be kind twice.", guideline="G1"),
+                    change("REVISE", "F2", text="Be kind thrice.", guideline="G1"),
                 ],
             ),
             shard_size=10,
@@ -385,7 +346,7 @@ class TestByHand:
     def test_learning_never_overwrites_an_edited_text(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
-            [change("REVISE", "F2", text="Forget kindness.", guideline="G1")],
+            [change("REVISE", "F1", text="Forget kindness.", guideline="G1")],
             rows=[row(1, "ana", "add")],
         )
         edited = edit_guideline(judge, "G1", text="Be kind; Dora insists.", by="dora")
@@ -461,7 +422,7 @@ class TestByHand:
         for action in ("REVISE", "SUPPORT"):
             judge = taught(
                 [change("ADD", "F1", text=RULE)],
-                [change(action, "F2", text="Back again.", guideline="G1")],
+                [change(action, "F1", text="Back again.", guideline="G1")],
                 rows=[row(1, "ana", "add")],
             )
             retired = edit_guideline(judge, "G1", retired=True, by="dora")
@@ -510,15 +471,6 @@ class TestWhatGoesWrong:
         assert states(result.judge) == {"t-1@ana": "pending"}
         assert "did not mention it" in reason(result.judge, "t-1@ana")
 
-    def test_the_ledger_repeats_no_answer_outside_the_type(self) -> None:
-        judge = bare(model=ScriptedChatModel(lambda _: {"rationale": "r", "value": "secret words of somebody"}))[0]
-        result = learn(judge, [row(1, "ana", None, value=True)])
-        why = reason(result.judge, "t-1@ana")
-        assert (
-            why
-            == "not asked before learning: InvalidOutput: scripted answered outside the value type; allowed: true or false"
-        )
-
     def test_a_bad_row_is_named_and_nothing_learned(self) -> None:
         judge, model = bare()
         rows = [row(1, "ana", "add"), row(2, "ana", None, value="maybe"), row(3, "ana", "add")]
@@ -566,7 +518,7 @@ class TestWhatGoesWrong:
             raise InvalidOutput("cut", usage=spent)
 
         result = learn(bare(model=ScriptedChatModel(failing))[0], [row(1, "ana", None, value=False)])
-        assert result.usage.calls == 3
+        assert result.usage.calls == 2
         assert result.usage.cost == 0.25
 
 
@@ -579,7 +531,7 @@ class TestModels:
             [*(row(n, "ana", "add") for n in range(4)), row(5, "ana", None, value=True)],
             reflection_model=reflection,
         )
-        assert {asked.schema_name for asked in own.requests} == {"judgment"}
+        assert not own.requests
         assert [asked.schema_name for asked in reflection.requests] == ["changes"]
 
     def test_a_judge_learns_with_its_own_embedding_model(self) -> None:
@@ -622,9 +574,7 @@ class TestModels:
         seen: list[tuple[str, int, int]] = []
         rows = [row(n, "ana", "add") for n in range(3)]
         bare(shard_size=1, brief=brief)[0].align(rows, progress=lambda *step: seen.append(step))
-        asked = ["pre_alignment"] if brief else []
-        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", *asked, "distil"]
-        assert {(phase, done) for phase, done, total in seen if done == total} >= {(each, 3) for each in asked}
+        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", "distil"]
         assert ("distil", 3, 3) in seen
 
 
@@ -632,15 +582,14 @@ def _content(one: dict[str, Any]) -> dict[str, Any]:
     return {name: one[name] for name in ("inputs", "outputs")}
 
 
-def test_a_distillation_prompt_holds_one_shard_only() -> None:
+def test_a_distillation_prompt_holds_its_own_records_only() -> None:
     judge, model = bare(shard_size=2)
-    learn(judge, [row(n, "ana", "add") for n in range(6)])
+    guidelines = learn(judge, [row(n, "ana", "add") for n in range(6)]).guidelines
     prompts = [asked for asked in model.requests if asked.schema_name == "changes"]
-    shards = [set(shard.keys) for shard in learn(judge, [row(n, "ana", "add") for n in range(6)]).judge.memory.shards]
-    assert len(prompts) >= 3
+    assert len(prompts) == 3
     for asked in prompts:
         seen = {FeedbackKey(f"t-{n}", "ana") for n in range(6) if f"case{n}" in asked.user}
-        assert seen in shards
+        assert seen in [set(guideline.exposed_to) for guideline in guidelines]
 
 
 def test_another_process_learns_the_same() -> None:

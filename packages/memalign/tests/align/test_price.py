@@ -1,4 +1,4 @@
-"""What an align costs on a provider's model: words are learned at once, a label alone is held against one verdict."""
+"""What an align costs on a provider's model: one call for fifty, and what becomes of answers that are wrong."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from memalign import Judge
-from memalign.align.ask import MOST
-from memalign.errors import AccessDenied
+from memalign.align import write_guideline
+from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelUnavailable
 from memalign.judge.calibrator import FEWEST
 from memalign.memory import Answers, Memory
 from memalign.memory.retrieval import Neighbourhood, is_hard
@@ -21,7 +21,7 @@ from memalign.models import Limits
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
 from memalign.types import Example
-from tests.support.invariants import no_answer_outlives_its_source
+from tests.support.invariants import check_memory
 from tests.support.learning import bare, learn, text_of
 
 replace = msgspec.structs.replace
@@ -33,6 +33,8 @@ def provider(request: ChatRequest) -> Answer:
     match request.schema_name:
         case "judgment":
             return {"rationale": "It reads well.", "value": True}
+        case "merged":
+            return {"guidelines": []}
         case _:
             new = request.user.rpartition("New feedback:")[2]
             return {"changes": [_rule(label, item) for label, item, _ in _RECORD.findall(new)]}
@@ -85,31 +87,20 @@ class TestWords:
         assert not [each for each in left.memory.guidelines if ("t-7", "ana") in each.exposed_to]
         assert len(left.memory.guidelines) == 49
 
-    def test_fifty_comments_take_five_distillation_calls(self) -> None:
-        judge, model = provider_judge()
-        result = learn(judge, spoken(range(50)))
-        order = [request.schema_name for request in model.requests]
-        assert "judgment" not in order[: order.index("changes")]
-        asked = kinds(model)
-        assert asked["changes"] == 5
-        assert 0 < asked["judgment"] <= MOST[False] == 24
-        assert asked.keys() <= {"changes", "judgment"}
-        assert result.usage.calls == sum(asked.values())
+    def test_a_thousand_are_twenty_calls_and_one_that_merges(self) -> None:
+        model = ScriptedChatModel(provider)
+        result = learn(bare(model=model)[0], spoken(range(1000)))
+        assert kinds(model) == {"changes": 20, "merged": 1}
         assert {*states(result.judge.memory).values()} == {"learned"}
 
-    def test_one_more_comment_costs_a_few_calls(self) -> None:
-        # Past cases are asked about again only where it brings other checks into view, or moves them to another fold.
+    def test_later_feedback_is_one_call_beside_the_guidelines_that_stand(self) -> None:
         judge, model = provider_judge()
-        judge = learn(judge, spoken(range(50))).judge
-        calls = []
-        for number in range(11):
+        judge = learn(judge, spoken(range(10))).judge
+        for number in range(3):
             asked = len(model.requests)
             judge = learn(judge, spoken([f"more{number}"])).judge
-            found = kinds(model, asked)
-            assert found["changes"] == 1
-            assert found["judgment"] < MOST[False]
-            calls.append(sum(found.values()))
-        assert sorted(calls)[5] <= 2, "the median"
+            assert kinds(model, asked) == {"changes": 1}
+            assert "G1: When matter" in model.requests[-1].user
         assert {*states(judge.memory).values()} == {"learned"}
 
     def test_a_few_comments_cost_one_call(self) -> None:
@@ -120,90 +111,171 @@ class TestWords:
         assert {*states(result.judge.memory).values()} == {"learned"}
         assert all(case.pre_alignment is None and case.answers is None for case in result.judge.memory.cases)
 
-    def test_past_cases_are_asked_about_from_ten_on(self) -> None:
-        judge, model = provider_judge(shard_size=1)
-        judge = learn(judge, spoken(range(FEWEST - 1))).judge
-        assert kinds(model)["judgment"] == 0
-        unlabelled = [{name: part for name, part in row.items() if name != "value"} for row in spoken(["none"])]
-        judge = learn(judge, unlabelled).judge
-        assert kinds(model)["judgment"] == 0
-        judge = learn(judge, spoken(["last"])).judge
-        assert kinds(model)["judgment"] == FEWEST
-        assert sum(case.answers is not None for case in judge.memory.cases) == FEWEST
 
-    def test_calls_keep_the_rules_of_others_in_view(self) -> None:
-        # Dealt out one by one, every part would hold a case of both calls and hide all rules.
-        judge, model = provider_judge()
-        judge = learn(judge, spoken(range(20))).judge
-        assert kinds(model)["judgment"] == 20
-        assert all(case.answers is not None and case.answers.margins for case in judge.memory.cases)
+class TestMerging:
+    @staticmethod
+    def merging(*entries: Any) -> tuple[Judge, ScriptedChatModel]:
+        def answer(request: ChatRequest) -> Answer:
+            return {"guidelines": list(entries)} if request.schema_name == "merged" else provider(request)
 
-    def test_a_case_that_met_every_rule_is_skipped(self) -> None:
-        # Ten comments are one call: with any of them hidden there is no rule left to ask with.
-        judge, model = provider_judge()
-        learn(judge, spoken(range(FEWEST)))
-        assert kinds(model) == {"changes": 1}
+        model = ScriptedChatModel(answer, limits=Limits(shard_size=2))
+        return bare(model=model)[0], model
 
-    def test_forgetting_below_ten_cases_asks_nothing_more(
-        self,
-    ) -> None:
-        judge, model = provider_judge(shard_size=1)
-        judge = learn(judge, spoken(range(FEWEST))).judge
-        assert kinds(model)["judgment"] == FEWEST
+    def test_what_calls_wrote_side_by_side_is_merged(self) -> None:
+        judge, model = self.merging({"text": "Name the matter.", "from": ["G1", "G3"]})
+        memory = learn(judge, spoken(range(4))).judge.memory
+        assert kinds(model) == {"changes": 2, "merged": 1}
+        assert [g.id for g in memory.semantic] == ["G2", "G4", "G5"]
+        merged = memory.guideline("G5")
+        both = (*memory.guideline("G1").supported_by, *memory.guideline("G3").supported_by)
+        assert merged.supported_by == tuple(sorted(both))
+        assert len(merged.exposed_to) == 4, "all that its prompt was exposed to"
+        check_memory(judge.replace(memory=memory))
+
+    def test_forgetting_a_merged_one_brings_back_what_it_was_made_from(self) -> None:
+        judge, model = self.merging({"text": "Name the matter.", "from": ["G1", "G3"]})
+        judge = learn(judge, spoken(range(4))).judge
+        gone = judge.memory.guideline("G1").exposed_to[0]
         asked = len(model.requests)
-        left = judge.unalign("t-3").judge
-        assert kinds(model, asked)["judgment"] == 0
-        no_answer_outlives_its_source(left.memory)
-        again = learn(left)
-        assert again.judge == left
-        assert kinds(model, asked)["judgment"] == 0
+        left = judge.unalign(gone).judge
+        assert "Name the matter." not in {g.text for g in left.memory.guidelines}
+        assert {"G3", "G4"} <= {g.id for g in left.memory.semantic}
+        assert kinds(model, asked) == {"changes": 1}, "about the one whose call held the withdrawn words"
+
+    def test_a_persons_guideline_is_never_merged(self) -> None:
+        judge, model = self.merging({"text": "Be as Dora says.", "from": ["G1", "G2"]})
+        judge = write_guideline(judge, "Be kind.", by="dora")
+        memory = learn(judge, spoken(range(4))).judge.memory
+        assert "G1: Be kind." not in model.requests[-1].user
+        assert memory.status(memory.guideline("G1")) == "active"
+
+    def test_a_memory_over_its_budget_is_merged(self) -> None:
+        def wordy(request: ChatRequest) -> Answer:
+            if request.schema_name == "merged":
+                return {"guidelines": [{"text": "Be brief.", "from": [f"G{n}" for n in range(1, 61)]}]}
+            labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+            start = re.findall(r"answer (\w+)", request.user)[0]
+            texts = [f"When {start} and {n}: " + " ".join(["never be late"] * 15) for n, _ in enumerate(labels)]
+            return {
+                "changes": [
+                    {"action": "ADD", "feedback": [label], "text": text, "guideline": ""}
+                    for label, text in zip(labels, texts, strict=True)
+                ]
+            }
+
+        model = ScriptedChatModel(wordy, limits=Limits())
+        judge = learn(bare(model=model)[0], spoken(range(40))).judge
+        assert kinds(model) == {"changes": 1}
+        judge = learn(judge, spoken(range(40, 80))).judge
+        assert kinds(model) == {"changes": 2, "merged": 1}
+        assert "Be brief." in {g.text for g in judge.memory.semantic}
+
+    def test_a_merge_that_fails_leaves_all_as_it_is(self) -> None:
+        def answer(request: ChatRequest) -> Answer:
+            return ModelUnavailable("down") if request.schema_name == "merged" else provider(request)
+
+        judge = bare(model=ScriptedChatModel(answer, limits=Limits(shard_size=2)))[0]
+        result = learn(judge, spoken(range(4)))
+        assert len(result.judge.memory.semantic) == 4
+        assert any("were not merged" in note for note in result.notes)
+
+
+class TestHalves:
+    """One record of many makes the model answer wrongly: the others are learned, and it is named."""
+
+    @staticmethod
+    def stumbling(*words: str, error: Exception) -> tuple[Judge, ScriptedChatModel]:
+        def answer(request: ChatRequest) -> Answer:
+            return error if any(f'answer {word}"' in request.user for word in words) else provider(request)
+
+        model = ScriptedChatModel(answer, limits=Limits(shard_size=50))
+        return bare(model=model)[0], model
+
+    @pytest.mark.parametrize("error", [InvalidOutput("cut"), ModelRefused("declined")])
+    def test_a_wrong_or_refused_answer_is_asked_for_by_halves(self, error: Exception) -> None:
+        judge, model = self.stumbling("7", error=error)
+        result = learn(judge, spoken(range(50)))
+        assert [str(key) for key, _ in result.pending] == ["t-7@ana"]
+        assert type(error).__name__ in result.pending[0][1]
+        assert kinds(model)["changes"] <= 13
+
+    def test_a_model_that_answers_nothing_rightly_is_given_up_soon(self) -> None:
+        judge, model = self.stumbling(*map(str, range(50)), error=InvalidOutput("cut"))
+        result = learn(judge, spoken(range(50)))
+        assert len(result.pending) == 50
+        assert kinds(model)["changes"] <= 13
+
+    def test_a_model_that_is_down_is_not_asked_by_halves(self) -> None:
+        judge, model = self.stumbling("7", error=ModelUnavailable("down"))
+        assert len(learn(judge, spoken(range(50))).pending) == 50
+        assert kinds(model)["changes"] == 1
+
+
+class TestConflicts:
+    @staticmethod
+    def contradicting(*conflicts: Any) -> tuple[Judge, ScriptedChatModel]:
+        def answer(request: ChatRequest) -> Answer:
+            changes = provider(request)
+            return changes | {"conflicts": list(conflicts)} if isinstance(changes, dict) else changes
+
+        model = ScriptedChatModel(answer, limits=Limits())
+        return bare(model=model)[0], model
+
+    def test_feedback_that_contradicts_other_feedback_waits_for_a_person(self) -> None:
+        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
+        result = learn(judge, spoken(range(2)))
+        (conflict,) = result.conflicts
+        assert (conflict.kind, conflict.ids, conflict.reason) == (
+            "comments",
+            ("t-0", "t-1"),
+            "whether a name is enough",
+        )
+        assert {*states(result.judge.memory).values()} == {"learned"}, "meanwhile both teach"
+        later = learn(result.judge, spoken(["more"]))
+        assert conflict in later.conflicts
+        assert result.judge.unalign("t-0").conflicts == ()
+
+    @pytest.mark.parametrize(
+        "odd", [None, "F1", {"feedback": ["F1"]}, {"feedback": "F1"}, {"feedback": ["F1", "F9"], "about": 3}, {}]
+    )
+    def test_what_is_no_conflict_is_none(self, odd: Any) -> None:
+        judge, _ = self.contradicting(odd)
+        assert learn(judge, spoken(range(2))).conflicts == ()
+
+    def test_what_may_not_enter_a_prompt_is_not_said_of_a_conflict(self) -> None:
+        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "<<< the tone >>>"})
+        assert [conflict.reason for conflict in learn(judge, spoken(range(2))).conflicts] == [""]
 
 
 class TestLabelsAlone:
-    def test_a_label_alone_costs_a_verdict(self) -> None:
+    def test_labels_alone_go_into_the_one_call(self) -> None:
         judge, model = provider_judge()
-        rows = [*spoken(range(3), words=False), *spoken(range(3, 5), value=False, words=False)]
+        rows = [*spoken(range(3)), *spoken(range(3, 5), value=False, words=False)]
         memory = learn(judge, rows).judge.memory
-        assert kinds(model) == {"judgment": 5, "changes": 1}
-        assert [request.schema_name for request in model.requests] == ["judgment"] * 5 + ["changes"]
-        told = model.requests[-1].user
-        assert re.findall(r"answer (\w+)", told) == ["3", "4"], "only what the judge had wrong"
-        assert told.count('judge: true because "It reads well."') == 2
-        assert {str(key) for guideline in memory.semantic for key in guideline.supported_by} == {"t-3@ana", "t-4@ana"}
+        assert kinds(model) == {"changes": 1}
         assert {*states(memory).values()} == {"learned"}
 
-    def test_labels_beside_words_show_the_judges_verdict(self) -> None:
-        judge, model = provider_judge()
-        learn(judge, [*spoken(range(2), value=False), *spoken(range(2, 4), value=False, words=False)])
-        assert kinds(model) == {"judgment": 2, "changes": 1}
-        shown = {item: "\njudge: " in rest for _, item, rest in _RECORD.findall(model.requests[-1].user)}
-        assert shown == {"0": False, "1": False, "2": True, "3": True}
-
-    def test_free_text_labels_are_free_examples(self) -> None:
-        # Two right answers differ there: a verdict would not say whether there is something to learn.
+    def test_free_text_labels_go_into_it_too(self) -> None:
         judge, model = provider_judge()
         free = judge.replace(feedback_value_type=str)
         rows = [row | {"value": f"answered {row['id']}"} for row in spoken(range(3), words=False)]
-        result = learn(free, rows)
-        assert not model.requests
-        assert {*states(result.judge.memory).values()} == {"learned"}
-        assert result.rows[0].reason == "kept as an example: there were no words to learn from"
+        learn(free, rows)
+        assert kinds(model) == {"changes": 1}
+        assert 'expert: "answered t-0"' in model.requests[0].user
 
-    @pytest.mark.parametrize("right", [False, True], ids=["judge wrong", "judge right"])
-    def test_a_forgotten_label_leaves_no_trace_in_lessons(self, right: bool) -> None:
-        mute = spoken([1], by="ana", value=right, words=False)
-        told = [*spoken([1], by="ben", value=right), *spoken(range(2, 5), by="ben")]
+    @pytest.mark.parametrize("value", [False, True])
+    def test_a_forgotten_label_leaves_no_trace_in_lessons(self, value: bool) -> None:
+        mute = spoken([1], by="ana", value=value, words=False)
+        told = [*spoken([1], by="ben", value=value), *spoken(range(2, 5), by="ben")]
         alone = learn(provider_judge()[0], told).judge
-        for first, second in ((mute, told), (told, mute), ([*mute, *told], [])):
-            judge, model = provider_judge()
+        for first, second in ((mute, told), ([*mute, *told], [])):
+            judge, _ = provider_judge()
             judge = learn(learn(judge, first).judge, second).judge
-            asked = len(model.requests)
             left = judge.unalign("t-1@ana").judge
             ours = [replace(guideline, id="G") for guideline in left.memory.guidelines]
             theirs = [replace(guideline, id="G") for guideline in alone.memory.guidelines]
             assert sorted(map(msgspec.json.encode, ours)) == sorted(map(msgspec.json.encode, theirs))
             assert "ana" not in text_of(left.memory, tombstones=False)
-            assert all("\njudge: " not in request.user for request in model.requests[asked:])
 
 
 class TestHardCases:
@@ -239,14 +311,6 @@ class TestHardCases:
         assert self.nearest(judge, memory) == ["t-0", "t-1"]
         assert is_hard(memory, memory.cases[2], judge.value_type), "though it was hard for some judge"
 
-    def test_hard_cases_are_those_the_pass_got_wrong(self) -> None:
-        # The model says true of everything, and of all that it was asked it has just these wrong.
-        judge, _ = provider_judge(shard_size=1)
-        judge = learn(judge, [*spoken(range(8)), *spoken(range(8, 12), value=False)]).judge
-        memory, kind = judge.memory, judge.value_type
-        hard = {case.id for case in memory.cases if is_hard(memory, case, kind, judge.base_fingerprint)}
-        assert hard == {f"t-{n}" for n in range(8, 12)}
-
 
 class TestDenied:
     """A judge whose key is refused: what needs no judge is done, and nothing that was paid for is lost."""
@@ -256,27 +320,14 @@ class TestDenied:
         judge, model = provider_judge(shard_size=1)
         return learn(judge, spoken(range(FEWEST + 2))).judge, model
 
-    @staticmethod
-    def denied(judge: Judge) -> Judge:
-        def answer(request: ChatRequest) -> Answer:
-            return AccessDenied("HTTP 401") if request.schema_name == "judgment" else provider(request)
-
-        return judge.replace(model=ScriptedChatModel(answer, limits=Limits(shard_size=1)))
-
-    def test_forgetting_needs_no_judge(self) -> None:
+    def test_a_denied_reflection_stops_the_align_before_any_change(self) -> None:
         judge, _ = self.taught()
-        result = self.denied(judge).unalign("t-3")
-        assert "t-3@ana" not in {str(each.key) for each in result.judge.memory.annotations()}
-        assert "AccessDenied: HTTP 401" in result.notes[0]
-
-    def test_a_lesson_that_was_distilled_is_kept(self) -> None:
-        judge, _ = self.taught()
-        result = learn(self.denied(judge), spoken(["more"]))
-        assert states(result.judge.memory)["t-more@ana"] == "learned"
-        assert "AccessDenied: HTTP 401" in result.notes[0]
-
-    def test_denied_access_stops_the_align_before_any_cost(self) -> None:
-        judge, model = self.taught()
+        denied = judge.replace(model=ScriptedChatModel(lambda _: AccessDenied("HTTP 401")))
         with pytest.raises(AccessDenied, match="HTTP 401"):
-            learn(self.denied(judge), spoken(["more"], words=False))
-        assert kinds(model)["judgment"] > 0
+            learn(denied, spoken(["more"]))
+
+    def test_forgetting_needs_no_model_at_all(self) -> None:
+        judge, _ = self.taught()
+        denied = judge.replace(model=ScriptedChatModel(lambda _: AccessDenied("HTTP 401")))
+        memory = denied.unalign("t-3").judge.memory
+        assert "t-3@ana" not in {str(annotation.key) for annotation in memory.annotations()}

@@ -36,11 +36,10 @@ def texts(judge: Judge) -> list[str]:
 
 
 def taught(*rules: tuple[str, str], **changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    """A judge to which each (source, rule) was said in turn, of a case of its own."""
+    """A judge to which each (source, rule) was said at once, of a case of its own, and which distils each alone."""
     judge, model = judge_in(World(), **changes)
-    for number, (source, rule) in enumerate(rules, 1):
-        judge = learn(judge, [said(number, rule, by=source, value=None)]).judge
-        check_memory(judge)
+    judge = learn(judge, [said(number, rule, by=who, value=None) for number, (who, rule) in enumerate(rules, 1)]).judge
+    check_memory(judge)
     return judge, model
 
 
@@ -102,10 +101,9 @@ class TestTheSame:
         retired = edit_guideline(judge, "G1", by="dora", retired=True)
         later = learn(retired, [said(2, LOUD, by="ben")]).judge
         wide, model = bare(World(), shard_size=3, retrieval_k=0)
-        near = said(3, LONG, by="cleo", order="revise") | {"inputs": "question 2 answer 2"}
+        near = said(3, LONG, by="cleo", order="revise")
         result = learn(wide.replace(memory=later.memory), [near])
         prompt = next(r.user for r in model.requests if r.schema_name == "changes")
-        assert keys("t-2@ben", "t-3@cleo") in {shard.keys for shard in result.judge.memory.shards}
         assert "Existing guidelines" not in prompt
         assert states(result.judge)["t-3@cleo"] == "pending"
 

@@ -281,7 +281,6 @@ def canonical(judge: Judge) -> dict[str, Any]:
         "in force": {text[g.id] for g in memory.semantic},
         "states": {e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()},
         "pre_alignment_verdicts": {case.id: case.pre_alignment and case.pre_alignment.value for case in memory.cases},
-        "shards": {shard.keys for shard in memory.shards},
     }
 
 

@@ -122,22 +122,22 @@ class TestDistilPrompts:
 
     def test_the_system_message_ignores_the_records(self) -> None:
         settings: dict[str, Any] = {"instructions": "Good? {{ outputs }}", "value_type": ValueType.of(bool)}
-        one = render_distil(**settings, guidelines=[], known=[], records=[self.record("F1")])
+        settings["fields"] = ["outputs"]
+        one = render_distil(**settings, guidelines=[], records=[self.record("F1")])
         two = render_distil(
             **settings,
             guidelines=[Guideline(id="G1", text="Be kind.")],
-            known=[self.record("F1")],
             records=[self.record("F2")],
         )
         assert one[0] == two[0]
         assert "G1: Be kind." in two[1]
-        assert two[1].index("F1 <<<") < two[1].index("New feedback:") < two[1].index("F2 <<<")
+        assert two[1].index("G1: Be kind.") < two[1].index("New feedback:") < two[1].index("F2 <<<")
 
     @pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
     def test_a_missing_field_leaves_no_empty_line(self, missing: str) -> None:
         record = self.record("F1", **{missing: None})
         settings: dict[str, Any] = {"instructions": "Good?\n{{ outputs }}", "value_type": ValueType.of(bool)}
-        _, many = render_distil(**settings, guidelines=[], known=[], records=[record])
+        _, many = render_distil(**settings, fields=["outputs"], guidelines=[], records=[record])
         _, one = render_distil_one(**settings, record=record)
         assert "None" not in many + one
         assert "Good? {{ outputs }}" in one

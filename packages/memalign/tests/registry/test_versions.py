@@ -18,7 +18,7 @@ from memalign import Judge, MemalignError, Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConflict
-from memalign.memory import Annotation, Case, Shard, Tombstone
+from memalign.memory import Annotation, Case, Tombstone
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
 from tests.support.places import KINDS, Place, place_of
@@ -106,25 +106,18 @@ def test_one_more_annotation_adds_a_handful_of_rows(registry: Registry, place: P
             replace(
                 first,
                 cases=tuple(cases[n] for n in sorted(cases)),
-                shards=(*first.shards, Shard(keys=keys("t-050@bob"))),
             )
         )
     )
-    assert rows_in(place) - before == 2  # the annotation and its shard
+    assert rows_in(place) - before == 1  # the annotation
 
 
-def test_removing_a_middle_shard_rewrites_no_other(registry: Registry, place: Place):
+def test_forgetting_rewrites_nothing_else(registry: Registry, place: Place):
     memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
     registry.create(judge(memory))
     before = rows_in(place)
     registry.save(judge(forget(memory, keys("t-030@ana"))))
     assert rows_in(place) - before == 1  # the tombstone; the rest only ended
-    moved = replace(memory, shards=(memory.shards[0], Shard(keys=keys("t-new@ana")), *memory.shards[1:]))
-    registry.save(judge(memory))
-    before = rows_in(place)
-    registry.save(judge(moved))
-    assert rows_in(place) - before == 1
-    assert registry.load("helpfulness").memory.shards == moved.shards
 
 
 def test_history_says_what_made_each_version(registry: Registry):

@@ -65,10 +65,11 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
 
 def everything_named_is_there(memory: Memory) -> None:
     keys = {annotation.key for annotation in memory.annotations()}
-    placed = [key for shard in memory.shards for key in shard.keys]
-    assert len(placed) == len(set(placed)), "a piece of feedback has one shard"
-    assert set(placed) <= keys
-    assert all(shard.keys for shard in memory.shards)
+    for conflict in memory.conflicts:
+        assert len(conflict.feedback) > 1
+        assert {*conflict.feedback, *conflict.exposed_to} <= keys
+    for annotation in memory.annotations():
+        assert annotation.outcome is None or keys.issuperset(annotation.outcome.exposed_to)
     ids = [guideline.id for guideline in memory.guidelines]
     numbers = [guideline.number for guideline in memory.guidelines]
     assert numbers == sorted(set(numbers))
@@ -174,6 +175,6 @@ def it_can_be_kept(judge: Judge) -> None:
     assert msgspec.json.decode(msgspec.json.encode(memory), type=Memory) == memory
     codec = Codec()
     kept = codec.memory(codec.memory_contents(memory))
-    assert kept.hash == msgspec.structs.replace(memory, shards=kept.shards).hash
-    assert {shard.keys for shard in kept.shards} == {shard.keys for shard in memory.shards}
+    assert kept.hash == memory.hash
+    assert kept.conflicts == memory.conflicts
     assert load_bundle(bundle_of(judge)).memory == memory

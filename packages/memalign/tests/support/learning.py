@@ -40,7 +40,7 @@ REFUSED = ("copy", "fence", "role", "long", "empty")
 ORDERS = TAKEN + LEFT + REFUSED
 
 _WORDS = re.compile(r"\b(?:word|case|label)\d+\b")
-_RECORD = re.compile(r"^(F\d+) <<<\n(.*?)\n>>>\n(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
+RECORD = re.compile(r"^(F\d+) <<<\n(.*?)\n>>>\n(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
 
 
 def words_in(text: str) -> list[str]:
@@ -78,6 +78,8 @@ class Imp:
                 return self._rule(request)
             case "checks":
                 return {"checks": _checks(request.user)}
+            case "merged":
+                return {"guidelines": _merged(request.user)}
             case _:
                 return {"changes": self._changes(request)}
 
@@ -99,7 +101,7 @@ class Imp:
         old, _, new = request.user.rpartition("New feedback:")
         known = re.findall(r"^(G\d+): ", old, re.MULTILINE)
         changes: list[Any] = []
-        for label, content, said in _RECORD.findall(new):
+        for label, content, said in RECORD.findall(new):
             order = _order(said)
             named, action, target = [label], "ADD", ""
             if order == "silent":
@@ -125,6 +127,21 @@ class Imp:
             if order == "contradict":
                 changes.append({"action": "NOOP", "feedback": named, "text": "On second thought.", "guideline": ""})
         return changes
+
+
+def _merged(user: str) -> list[Any]:
+    """All that may be said of guidelines: the first two in one, one that is nobody's, one of one, and junk."""
+    rules = dict(re.findall(r"^(G\d+): (.*)$", user, re.MULTILINE))
+    first = list(rules)[:2]
+    words = " ".join(words_in(" ".join(rules[name] for name in first)))
+    return [
+        {"text": f"Mind what matters here: {words}. Together.", "from": first},
+        {"text": "Be on time.", "from": ["G999", *first]},
+        {"text": f"Never <<< {words}", "from": list(rules)[2:4]},
+        {"text": "Be brief.", "from": list(rules)[-1:]},
+        None,
+        {"from": "G1"},
+    ]
 
 
 def _order(text: str) -> str:

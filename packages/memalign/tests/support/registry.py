@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from memalign import Judge, MemAlign, Registry
-from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Shard, Tombstone
+from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Check, Example, FeedbackKey, Guideline
@@ -40,18 +40,17 @@ def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
 
 
 def memory_of(*cases: Case, size: int = 2) -> Memory:
-    """A memory in which every `size` pieces of feedback share a shard and a guideline."""
+    """A memory in which every `size` pieces of feedback share a guideline."""
     ordered = tuple(sorted(cases, key=lambda c: c.id))
     keys = [annotation.key for one in ordered for annotation in one.annotations]
-    shards = tuple(Shard(keys=tuple(keys[i : i + size])) for i in range(0, len(keys), size))
+    shared = [tuple(keys[i : i + size]) for i in range(0, len(keys), size)]
     return Memory(
         cases=ordered,
-        shards=shards,
         guidelines=tuple(
-            Guideline(id=f"G{n}", text=f"rule number {n}", supported_by=shard.keys, exposed_to=shard.keys)
-            for n, shard in enumerate(shards, 1)
+            Guideline(id=f"G{n}", text=f"rule number {n}", supported_by=some, exposed_to=some)
+            for n, some in enumerate(shared, 1)
         ),
-        next_guideline=len(shards) + 1,
+        next_guideline=len(shared) + 1,
         embedding_model="hash:4",
     )
 
@@ -143,24 +142,28 @@ def memories(draw: st.DrawFn) -> Memory:
         )
     keys = [annotation.key for one in cases for annotation in one.annotations]
     size = draw(st.integers(1, 3))
-    shards = tuple(Shard(keys=tuple(keys[i : i + size])) for i in range(0, len(keys), size))
+    shared = [tuple(keys[i : i + size]) for i in range(0, len(keys), size)]
     guidelines = tuple(
         Guideline(
             id=f"G{number}",
             text=f"rule number {number}",
             checks=tuple(draw(st.lists(checks, max_size=2))),
-            supported_by=shard.keys[:1],
-            exposed_to=shard.keys,
+            supported_by=some[:1],
+            exposed_to=some,
             pinned_by=draw(st.sampled_from([None, "dora"])),
             retired_by=draw(st.sampled_from([None, "dora"])),
         )
-        for number, shard in enumerate(draw(st.permutations(shards)), 1)
+        for number, some in enumerate(draw(st.permutations(shared)), 1)
     )
     gone = sorted({FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))} - set(keys))
     return Memory(
         cases=tuple(cases),
         guidelines=guidelines,
-        shards=tuple(draw(st.permutations(shards))),
+        conflicts=tuple(
+            FeedbackConflict(feedback=tuple(keys[:2]), about=about, exposed_to=tuple(keys))
+            for about in draw(st.lists(st.sampled_from(["", "the tone"]), max_size=1))
+            if len(keys) > 1
+        ),
         tombstones=tuple(Tombstone(key=key, reason="withdrawn by hand") for key in gone),
         next_guideline=len(guidelines) + 1,
         authority=tuple(draw(st.lists(names, max_size=2))),

@@ -14,14 +14,14 @@ from memalign import Judge
 from memalign.errors import ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
-from tests.support.learning import bare
+from tests.support.learning import RECORD, bare
 
 Verdict = Callable[[frozenset[str], str], bool]
 """The rules in the prompt and the number of the item's case, as text, to a verdict."""
 
 _RULE = re.compile(r"^(?:-|(G\d+):) (.*)$", re.MULTILINE)
 _ITEM = re.compile(r'outputs: "answer (\w+)"')
-_RECORD = re.compile(r"^(F\d+) <<<\n.*?^expert's comment: \"(\w+): (.*?)\"$", re.DOTALL | re.MULTILINE)
+_COMMENT = re.compile(r"^expert's comment: \"(\w+): (.*?)\"$", re.MULTILINE)
 
 
 class World:
@@ -40,6 +40,8 @@ class World:
                 applied = [name for name, _ in _RULE.findall(request.system) if name]
                 findings = [{"guideline": name, "evidence": "", "value": value} for name in applied]
                 return {"findings": findings, "rationale": "so it is", "value": value}
+            case "merged":
+                return {"guidelines": []}
             case _:
                 return {"changes": list(_changes(request.user))}
 
@@ -47,7 +49,9 @@ class World:
 def _changes(user: str) -> Iterable[dict[str, Any]]:
     old, _, new = user.rpartition("New feedback:")
     known = re.findall(r"^(G\d+): ", old, re.MULTILINE)
-    for label, order, text in _RECORD.findall(new):
+    for label, _, comment in RECORD.findall(new):
+        words = _COMMENT.search(comment)
+        order, text = words.groups() if words else ("pass", "")
         action = {"say": "ADD", "revise": "REVISE", "support": "SUPPORT", "pass": "NOOP"}[order]
         target = known[-1] if known and action in ("REVISE", "SUPPORT") else ""
         yield {"action": action, "feedback": [label], "text": text, "guideline": target}

@@ -196,33 +196,34 @@ def apply_answer(
     taught: set[FeedbackKey] = set()
     passed: set[FeedbackKey] = set()
     faults: dict[FeedbackKey, str] = {}
+    refused: dict[FeedbackKey, str] = {}
     for delta in answer.deltas:
         keys = tuple(sorted(key for key in set(delta.feedback) if key in answer.keys))
         if delta.action == "SUPPORT":
             # What a comment adds was written with the supported rule in view, and goes with it.
             keys = tuple(key for key in keys if key not in own)
         if (fault := _impossible(memory, answer, delta)) is not None:
-            faults |= {key: f"its rule was not taken: {fault}" for key in keys if key not in faults}
+            faults |= dict.fromkeys(keys, fault)
         elif delta.writes and delta.fault is not None:
-            faults |= {key: REFUSED_TWICE.format(why=delta.fault) for key in keys}
+            refused |= dict.fromkeys(keys, delta.fault)
         elif delta.action == "NOOP":
             passed.update(keys)
         elif keys:
             memory = _carried_out(memory, answer, delta, keys)
             left_out.update(delta.checks.faults)
             taught.update(keys)
-    refused = {key for delta in answer.deltas if delta.writes and delta.fault is not None for key in delta.feedback}
 
     def outcome(key: FeedbackKey) -> Outcome | None:
         if key in taught:
-            also = faults.get(key)
+            also = refused.get(key) or faults.get(key)
             return Outcome(kind="taught", reason=f"learned without one more rule from it: {also}") if also else None
         if key in answer.faults:
             return Outcome(kind="waiting", reason=answer.faults[key])
+        if key in refused:
+            reason = REFUSED_TWICE.format(why=refused[key])
+            return Outcome(kind="refused", reason=reason, exposed_to=answer.exposed_to)
         if key in faults:
-            if key in refused:
-                return Outcome(kind="refused", reason=faults[key], exposed_to=answer.exposed_to)
-            return Outcome(kind="waiting", reason=faults[key])
+            return Outcome(kind="waiting", reason=f"its rule was not taken: {faults[key]}")
         if key in passed:
             return Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=answer.exposed_to)
         return Outcome(kind="waiting", reason=NOT_MENTIONED)

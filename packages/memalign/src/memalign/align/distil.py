@@ -36,7 +36,7 @@ async def distil(
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
     """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
 
-    Later feedback goes in with the guidelines that stand. Where several calls wrote guidelines side by side, and where the
+    Later feedback goes in with the guidelines that stand. Where several calls wrote the first guidelines side by side, and where
     guidelines outgrow their budget, one call more merges them; not where a call holds one record.
 
     Args:
@@ -62,7 +62,8 @@ async def distil(
         left_out += faults
     learned = with_outcomes(learned, outcomes)
     notes: tuple[str, ...] = ()
-    if size > 1 and learned.guidelines != memory.guidelines and (len(calls) > 1 or outgrown(learned)):
+    fresh = size > 1 and len(calls) > 1 and not any(g.supported_by and not g.people for g in memory.semantic)
+    if fresh or (learned.next_guideline > memory.next_guideline and outgrown(learned) and size > 1):
         learned, spent, notes = await merge(judge, learned, model)
         usage += spent
     usage += Usage(seconds={"distil": time.perf_counter() - started})
@@ -83,7 +84,8 @@ def _with_wordless_examples(judge: Judge, memory: Memory) -> Memory:
 
 def _calls(judge: Judge, memory: Memory, model: ChatModel, size: int) -> list[DistilCall]:
     """The calls about all that waits: as few as may be, of equal size."""
-    keys = by_likeness(memory, [annotation.key for annotation in memory.pending])
+    waiting = [annotation.key for annotation in memory.pending]
+    keys = by_likeness(memory, waiting) if size > 1 else waiting
     count = -(-len(keys) // size)
     standing = tuple(guideline for guideline in memory.semantic if guideline.supported_by or guideline.people)
     whole = DistilCall(

@@ -14,8 +14,9 @@ from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import calibrates, fit_calibrator
 from memalign.judge.open_model import open_model
 from memalign.judge.paid_calls import PaidCalls
-from memalign.memory import Memory
+from memalign.memory import FeedbackConflict, Memory
 from memalign.types import FeedbackKey, Guideline, Usage
+from memalign.values import Value
 
 __all__ = ["Run", "calibrator_note", "conflicts"]
 
@@ -95,13 +96,23 @@ async def calibrator_note(judge: Judge) -> list[str]:
 
 
 def conflicts(memory: Memory) -> tuple[Conflict, ...]:
-    """Every content on which people gave different labels, by the id of its first case."""
+    """Every content on which people gave different labels, by the id of its first case; then comments that contradict."""
     found: dict[str, Conflict] = {}
     for case in memory.cases:
         all_of_it = memory.annotations_on(case)
-        labels = {annotation.key: annotation.value for annotation in all_of_it if annotation.value is not None}
+        labels: dict[FeedbackKey, Value | None] = {a.key: a.value for a in all_of_it if a.value is not None}
         if len(set(labels.values())) > 1:
             ids = tuple(dict.fromkeys(annotation.id for annotation in all_of_it))
             conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=memory.label_reason(case))
             found.setdefault(case.example.content_hash, conflict)
-    return tuple(found.values())
+    return (*found.values(), *(_contradiction(memory, conflict) for conflict in memory.conflicts))
+
+
+def _contradiction(memory: Memory, conflict: FeedbackConflict) -> Conflict:
+    annotations = {key: memory.annotation(key) for key in conflict.feedback}
+    return Conflict(
+        kind="comments",
+        ids=tuple(dict.fromkeys(key.id for key in conflict.feedback)),
+        annotations={key: annotation.value for key, annotation in annotations.items() if annotation is not None},
+        reason=conflict.about,
+    )

@@ -34,15 +34,22 @@ class RowReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
-    """People who gave different labels to the same content: every annotation, the label that counts, and why.
+    """Feedback that a person has to settle.
 
-    `label` is None for a tie.
+    Attributes:
+        kind: `labels`: people gave different labels to the same content. `comments`: what they said of several cases
+            contradicts each other, so that no guideline can follow both.
+        ids: The cases.
+        annotations: Every annotation with its label, None where it has none.
+        label: Of labels the one that counts meanwhile; None for a tie.
+        reason: Why that label counts; of comments what the conflict is about.
     """
 
     ids: tuple[str, ...]
-    annotations: dict[FeedbackKey, Value]
-    label: Value | None
+    annotations: dict[FeedbackKey, Value | None]
+    label: Value | None = None
     reason: str = ""
+    kind: Literal["labels", "comments"] = "labels"
 
 
 class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):

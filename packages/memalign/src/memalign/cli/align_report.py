@@ -111,6 +111,9 @@ def _first(lines: list[str]) -> list[str]:
 
 
 def _conflict(conflict: Conflict) -> str:
+    if conflict.kind == "comments":
+        about = f" about {conflict.reason}" if conflict.reason else ""
+        return f"conflict{about}: {listed(list(conflict.annotations))} contradict each other; a person settles it"
     said = listed([f"{key}: {label_text(value)}" for key, value in conflict.annotations.items()])
     counts = conflict.reason
     if conflict.label is not None:

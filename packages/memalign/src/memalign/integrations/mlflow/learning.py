@@ -105,6 +105,8 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
     for conflict in result.conflicts[:NAMED]:
         said = ", ".join(f"{key.source} gave {value_text(value)}" for key, value in conflict.annotations.items())
         counts = "no label counts" if conflict.label is None else f"{value_text(conflict.label)} counts"
+        if conflict.kind == "comments":
+            counts = "their comments contradict each other"
         _logger.warning(
             "judge %s: people differ on %s: %s; %s (%s)",
             before.name,
