@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Feedback
+from memalign import Feedback, Judge
 from memalign.align.proposed_tests import NO_TEST, NOT_BORNE_OUT, NOT_READ, ProposedTests, proposals_schema
 from memalign.content import judged_texts
 from memalign.memory import Annotation, Case, Memory
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import FeedbackKey
 from memalign.values import Value, ValueType
 
@@ -148,6 +150,33 @@ def test_only_a_sentence_that_the_comment_has_may_be_copied() -> None:
     judged = [text for case in memory(*rows).cases for text in judged_texts(case.example.content)]
     assert proposed(memory(*rows), test, named=passed, judged=judged)[0] == ()
     assert len(proposed(memory(*rows, comment=f"it needs: {sentence}"), test, named=passed, judged=judged)[0]) == 1
+
+
+def test_an_align_attaches_what_the_labels_bear_out() -> None:
+    labels = [f"F{number}" for number in range(1, 9)]
+    change = {"action": "ADD", "feedback": labels, "text": "References have a slash.", "guideline": ""}
+
+    def reply(request: ChatRequest) -> Answer:
+        if request.schema_name == "changes":
+            assert "KD/4821" in request.system, "the prompt says what a test is"
+            return {"changes": [change | {"tests": [SLASH, SOUP]}], "conflicts": []}
+        return {"rationale": "So.", "value": True}
+
+    judge = Judge(
+        name="desk",
+        instructions="Right? {{ outputs }}",
+        feedback_value_type=bool,
+        model=ScriptedChatModel(reply),
+        embedding_model=HashEmbedding(8),
+    )
+    rows = [
+        Feedback(id=f"t-{n}", outputs=f"Under KD{'/-'[n % 2]}{4821 + n}.", value=n % 2 == 0, source="ana")
+        for n in range(10)
+    ]
+    result = judge.align(rows)
+    (guideline,) = result.judge.memory.semantic
+    assert [check.question for check in guideline.checks] == ["The reply has a piece like KD/4821"]
+    assert any("the labels do not bear it out" in note for note in result.notes)
 
 
 json = st.recursive(
