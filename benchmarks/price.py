@@ -101,6 +101,10 @@ def chat(body: Body) -> Body:
         labels = item["feedback"]["items"].get("enum") or re.findall(r"^(F\d+) <<<", prompt, re.MULTILINE)
         changes = [_change(item, prompt, number, group) for number, group in enumerate(_groups(labels))]
         return {"changes": changes, **({"conflicts": []} if "conflicts" in properties else {})}
+    parts = properties.get("guidelines", {}).get("items", {}).get("properties", {})
+    if "from" in parts:  # our merge of what several calls wrote
+        ids = parts["from"]["items"]["enum"]
+        return {"guidelines": [{"text": _rule(prompt, n), "from": group} for n, group in enumerate(_groups(ids))]}
     if "guidelines" in properties:
         asked = prompt.partition("user judgement examples:")[2]
         numbers = [int(number) for number in re.findall(r'^  "id": (\d+),', asked, re.MULTILINE)]
@@ -123,7 +127,7 @@ def _change(item: Body, prompt: str, number: int, group: Sequence[str]) -> Body:
     rule = _rule(prompt, number)
     questions = [{"question": f"Does the reply {demand}?", "answer": "yes"} for demand in DEMANDS if demand in rule]
     change = {"action": "ADD", "feedback": group, "text": rule, "guideline": "", "checks": questions, "tests": []}
-    return {name: change.get(name, []) for name in item}
+    return {name: change.get(name, "true" if name == "value" else []) for name in item}
 
 
 def _groups(items: Sequence[Any]) -> list[Sequence[Any]]:

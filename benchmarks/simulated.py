@@ -309,6 +309,8 @@ def chat(body: Body) -> Body:
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
     if "changes" in properties:
         return _distilled(competence, user, properties)
+    if "guidelines" in properties:  # a merge: no two of our rules are one
+        return {"guidelines": []}
     return _judged(policy, competence, system, user, properties)
 
 
@@ -352,10 +354,10 @@ def _change(text: str, members: Sequence[tuple[str, Case]], known: dict[str, str
         return change | {"action": "NOOP", "text": "a label alone", "checks": []}
     if text in known:
         return change | {"action": "SUPPORT", "guideline": known[text], "text": "", "checks": []}
-    case = members[0][1]
-    answers = [(question, FACTS[question] in case.facts) for question in RULES[text].questions]
+    rule, case = RULES[text], members[0][1]
+    answers = [(question, FACTS[question] in case.facts) for question in rule.questions]
     checks = [{"question": question, "answer": "yes" if there else "no"} for question, there in answers]
-    return change | {"action": "ADD", "checks": checks}
+    return change | {"action": "ADD", "checks": checks, "value": json.dumps(rule.value(case))}
 
 
 # -- the decision model ----------------------------------------------------------------------------------------------

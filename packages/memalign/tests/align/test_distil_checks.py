@@ -95,6 +95,17 @@ class TestPolarity:
         assert checks == (Check(question=SORRY, answer="no", value=value),)
         assert notes == ()
 
+    @pytest.mark.parametrize(("meant", "value"), [("true", True), ("false", False), ("", None), ("maybe", None)])
+    def test_of_a_general_rule_it_speaks_for_the_value_that_is_meant(self, meant: str, value: Any) -> None:
+        teacher = Teacher(True, change("F1", "F2", checks=[check(SORRY)], value=meant))
+        (guideline,) = judge_of(teacher).align([row(True, 1), row(False, 2, "Soon.")]).guidelines
+        assert guideline.checks == (Check(question=SORRY, answer="yes", value=value),)
+
+    def test_one_label_of_all_outweighs_what_is_meant(self) -> None:
+        teacher = Teacher(True, change("F1", "F2", checks=[check(SORRY)], value="true"))
+        (guideline,) = judge_of(teacher).align([row(False, 1), row(False, 2)]).guidelines
+        assert guideline.checks == (Check(question=SORRY, answer="yes", value=False),)
+
     def test_a_check_without_a_usable_label_is_neutral(self) -> None:
         assert brief_checks(bool, None, check(SORRY, "no"))[0] == (Check(question=SORRY, answer="no"),)
         assert brief_checks("str", "Too cold.", check(SORRY, "no"))[0] == (Check(question=SORRY, answer="no"),)

@@ -87,7 +87,12 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes_schema(
-    labels: Sequence[str], guideline_ids: Sequence[str], fields: Sequence[str], *, questions: bool
+    labels: Sequence[str],
+    guideline_ids: Sequence[str],
+    fields: Sequence[str],
+    *,
+    questions: bool,
+    values: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The JSON schema of an answer; only the call's own feedback and guidelines can be named.
 
@@ -96,6 +101,7 @@ def changes_schema(
         guideline_ids: The guidelines that stand.
         fields: What the judge reads of an item, for tests.
         questions: Whether a guideline's questions are asked for.
+        values: What the judge answers, as text, for the value that the answers to a guideline's questions mean.
     """
     actions = ["ADD", "SUPPORT", "REVISE", "NOOP"] if guideline_ids else ["ADD", "NOOP"]
     feedback = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
@@ -106,10 +112,11 @@ def changes_schema(
         "guideline": {"type": "string", "enum": ["", *guideline_ids]},
         "tests": proposals_schema(fields),
         **({"checks": CHECKS_SCHEMA} if questions else {}),
+        **({"value": {"type": "string", "enum": ["", *values]}} if questions and values else {}),
     }
     conflict = {"feedback": feedback, "about": {"type": "string"}}
     # An answer without checks or conflicts is an answer; where a provider holds to a schema, all are required.
-    needed = [name for name in change if name not in ("tests", "checks")]
+    needed = [name for name in change if name not in ("tests", "checks", "value")]
     parts = {"changes": _array(change, needed), "conflicts": _array(conflict, list(conflict))}
     return {"type": "object", "properties": parts, "required": ["changes"], "additionalProperties": False}
 

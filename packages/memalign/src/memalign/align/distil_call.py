@@ -24,6 +24,7 @@ from memalign.prompts import DistilRecord, render_distil, render_distil_checks, 
 from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.fit import FeedbackRecord, fit_records
 from memalign.types import FeedbackKey, Guideline, Usage
+from memalign.values import value_text
 
 __all__ = ["DistilCall"]
 
@@ -167,7 +168,11 @@ class DistilCall:
         if not delta.writes:
             return delta
         checks, faults = tests.read(change.get("tests"), delta.feedback)
-        asked = self._reader.read(change.get("checks"), delta.feedback) if self.questions else ReadChecks()
+        asked = (
+            self._reader.read(change.get("checks"), delta.feedback, change.get("value"))
+            if self.questions
+            else ReadChecks()
+        )
         read = ReadChecks(checks=(*checks, *asked.checks), faults=(*faults, *asked.faults))
         return replace_struct(delta, fault=self._fault(delta.text, delta.feedback), checks=read)
 
@@ -311,7 +316,8 @@ class DistilCall:
         if self._one_rule:
             return self._held(system, user, ONE_RULE, "rule")
         ids = [guideline.id for guideline in self._shown_guidelines]
-        schema = changes_schema(list(self._labels), ids, self.judge.parts, questions=self.questions)
+        values = [value_text(label) for label in self.judge.value_type.labels]
+        schema = changes_schema(list(self._labels), ids, self.judge.parts, questions=self.questions, values=values)
         return self._held(system, user, schema, "changes")
 
     def _held(self, system: str, user: str, schema: dict[str, Any], name: str) -> ChatRequest:

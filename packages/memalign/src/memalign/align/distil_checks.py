@@ -15,7 +15,7 @@ from memalign.content import sides_of
 from memalign.memory import Annotation, Case
 from memalign.memory.guard import check_fault, tidy
 from memalign.types import Check, FeedbackKey
-from memalign.values import Value, ValueType
+from memalign.values import Value, ValueType, value_text
 
 __all__ = [
     "CHECKS_SCHEMA",
@@ -85,11 +85,12 @@ class CheckReader:
     remarks: Mapping[FeedbackKey, tuple[Annotation, Case]]
     judged: Collection[tuple[str, str]] = field(default=(), repr=False)
 
-    def read(self, given: object, keys: Collection[FeedbackKey]) -> ReadChecks:
+    def read(self, given: object, keys: Collection[FeedbackKey], meant: object = None) -> ReadChecks:
         """The checks in `given`, any JSON value, which a model wrote of the feedback of `keys`. Never raises.
 
-        Their answer speaks for the label that the experts gave: where they gave several it is unknown for which. Where
-        labels name sides of an item, the answer becomes that of the better side, whichever a question named.
+        Their answer speaks for the label that the experts gave. Where they gave several, as of a general rule, it speaks
+        for the value that is `meant`, and for none where that is no label. Where labels name sides of an item, the answer
+        becomes that of the better side, whichever a question named.
         """
         remarks = [self.remarks[key] for key in keys if key in self.remarks]
         comments = [annotation.rationale for annotation, _ in remarks if annotation.rationale]
@@ -97,7 +98,7 @@ class CheckReader:
         label = next(iter(labels)) if len(labels) == 1 else None
         sides = tuple(dict.fromkeys(side for _, case in remarks for side in self._sides(case)))
         chosen = label if isinstance(label, str) and label in sides else None
-        value = label if self.value_type.closed and not sides else None
+        value = None if sides or not self.value_type.closed else self._label(meant) if len(labels) > 1 else label
         answers: dict[str, set[Literal["yes", "no"]]] = {}
         faults = []
         for entry in _entries(given):
@@ -123,6 +124,9 @@ class CheckReader:
         ]
         faults += [TWO_ANSWERS] * len(both) + [TOO_MANY] * len(told[MOST_CHECKS:])
         return ReadChecks(checks=tuple(told[:MOST_CHECKS]), faults=tuple(faults))
+
+    def _label(self, meant: object) -> Value | None:
+        return next((label for label in self.value_type.labels if value_text(label) == str(meant)), None)
 
     def _sides(self, case: Case) -> dict[str, Any]:
         return sides_of(case.example.content, self.value_type.choices)
