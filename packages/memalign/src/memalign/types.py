@@ -341,14 +341,13 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
 class ToolCall(PlainStruct, frozen=True, kw_only=True):
     """What a judge read in a long trace: all that some `spans` hold, where a `text` occurs, or what is below a span.
 
-    `part` is which part of a long answer, from 1. `swapped` marks a call on the item with its sides swapped.
+    `part` is which part of a long answer, from 1.
     """
 
     tool: Literal["read", "search", "children"]
     spans: tuple[str, ...] = ()
     part: int = 1
     text: str = ""
-    swapped: bool = False
 
 
 class Finding(PlainStruct, frozen=True, kw_only=True):
@@ -382,8 +381,7 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
     a fitted calibrator's where it says the same value, else the model's own; None where that gives none and was asked once.
     `value` is the model's own verdict or the calibrator's, as `decided_by` says; both stand beside it, `own_value` and
     `calibrated_value`. `findings` say what the calibrator's adds up from. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
-    used; `trace_tool_calls` are what was read in a trace too long to show; `notes`
-    say what was truncated or left out. `not_judged` marks an item that the run stopped before, as `error` says.
+    used; `notes` say what was truncated or left out, and what was read in a trace too long to show. `not_judged` marks an item that the run stopped before, as `error` says.
     """
 
     id: str = ""
@@ -401,7 +399,6 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
     memory_hash: str = ""
     model: str = ""
     usage: Usage = Usage()
-    trace_tool_calls: tuple[ToolCall, ...] = ()
     notes: tuple[str, ...] = ()
     error: str | None = None
     not_judged: bool = False

@@ -16,7 +16,7 @@ from memalign.align import write_guideline
 from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelUnavailable
 from memalign.judge.calibrator import FEWEST
 from memalign.memory import Answers, Memory
-from memalign.memory.retrieval import Neighbourhood, is_hard
+from memalign.memory.retrieval import is_hard, similar_cases
 from memalign.models import Limits
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
@@ -297,7 +297,7 @@ class TestHardCases:
         item = Example(id="new", inputs="q", outputs="a")
         vector = np.array([1, 0], dtype=np.float32)
         kind, by = judge.value_type, judge.base_fingerprint
-        return [hit.case.id for hit in Neighbourhood(memory, item, vector, kind, judge=by).hits(2)]
+        return [hit.case.id for hit in similar_cases(memory, item, vector, kind, 2, judge=by)]
 
     def test_a_case_judged_wrong_ranks_before_nearer_ones(self) -> None:
         judge, _ = provider_judge()

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from memalign import Judge, Registry, aio
 from memalign.align import edit_guideline, lock, set_policy, write_guideline
 from memalign.errors import UnknownKey
-from memalign.judge.prepare import budget_of
+from memalign.judge.prompt import budget_of, prompt_of
 from memalign.memory import Annotation, Memory, Outcome
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatRequest, Limits
@@ -93,7 +93,7 @@ class Hand:
 def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
     items = [Example(id="new", inputs="a question about case1", outputs="another answer")]
     items.append(Example(id="other", inputs="q", outputs="a"))
-    return [aio.run(judge.prepare(item, model)).request for item in items]
+    return [aio.run(prompt_of(judge, item, model)).request for item in items]
 
 
 def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:

@@ -28,7 +28,10 @@ from memalign.errors import (
     InvalidValueType,
     ModelUnavailable,
 )
+from memalign.judge.open_model import open_model
+from memalign.judge.prompt import prompt_of, retrieve
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
+from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
@@ -216,7 +219,7 @@ class TestOneItem:
             one(Example(id="t", inputs="q", outputs="a"), outputs="b")
 
     def test_a_judgment_says_what_it_was_made_with(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ben", "add")]).judge
+        aligned = learn(bare()[0], [row(1, "ana", "add", value=True), row(2, "ben", "add", value=True)]).judge
         judgment = aligned(inputs="question about it", outputs="the answer")
         assert judgment.guideline_ids == (), "those that the model's findings name"
         assert sorted(judgment.example_ids) == ["t-1", "t-2"]
@@ -242,8 +245,7 @@ class TestOneItem:
         aligned = learn(bare(retrieval_k=2)[0], [row(n, "ana", "add") for n in range(9)]).judge
         for n in range(9):
             judgment = aligned(**{name: row(n, "ana", "add")[name] for name in ("inputs", "outputs")})
-            assert judgment.example_ids[-1] == f"t-{n}"
-            assert len(judgment.example_ids) == 2
+            assert judgment.example_ids == (f"t-{n}",), "the others have no label"
 
     def test_without_examples_to_show_nothing_is_embedded(self) -> None:
         embedding = HashEmbedding(dim=16)
@@ -275,16 +277,17 @@ class TestOneItem:
             assert judgment.example_ids == ("t-1",)
             assert any("the comment truncated from" in note for note in judgment.notes)
             near = aligned(**item | {"outputs": item["outputs"][:590]})
-            assert near.example_ids == ("t-1",), "cut to its budget, it fits"
+            assert near.example_ids == (), "comments alone say nothing of another item"
 
     def test_an_identical_case_is_shown_despite_its_size(self) -> None:
         words = "The reply must name the date. " * 200
         small = ScriptedChatModel(lambda _: {"rationale": "x", "value": True}, limits=Limits(context_tokens=4096))
         item = {"inputs": words, "outputs": words}
         other = {"inputs": words, "outputs": words[:5950]}
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"id": "t-1", **other, "value": False, "rationale": words},
             {"id": "t-2", **item, "rationale": words},
+            {"id": "t-3", "inputs": words, "outputs": f"{words[:5950]} Or not.", "value": True, "rationale": words},
         ]
         aligned = learn(bare()[0], rows).judge.replace(model=small)
         same = aligned(**item)
@@ -295,7 +298,7 @@ class TestOneItem:
         assert any("left out: over the budget" in note for note in near.notes)
 
     def test_the_model_decides_how_many_examples_by_default(self) -> None:
-        rows = [row(n, "ana", "add") for n in range(9)]
+        rows = [row(n, "ana", "add", value=True) for n in range(9)]
         assert len(learn(bare()[0], rows).judge(inputs="q", outputs="a").example_ids) == 5
         weak = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=Limits(examples=0))
         aligned = learn(bare()[0], rows).judge.replace(model=weak)
@@ -436,24 +439,27 @@ class TestMisuse:
             judge(parameters=parameters)
 
 
+def similar(one: Judge, example: Example) -> tuple[Retrieved, ...]:
+    return aio.run(retrieve(one, example, open_model(one).limits))
+
+
 class TestRetrieve:
     def test_retrieval_gives_the_most_useful_case_first(self) -> None:
-        aligned = learn(bare()[0], [row(n, "ana", "add") for n in range(1, 8)]).judge.replace(retrieval_k=3)
+        aligned = learn(bare()[0], [row(n, "ana", "add", value=True) for n in range(1, 8)]).judge.replace(retrieval_k=3)
         example = Example(id="new", inputs="question 3", outputs="answer 3")
-        found = aligned.retrieve(example)
+        found = similar(aligned, example)
         assert len(found) == 3
         assert tuple(each.case.id for each in reversed(found)) == aligned(example).example_ids
-        assert found == asyncio.run(aligned.aretrieve(example))
 
     def test_retrieval_needs_no_model_and_no_named_field(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add")]).judge
+        aligned = learn(bare()[0], [row(1, "ana", "add", value=True)]).judge
         model = ScriptedChatModel([])
-        (found,) = aligned.replace(model=model).retrieve(
-            Example(id="new", conversation=[{"role": "user", "content": "hi"}])
+        (found,) = similar(
+            aligned.replace(model=model), Example(id="new", conversation=[{"role": "user", "content": "hi"}])
         )
         assert (found.case.id, found.identical) == ("t-1", False)
         assert model.requests == []
-        assert bare()[0].retrieve(Example(id="new", inputs="hi")) == ()
+        assert similar(bare()[0], Example(id="new", inputs="hi")) == ()
 
 
 class TestReplace:
@@ -683,7 +689,9 @@ class TestBudget:
         def systems(*judges: Judge) -> list[str]:
             memory = Memory(cases=cases, guidelines=rules)
             return [
-                aio.run(each.replace(memory=memory).prepare(Example(id="i", inputs="q", outputs="a"))).request.system
+                aio.run(
+                    prompt_of(each.replace(memory=memory), Example(id="i", inputs="q", outputs="a"), open_model(first))
+                ).request.system
                 for each in judges
             ]
 

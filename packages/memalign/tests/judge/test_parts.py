@@ -9,7 +9,7 @@ import pytest
 from memalign import Example, Judge
 from memalign.content.parts import Part, part_in
 from memalign.errors import InputError, InvalidRows, TemplateTagWarning
-from memalign.judge.prepare import items_alone
+from memalign.judge.prompt import items_alone
 from memalign.models.base import Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 

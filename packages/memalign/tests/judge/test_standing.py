@@ -37,7 +37,11 @@ def judge(
     knowledge: Memory, *, value_type: Any = bool, answer: Any = True, **changes: Any
 ) -> tuple[Judge, list[ChatRequest]]:
     model = ScriptedChatModel(lambda _: {"rationale": "the model's", "value": answer})
-    settings = {"instructions": "Good? {{ inputs }} {{ outputs }}", "model": model, "embedding_model": EMBEDDING}
+    settings: dict[str, Any] = {
+        "instructions": "Good? {{ inputs }} {{ outputs }}",
+        "model": model,
+        "embedding_model": EMBEDDING,
+    }
     one = Judge(name="tone", feedback_value_type=value_type, memory=knowledge, **settings | changes)
     return one, model.requests
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memalign import Example
 from memalign.memory import Annotation, Case, Memory
 from memalign.memory.lexical import overlap, signatures
-from memalign.memory.retrieval import Neighbourhood, embedding_text
+from memalign.memory.retrieval import embedding_text, similar_cases
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.prompts.language import language_of
 from memalign.values import ValueType
@@ -155,7 +155,7 @@ def new(topics: Topics) -> list[tuple[str, Example]]:
 
 async def found(memory: Memory, item: Example, k: int = 3) -> list[str]:
     vector = (await EMBEDDER.embed([embedding_text(item)]))[0]
-    return [hit.case.id for hit in Neighbourhood(memory, item, vector, BOOL).hits(k)]
+    return [hit.case.id for hit in similar_cases(memory, item, vector, BOOL, k)]
 
 
 class TestRetrieval:
@@ -204,7 +204,7 @@ class TestRetrieval:
     async def test_an_item_without_a_vector_finds_its_twin(self) -> None:
         memory = await memory_of(known(SPANISH))
         item = msgspec.structs.replace(known(SPANISH)[4], id="new")
-        assert [h.case.id for h in Neighbourhood(memory, item, np.zeros(0, np.float32), BOOL).hits(3)] == [
+        assert [h.case.id for h in similar_cases(memory, item, np.zeros(0, np.float32), BOOL, 3)] == [
             known(SPANISH)[4].id
         ]
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.errors import UnknownKey
+from memalign.judge.prompt import fit_guidelines
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone, policy_label
-from memalign.memory.budget import fit_guidelines
 from memalign.memory.precedence import standings
-from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, was_misjudged
+from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
 from memalign.prompts.encoding import estimate_tokens, shorten
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
@@ -32,7 +32,7 @@ def case(
     vector: list[float] | None = None,
     *,
     content: str | None = None,
-    label: Value = True,
+    label: Value | None = True,
     pre_alignment: Value = True,
 ) -> Case:
     return Case(
@@ -47,13 +47,8 @@ def memory(*cases: Case, **fields: Any) -> Memory:
     return Memory(cases=tuple(sorted(cases, key=lambda each: each.id)), **fields)
 
 
-def many(*cases: Case) -> Memory:
-    """The cases among so many unlike ones that the nearest are a choice."""
-    return memory(*cases, *(case(f"z{n:02}", [-1.0, -1.0]) for n in range(CHOICE)))
-
-
 def ids(found: Memory, item: Example, vector: list[float], k: int) -> list[str]:
-    return [hit.case.id for hit in Neighbourhood(found, item, np.array(vector, dtype=np.float32), BOOL).hits(k)]
+    return [hit.case.id for hit in similar_cases(found, item, np.array(vector, dtype=np.float32), BOOL, k)]
 
 
 class TestRetrieval:
@@ -84,34 +79,40 @@ class TestRetrieval:
         found = memory(case("a", self.near, content="same"), case("b", self.near, content="same"), case("c", self.far))
         assert ids(found, self.item, self.near, 2) == ["a", "c"]
 
-    def test_a_missing_labels_best_case_comes_last(self) -> None:
-        others = [case(f"a{n}", self.near) for n in range(3)]
-        found = many(*others, case("b", [0.8, 0.6], label=False, pre_alignment=False), case("y", self.far, label=False))
-        assert ids(found, self.item, self.near, 2) == ["a0", "b"]
-        rest = many(*others, case("b", [0.8, 0.6], label=False, pre_alignment=True), case("c", [0.6, 0.8], label=False))
-        assert ids(rest, self.item, self.near, 3)[:1] == ["b"], "it was misjudged"
-        right = many(
-            *(case(f"a{n}", self.near) for n in range(4)), case("b", [0.8, 0.6], label=False, pre_alignment=False)
+    def test_a_case_without_a_label_that_counts_is_not_shown(self) -> None:
+        tie = case("c", self.near)
+        other = Annotation(id="c", source="ben", value=False)
+        tie = msgspec.structs.replace(tie, annotations=(*tie.annotations, other))
+        found = memory(case("a", self.near, label=None), case("b", self.far), tie)
+        assert ids(found, self.item, self.near, 3) == ["b"]
+        assert ids(found, Example(id="new", inputs="content a"), self.near, 3) == ["a", "b"], "of the very item it is"
+
+    def test_no_two_of_one_group_are_shown(self) -> None:
+        def of(name: str, group: str | None, vector: list[float]) -> Case:
+            one = case(name, vector)
+            meta = {"group": group} if group else {}
+            return msgspec.structs.replace(one, example=msgspec.structs.replace(one.example, meta=meta))
+
+        found = memory(
+            of("a", "c-1", self.near), of("b", "c-1", self.near), of("c", "c-2", self.far), of("d", None, self.far)
         )
-        assert ids(right, self.item, self.near, 3) == ["a0", "a1", "b"]
+        assert ids(found, self.item, self.near, 4) == ["a", "c", "d"]
 
-    def test_few_cases_are_shown_whatever_their_labels(self) -> None:
-        near = [case(f"a{n}", self.near) for n in range(2)]
-        other = case("b", [0.8, 0.6], label=False, pre_alignment=False)
-        filler = [case(f"z{n:02}", self.far) for n in range(CHOICE - 3)]
-        assert ids(memory(*near, other, *filler[1:]), self.item, self.near, 2) == ["a0", "a1"]
-        assert ids(memory(*near, other, *filler), self.item, self.near, 2) == ["a0", "b"]
-
-    def test_no_missing_label_displaces_the_identical_case(self) -> None:
-        item = Example(id="new", inputs="content a")
-        found = many(case("a", self.near), case("b", self.near, label=False, pre_alignment=False), case("c", self.near))
-        assert ids(found, item, self.near, 1) == ["a"]
-        assert ids(found, item, self.near, 2) == ["a", "b"]
+    def test_nor_two_that_say_the_same(self) -> None:
+        same = [case(name, self.near, content=text) for name, text in (("a", "Send it back."), ("b", "send it back"))]
+        assert ids(memory(*same, case("c", self.far)), self.item, self.near, 3) == ["a", "c"]
+        close = [case("a", self.near), case("b", [0.99, 0.141]), case("c", self.far)]
+        assert ids(memory(*close, embedding_model="wordllama:x"), self.item, self.near, 3) == ["a", "c"]
+        assert ids(memory(*close, embedding_model="openai:x"), self.item, self.near, 3) == ["a", "b", "c"]
 
     def test_unrelated_cases_are_left_out_among_enough_others(self) -> None:
+        def axis(number: int) -> list[float]:
+            return [float(n == number) for n in range(CHOICE + 1)]
+
         def found(count: int, name: str) -> list[str]:
-            filler = (case(f"z{n:02}", self.far) for n in range(count - 1))
-            return ids(memory(case("a", self.near), *filler, embedding_model=name), self.item, [0.8, 0.5], 3)
+            filler = (case(f"z{n:02}", axis(n + 1)) for n in range(count - 1))
+            item = [0.8, 0.5, 0.3, *[0.0] * (CHOICE - 2)]
+            return ids(memory(case("a", axis(0)), *filler, embedding_model=name), self.item, item, 3)
 
         assert found(CHOICE, "wordllama:x") == ["a"]
         assert found(CHOICE - 1, "wordllama:x") == ["a", "z00", "z01"]
@@ -295,9 +296,8 @@ def test_the_nearest_equal_those_of_a_full_sort(seed: int, count: int, k: int) -
     expected: dict[str, str] = {}
     for each in sorted(cases, key=lambda one: (-similarity[one.id], one.id)):
         expected.setdefault(each.example.content_hash, each.id)
-    around = Neighbourhood(memory(*cases), Example(id="new", inputs="new"), item, BOOL)
-    assert [hit.case.id for hit in around.hits(k)] == list(expected.values())[:k]
-    assert [hit.case.id for hit in around.hits(2 * k)] == list(expected.values())[: 2 * k], "asked again, for more"
+    hits = similar_cases(memory(*cases), Example(id="new", inputs="new"), item, BOOL, k)
+    assert [hit.case.id for hit in hits] == list(expected.values())[:k]
 
 
 def test_labels_of_an_old_type_are_compared_unchanged() -> None:

@@ -106,10 +106,11 @@ class TestAJudgesPrompt:
     def test_a_past_case_cannot_forge_an_experts_line(
         self, item: dict[str, Any], past: dict[str, Any], comment: str, label: bool | None
     ) -> None:
+        past = item if label is None else past  # a comment alone is shown of the very item only
         one, model = judge()
         row = Feedback(id="t-1", source="ana", value=label, rationale=comment, **past)
         one = one.align([row], optimizer=MemAlign()).judge
-        assume(label is None or one(**item).decided_by == "model")  # the very case has its label, and no prompt
+        assume(one(**item).decided_by == "model")  # the very case has its label, and no prompt
         one(**item)
         user = model.requests[-1].user
         check_marks(user)

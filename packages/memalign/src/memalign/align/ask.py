@@ -22,7 +22,7 @@ from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import FEWEST
 from memalign.judge.checks import AskedCheck, margins_of, which_checks
 from memalign.judge.open_model import open_model
-from memalign.judge.prepare import is_pair
+from memalign.judge.prompt import is_pair
 from memalign.memory import Answers, Case, Memory
 from memalign.memory.check_answers import questions_of
 from memalign.models.base import YesNoModel

@@ -12,7 +12,7 @@ from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.judge.checks import AskedCheck, ask_checks
 from memalign.judge.open_model import open_model
-from memalign.judge.prepare import items_alone
+from memalign.judge.prompt import items_alone
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory import Case

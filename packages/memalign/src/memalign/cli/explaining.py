@@ -68,8 +68,6 @@ def _example(file: str, example_id: str, columns: list[str] | None, remembered: 
 
 
 def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
-    from memalign.prompts import tool_call_text
-
     verdict: list[tuple[object, object]] = [("value", label_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []
     verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
@@ -87,7 +85,6 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         ("model", judgment.model),
         ("usage", usage_text(judgment.usage)),
         ("seconds", seconds or "unknown"),
-        *(("tool call, swapped" if c.swapped else "tool call", tool_call_text(c)) for c in judgment.trace_tool_calls),
         *(("note", note) for note in judgment.notes),
     ]
     parts: list[Any] = [facts(verdict)]

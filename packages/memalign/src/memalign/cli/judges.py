@@ -367,7 +367,7 @@ def _parameter(text: str) -> tuple[str, int | float | bool | str]:
 
 
 def _say_tags(session: Session, judge: Judge) -> None:
-    from memalign.judge.instructions import never_rendered
+    from memalign.judge.spec import never_rendered
 
     if tag := never_rendered(judge.instructions):
         session.say(f"note: {tag}")

@@ -123,7 +123,7 @@ class ModelOptions:
 
         Raises InputError and ConfigurationError; the models are opened, and none is called.
         """
-        from memalign.judge.parameters import OF_MODELS
+        from memalign.judge.spec import OF_MODELS
         from memalign.models.resolve import canonical_name
 
         if not self.given and "models" not in judge.parameters:

@@ -14,7 +14,7 @@ from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
-    from memalign.judge.prepare import Prepared
+    from memalign.judge.prompt import Prompt
 
 __all__ = ["answer_schema", "read_answer"]
 
@@ -44,7 +44,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def read_answer(judge: Judge, prepared: Prepared, reply: ChatReply, model: str) -> Sample:
+def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: str) -> Sample:
     """What a model answered: its value, reason and findings.
 
     A finding of a guideline that was not in the prompt is dropped, and evidence that the item does not have; a note says
@@ -61,7 +61,7 @@ def read_answer(judge: Judge, prepared: Prepared, reply: ChatReply, model: str) 
         raise InvalidOutput(
             f"{model} answered outside the value type; allowed: {allowed}", usage=reply.usage
         ) from error
-    findings, notes = _findings(judge, prepared, reply.data.get("findings"))
+    findings, notes = _findings(judge, prompt, reply.data.get("findings"))
     return Sample(
         value=value,
         rationale=str(reply.data.get("rationale") or "").strip() or None,
@@ -71,18 +71,18 @@ def read_answer(judge: Judge, prepared: Prepared, reply: ChatReply, model: str) 
     )
 
 
-def _findings(judge: Judge, prepared: Prepared, answer: object) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     memory, findings, notes = judge.memory, dict[str, Finding](), list[str]()
-    if "findings" not in prepared.request.schema["properties"]:
+    if "findings" not in prompt.request.schema["properties"]:
         return (), ()
     if not isinstance(answer, list):
         return (), () if answer is None else ("the model's findings are no list, and are dropped",)
     for entry in _entries(answer):
         name, evidence = entry.get("guideline"), entry.get("evidence")
-        if name not in prepared.guideline_ids:
+        if name not in prompt.guideline_ids:
             notes.append("a finding dropped: it names a guideline that was not shown")
         elif name not in findings:  # named twice it is one finding
-            quoted = quotation(evidence, prepared.shown)
+            quoted = quotation(evidence, prompt.shown)
             if quoted is None and isinstance(evidence, str) and evidence.strip():
                 notes.append(f"evidence for {name} dropped: the item does not have these words")
             findings[name] = Finding(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
+from memalign.judge.open_model import open_model
+from memalign.judge.prompt import prompt_of
 from memalign.judge.samples import swapped, swapped_names
-from memalign.judge.trace_reading import with_tool_calls
+from memalign.judge.trace_reading import READ
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
-    from memalign.judge.prepare import Prepared
+    from memalign.judge.prompt import Prompt
     from memalign.types import Example, Judgment
 
 __all__ = ["explain"]
@@ -37,17 +39,17 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     }
     if judgment.decided_by == "expert":
         return data
-    # The tool calls that read a long trace show the same again.
-    calls = judgment.trace_tool_calls
-    prompts = [with_tool_calls(judge, example, await judge.prepare(example), [c for c in calls if not c.swapped])]
+    model = open_model(judge)
+    prompts = [await prompt_of(judge, example, model)]
     if judge.parameters.get("swap"):
         turned = swapped(example, swapped_names(example, judge.fields, judge.value_type.choices))
-        prompts.append(with_tool_calls(judge, turned, await judge.prepare(turned), [c for c in calls if c.swapped]))
-    example_ids = tuple(dict.fromkeys(key for prepared in prompts for key in prepared.example_ids))
-    data |= {"same_prompt": example_ids == judgment.example_ids, "prompt": _prompt(prompts[0])}
-    return data | ({"swapped_prompt": _prompt(prompts[1])} if prompts[1:] else {})
+        prompts.append(await prompt_of(judge, turned, model))
+    example_ids = tuple(dict.fromkeys(key for prompt in prompts for key in prompt.example_ids))
+    read = any(READ in note for note in judgment.notes)  # the tool calls that followed are not made again
+    data |= {"same_prompt": not read and example_ids == judgment.example_ids, "prompt": _texts(prompts[0])}
+    return data | ({"swapped_prompt": _texts(prompts[1])} if prompts[1:] else {})
 
 
-def _prompt(prepared: Prepared) -> dict[str, Any]:
-    request = prepared.request
+def _texts(prompt: Prompt) -> dict[str, Any]:
+    request = prompt.request
     return {"system": request.system, "user": request.user, "schema": request.schema}

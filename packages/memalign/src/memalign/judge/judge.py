@@ -14,17 +14,19 @@ from memalign.content.parts import first_lacking
 from memalign.errors import InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
-from memalign.judge.fingerprint import base_fingerprint_of, fingerprint_of
-from memalign.judge.instructions import checked_instructions, named_fields, named_parts, warn_of_tags
-from memalign.judge.open_model import open_model
-from memalign.judge.parameters import checked_parameters
 from memalign.judge.predict import FrameT, predict_batch
-from memalign.judge.prepare import Prepared, prepare
-from memalign.judge.retrieve import retrieve
+from memalign.judge.spec import (
+    base_fingerprint_of,
+    checked_instructions,
+    checked_parameters,
+    fingerprint_of,
+    named_fields,
+    named_parts,
+    warn_of_tags,
+)
 from memalign.judge.spend_limit import SpendLimit
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
-from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
@@ -257,22 +259,6 @@ class Judge:
                 f"give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
             )
         return await decide(self, example)
-
-    async def prepare(self, example: Example, model: ChatModel | None = None) -> Prepared:
-        """What the judge would ask `model` (None: its own) about an item, without asking; see `ajudge` for the errors."""
-        return await prepare(self, example, model or open_model(self))
-
-    def retrieve(self, example: Example) -> tuple[Retrieved, ...]:
-        """The past cases that a judgment of the item is made with; see `aretrieve`."""
-        return aio.run(self.aretrieve(example))
-
-    async def aretrieve(self, example: Example) -> tuple[Retrieved, ...]:
-        """The past cases that a judgment of the item is made with, the most useful first; no judge model is asked.
-
-        A prompt shows them in the reverse order, and as many as its budget of tokens holds. Any content field of the
-        item will do. Raises ConfigurationError without a model, and a ModelError when a provider's embedder fails.
-        """
-        return (await retrieve(self, example, open_model(self).limits)).cases
 
     def judge_many(
         self,

@@ -7,56 +7,61 @@ form of any other verdict: all that holds for verdicts (the reason first, probab
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from memalign.content import SpanTree, span_tree
 from memalign.errors import InvalidOutput, ModelError
-from memalign.judge.trace_tools import tool_call_of, tool_call_schema
 from memalign.models.base import ChatModel, ChatRequest
-from memalign.prompts import render_tool_call, render_tools_cue, render_tools_intro
+from memalign.prompts import render_tool_call, render_tools_cue, render_tools_intro, tool_call_text
 from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.trace_text import show_tool_result
 from memalign.types import Example, ToolCall, Usage
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
-    from memalign.judge.prepare import Prepared
+    from memalign.judge.prompt import Prompt
 
-__all__ = ["MOST_TOOL_CALLS", "read_trace", "with_tool_calls"]
+__all__ = ["MOST_TOOL_CALLS", "READ", "read_trace", "tool_call_of", "tool_call_schema"]
 
 MOST_TOOL_CALLS = 10
 """How many tool calls a judgment may take, unless the judge's parameter `trace_tool_calls` says otherwise."""
+
+READ = "tool call: "
+"""How a note on what was read begins."""
 
 LEAST_ROOM = 60
 """Tokens below which a tool could show next to nothing."""
 
 ANSWER_TOKENS = 300
 
+MOST_SPANS = 8
+MOST_TEXT = 200
 
-async def read_trace(judge: Judge, example: Example, prepared: Prepared, model: ChatModel) -> tuple[Prepared, Usage]:
-    """`prepared` with what the judge chose to read in the item's trace, and what the tool calls cost.
+
+async def read_trace(judge: Judge, example: Example, prompt: Prompt, model: ChatModel) -> tuple[Prompt, Usage]:
+    """`prompt` with what the judge chose to read in the item's trace, and what the tool calls cost.
 
     Unchanged, without any call, where the trace is shown whole or there is none. A model whose answer is no tool call ends the reading; any other failure of it raises its ModelError.
     """
     most = int(judge.parameters.get("trace_tool_calls", MOST_TOOL_CALLS))
-    tree = span_tree(example.trace) if prepared.unread and most else None
+    tree = span_tree(example.trace) if prompt.unread and most else None
     if tree is None:
-        return prepared, Usage()
+        return prompt, Usage()
     started = time.perf_counter()
     tool_calls: list[ToolCall] = []
     usage, ended = Usage(), "all that are allowed were made"
-    view = _View(prepared, tree, most)
+    view = _View(prompt, tree, most)
     while len(tool_calls) < most:
         if view.room < LEAST_ROOM:
             ended = "no room for more"
             break
         try:
             reply = await model.complete(
-                _asking(judge, prepared, view, tool_call_schema(brief=model.limits.brief), left=most - len(tool_calls))
+                _asking(judge, prompt, view, tool_call_schema(brief=model.limits.brief), left=most - len(tool_calls))
             )
         except InvalidOutput as error:
             usage += error.usage or Usage()
@@ -72,31 +77,25 @@ async def read_trace(judge: Judge, example: Example, prepared: Prepared, model: 
             break
         tool_calls.append(tool_call)
         view.add(tool_call)
-    changed = _final(prepared, view, tool_calls)
-    changed = msgspec.structs.replace(changed, notes=(*changed.notes, f"tool calls: {ended}"))
+    read = (f"{READ}{tool_call_text(tool_call)}" for tool_call in tool_calls)
+    changed = msgspec.structs.replace(
+        prompt,
+        request=msgspec.structs.replace(prompt.request, user=view.text(0)),
+        shown=(*prompt.shown, *view.results),
+        notes=(*prompt.notes, *read, f"tool calls: {ended}"),
+    )
     return changed, usage + Usage(seconds={"trace_tools": time.perf_counter() - started})
-
-
-def with_tool_calls(judge: Judge, example: Example, prepared: Prepared, tool_calls: Sequence[ToolCall]) -> Prepared:
-    """`prepared` as it was asked after these tool calls, put together again without any call."""
-    tree = span_tree(example.trace) if prepared.unread else None
-    if tree is None:
-        return prepared
-    view = _View(prepared, tree, int(judge.parameters.get("trace_tool_calls", MOST_TOOL_CALLS)))
-    for tool_call in tool_calls:
-        view.add(tool_call)
-    return _final(prepared, view, tool_calls)
 
 
 class _View:
     """The user message as it grows by what the tools show."""
 
-    def __init__(self, prepared: Prepared, tree: SpanTree, most: int) -> None:
+    def __init__(self, prompt: Prompt, tree: SpanTree, most: int) -> None:
         intro = render_tools_intro(most)
         self._tree = tree
-        self._parts = [prepared.request.user, intro]
-        self._most = max(prepared.unread // 3, LEAST_ROOM)
-        self._left = prepared.unread
+        self._parts = [prompt.request.user, intro]
+        self._most = max(prompt.unread // 3, LEAST_ROOM)
+        self._left = prompt.unread
         self.results: list[str] = []
 
     @property
@@ -119,9 +118,9 @@ class _View:
         return "\n\n".join([*self._parts, render_tools_cue(left)])
 
 
-def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any], *, left: int) -> ChatRequest:
+def _asking(judge: Judge, prompt: Prompt, view: _View, schema: dict[str, Any], *, left: int) -> ChatRequest:
     return msgspec.structs.replace(
-        prepared.request,
+        prompt.request,
         user=view.text(left),
         schema=schema,
         schema_name="tool_call",
@@ -131,8 +130,41 @@ def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any
     )
 
 
-def _final(prepared: Prepared, view: _View, tool_calls: Sequence[ToolCall]) -> Prepared:
-    request = msgspec.structs.replace(prepared.request, user=view.text(0))
-    return msgspec.structs.replace(
-        prepared, request=request, trace_tool_calls=tuple(tool_calls), shown=(*prepared.shown, *view.results)
-    )
+# -- tools, of which `prompts.trace_text` says what each shows ----------------------------------------------------------
+
+
+def tool_call_schema(*, brief: bool) -> dict[str, Any]:
+    """The JSON schema of a tool call; a weak model (`brief`), which would write on and on, gets bounds on its texts."""
+
+    def text(most: int) -> dict[str, Any]:
+        return {"type": "string"} | ({"maxLength": most} if brief else {})
+
+    properties = {
+        "why": text(160),
+        "tool": {"type": "string", "enum": ["read", "search", "children", "enough"]},
+        "spans": text(40),
+        "part": {"type": "integer"},
+        "text": text(80),
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_ID = re.compile(r"(?<![A-Za-z0-9])[Ss](\d{1,9})(?![A-Za-z0-9])")
+
+
+def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
+    """The tool call that a model asks for, whatever it wrote; None when it has seen enough."""
+    tool, part = data.get("tool"), data.get("part")
+    if tool == "search":
+        return ToolCall(tool=tool, text=" ".join(str(data.get("text") or "").split())[:MOST_TEXT])
+    if tool not in ("read", "children"):
+        return None
+    named = dict.fromkeys(f"S{int(number)}" for number in _ID.findall(str(data.get("spans") or "")))
+    number = part if isinstance(part, int) and not isinstance(part, bool) else 1
+    most = MOST_SPANS if tool == "read" else 1
+    return ToolCall(tool=tool, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))

@@ -15,7 +15,7 @@ from memalign.judge.calibrator import Calibrated, calibrate, calibrates
 from memalign.judge.checks import ask_checks, margins_of, which_checks
 from memalign.judge.findings import weighed
 from memalign.judge.open_model import libraries_loaded, open_model
-from memalign.judge.prepare import Prepared, check_item, items_alone, prepare
+from memalign.judge.prompt import Prompt, check_item, items_alone, prompt_of
 from memalign.judge.samples import Sample, average, swapped, swapped_names
 from memalign.judge.standing import standing_judgment
 from memalign.judge.trace_reading import read_trace
@@ -40,7 +40,7 @@ class _Answer(msgspec.Struct, frozen=True):
 class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The model's own verdict on an item: the average of its answers, and what they were asked with."""
 
-    prepared: Prepared
+    prompt: Prompt
     sample: Sample
     usage: Usage
 
@@ -72,7 +72,7 @@ async def decide(judge: Judge, example: Example, *, standing: bool = True) -> Ju
 
 
 def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdict) -> Judgment:
-    sample, prepared = verdict.sample, verdict.prepared
+    sample, prompt = verdict.sample, verdict.prompt
     applied = tuple(finding.guideline for finding in sample.findings if finding.guideline)
     return Judgment(
         id=example.id,
@@ -80,15 +80,14 @@ def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdic
         rationale=sample.rationale,
         confidence=sample.confidence,
         probabilities=_keyed(sample.chances),
-        findings=sample.findings,
+        findings=(*sample.findings, *prompt.facts),
         # A weak model names no findings: all that it read may have counted.
-        guideline_ids=prepared.guideline_ids if model.limits.brief else applied,
-        example_ids=prepared.example_ids,
+        guideline_ids=prompt.guideline_ids if model.limits.brief else applied,
+        example_ids=prompt.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
         usage=verdict.usage,
-        trace_tool_calls=prepared.trace_tool_calls,
-        notes=(*prepared.notes, *sample.notes),
+        notes=(*prompt.notes, *sample.notes),
     )
 
 
@@ -103,42 +102,40 @@ async def _own_verdict(judge: Judge, example: Example, model: ChatModel) -> _Ver
     items = (example, swapped(example, names))
     verdict, other = await _all([_asked_verdict(judge, item, model) for item in items])
     return _Verdict(
-        prepared=_both(verdict.prepared, other.prepared),
+        prompt=_both(verdict.prompt, other.prompt),
         sample=average([verdict.sample, other.sample.renamed(names)], judge.value_type),
         usage=verdict.usage + other.usage,
     )
 
 
 async def _asked_verdict(judge: Judge, example: Example, model: ChatModel) -> _Verdict:
-    prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)
-    calls = [_ask(judge, model, prepared, number) for number in range(judge.parameters.get("samples", 1))]
+    prompt, reading = await read_trace(judge, example, await prompt_of(judge, example, model), model)
+    calls = [_ask(judge, model, prompt, number) for number in range(judge.parameters.get("samples", 1))]
     answers = await _all(calls, spent=reading)
     return _Verdict(
-        prepared=prepared,
+        prompt=prompt,
         sample=average([answer.sample for answer in answers], judge.value_type),
-        usage=sum((answer.usage for answer in answers), Usage(seconds=prepared.seconds) + reading),
+        usage=sum((answer.usage for answer in answers), Usage(seconds=prompt.seconds) + reading),
     )
 
 
-async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, number: int) -> _Answer:
-    request, started = prepared.request, time.perf_counter()
+async def _ask(judge: Judge, model: ChatModel, prompt: Prompt, number: int) -> _Answer:
+    request, started = prompt.request, time.perf_counter()
     if number:  # the first sample has the judge's own seed
         request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
     reply = await model.complete(request)
-    sample = read_answer(judge, prepared, reply, model.name)
+    sample = read_answer(judge, prompt, reply, model.name)
     return _Answer(sample, reply.usage + Usage(seconds={"model": time.perf_counter() - started}))
 
 
-def _both(prepared: Prepared, other: Prepared) -> Prepared:
+def _both(prompt: Prompt, other: Prompt) -> Prompt:
     """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
-    notes = (note for note in other.notes if note not in prepared.notes)
-    tool_calls = (msgspec.structs.replace(call, swapped=True) for call in other.trace_tool_calls)
+    notes = (note for note in other.notes if note not in prompt.notes)
     return msgspec.structs.replace(
-        prepared,
-        guideline_ids=tuple(dict.fromkeys((*prepared.guideline_ids, *other.guideline_ids))),
-        example_ids=tuple(dict.fromkeys((*prepared.example_ids, *other.example_ids))),
-        trace_tool_calls=(*prepared.trace_tool_calls, *tool_calls),
-        notes=(*prepared.notes, *(f"swapped: {note}" for note in notes)),
+        prompt,
+        guideline_ids=tuple(dict.fromkeys((*prompt.guideline_ids, *other.guideline_ids))),
+        example_ids=tuple(dict.fromkeys((*prompt.example_ids, *other.example_ids))),
+        notes=(*prompt.notes, *(f"swapped: {note}" for note in notes)),
     )
 
 

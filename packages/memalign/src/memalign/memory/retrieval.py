@@ -8,14 +8,13 @@ The in-process embedder was made for English: an item in Portuguese or Spanish i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from memalign.cache import kept
 from memalign.content import words_of
+from memalign.memory.guard import normalised
 from memalign.memory.lexical import overlap, signatures
 from memalign.memory.model import Case, Memory
 from memalign.prompts.language import language_of
@@ -26,17 +25,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "is_hard", "was_misjudged"]
+__all__ = ["Retrieved", "embedding_text", "is_hard", "similar_cases", "was_misjudged"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
 ENGLISH_CENTRED = "wordllama:"  # what the names of such embedding models begin with
 RELEVANT = 0.6
 """Cosine of the in-process embedder below which a case says nothing of an item's label (docs/decisions/0011-retrieval.md)."""
-AT_ONCE = 24  # cases that one look sorts: enough for both uses of a judgment's neighbours
+AT_ONCE = 64
+"""Cases that one look sorts: enough for both uses of a judgment's neighbours, unless most are of a few groups."""
 CHOICE = 30
-"""Cases from which on there is a choice: of fewer the nearest are shown, however unlike they are and whatever their labels,
-for they teach a house's ways."""
+"""Cases from which on there is a choice: of fewer the nearest are shown, however unlike they are, for they teach a house's ways."""
+NEAR_COPY = 0.98
+"""Cosine of the in-process embedder from which on two cases say the same: the second one's place is another's."""
 
 
 class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,139 +90,102 @@ def is_hard(memory: Memory, case: Case, value_type: ValueType, judge: str | None
     return value_type.closed and not value_type.agree(label, answers.verdict)
 
 
-class Neighbourhood:
-    """The cases of a memory around one item. `vector` is the item's embedding, of shape (d,).
+def similar_cases(
+    memory: Memory,
+    example: Example,
+    vector: NDArray[np.float32],
+    value_type: ValueType,
+    k: int,
+    *,
+    judge: str | None = None,
+) -> tuple[Retrieved, ...]:
+    """Up to `k` cases that an item is judged beside, the most useful first.
 
-    Only verdicts of the judge of this fingerprint rank them (None: all do), see `is_hard`.
+    An identical case comes first and always, also with k = 0: experts may have said of it what is no label. Then, among
+    the nearest 2k, the ones that the judge misjudged; then by likeness. None is there without a label that counts, nor a
+    second one of a group (`meta["group"]`, such as a conversation) or of the same words. From CHOICE cases on none is less
+    alike than RELEVANT. Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is
+    English-centred. Ties are broken by id, so the result is deterministic.
 
-    Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is English-centred. A
-    vector of another width than memory's compares to nothing: only an identical case is found.
+    Args:
+        memory: Whose cases.
+        example: The item.
+        vector: Its embedding, of shape (d,). One of another width than memory's compares to nothing.
+        value_type: The judge's.
+        k: How many.
+        judge: Only verdicts of the judge of this fingerprint rank the cases; None: all do, see `is_hard`.
     """
-
-    def __init__(
-        self,
-        memory: Memory,
-        example: Example,
-        vector: NDArray[np.float32],
-        value_type: ValueType,
-        *,
-        judge: str | None = None,
-    ) -> None:
-        self._memory = memory
-        self._judge = judge
-        self._example = example
-        self._vector = vector
-        self._value_type = value_type
-        # The same cases are near to item after item.
-        self._known: dict[str, tuple[bool, Value | None]] = kept(memory, ("hits", value_type, judge), dict)
-        self._seen: list[int] = []  # places of cases, the nearest first
-        self._hits: list[
-            Retrieved
-        ] = []  # those that were asked for so far, one of each content, and where more come from
-        self._more = self._distinct()
-
-    def hits(self, k: int) -> tuple[Retrieved, ...]:
-        """Up to `k` cases, the most useful first.
-
-        An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge
-        once misjudged; then by similarity. Where these leave out a label that others of the 2k have, and there are CHOICE
-        cases or more, the most useful case of it takes the place of the last one whose label is there twice: shown one label
-        only, a model repeats it (Ambig-ICL, arXiv 2309.07900). Cases of identical content share one slot. Ties are broken by
-        id, so the result is deterministic.
-        """
-        if k == 0:
-            return tuple(
-                self._hit(duplicate, 1.0, identical=True) for duplicate in self._memory.duplicates(self._example)[:1]
-            )
-        reach = k * CANDIDATES_PER_SLOT
-        self._hits += islice(self._more, max(reach - len(self._hits), 0))
-        hits = sorted(self._hits[:reach], key=_rank)
-        # Of a few cases "near" means nothing: another label's would be there because of its label alone.
-        if len(self._memory.cases) < CHOICE:
-            return tuple(hits[:k])
-        return self._with_each_label(hits[:k], hits[k:])
-
-    def _distinct(self) -> Iterator[Retrieved]:
-        """An identical case, then the nearest; of cases of identical content the first."""
-        seen: set[str] = set()
-        for duplicate in self._memory.duplicates(self._example)[:1]:
-            seen.add(duplicate.example.content_hash)
-            yield self._hit(duplicate, 1.0, identical=True)
-        for case, similarity in self._nearest():
-            content = case.example.content_hash
-            if content not in seen:
-                seen.add(content)
-                yield self._hit(case, similarity)
-
-    def _with_each_label(self, chosen: list[Retrieved], others: list[Retrieved]) -> tuple[Retrieved, ...]:
-        labels = [hit.label for hit in chosen]
-        for other in others:
-            label = other.label
-            if label is None or label in labels:
-                continue
-            spare = [n for n, hit in enumerate(chosen) if not hit.identical and labels.count(labels[n]) > 1]
-            if not spare:
-                break
-            chosen[spare[-1]], labels[spare[-1]] = other, label
-        return tuple(sorted(chosen, key=_rank))
-
-    def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
-        memory = self._memory
-        known = self._known.get(case.id)
-        if known is None:
-            known = (is_hard(memory, case, self._value_type, self._judge), memory.label(case))
-            self._known[case.id] = known
-        misjudged, label = known
-        return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
-
-    def _nearest(self) -> Iterator[tuple[Case, float]]:
-        """Cases from the nearest on, of equal similarity the lower id first."""
-        cases, given = self._memory.cases, 0
-        while given < len(cases):
-            self._extend(max(AT_ONCE, 2 * given) if given >= len(self._seen) else 0)
-            if given >= len(self._seen):
-                return
-            for index in self._seen[given:]:
-                yield cases[index], float(self._similarity[index])
-            given = len(self._seen)
-
-    def _extend(self, reach: int) -> None:
-        """Sort the nearest `reach` cases into `_seen`, as far as they are relevant."""
-        import numpy as np  # a quarter of a second that `import memalign` should not cost
-
-        cases = self._memory.cases
-        if not reach or self._memory.matrix.shape[1] != self._vector.shape[0]:
-            return
-        similarity, reach = self._similarity, min(reach, len(cases))
-        floor = RELEVANT if self._by_embedding and len(cases) >= CHOICE else -np.inf
-        # Sorting all of a hundred thousand takes longer than comparing them. Cases are ordered by id, and all that are as
-        # near as the last one wanted are taken, so that a stable sort breaks every tie by id.
-        least = max(float(np.partition(similarity, -reach)[-reach]), floor)
-        near = np.flatnonzero(similarity >= least)
-        self._seen = [int(index) for index in near[np.argsort(-similarity[near], kind="stable")]]
-
-    @cached_property
-    def _by_embedding(self) -> bool:
-        """Whether the in-process embedder compares: it cannot read Portuguese and Spanish, and of others no scale is known."""
-        if not (self._memory.embedding_model or "").startswith(ENGLISH_CENTRED):
-            return False
-        return language_of(embedding_text(self._example)) not in ("Portuguese", "Spanish")
-
-    @cached_property
-    def _similarity(self) -> NDArray[np.float32]:
-        """How near every case of memory is to the item, of shape (cases,)."""
-        import numpy as np
-
-        memory = self._memory
-        if (memory.embedding_model or "").startswith(ENGLISH_CENTRED) and not self._by_embedding:
-            return overlap(_case_signatures(memory), signatures([embedding_text(self._example)])[0])
-        # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of them, up to 30 ms.
-        products: NDArray[np.float32] = np.vecdot(memory.matrix, self._vector)
-        return products
+    identical = [
+        Retrieved(
+            case=case,
+            similarity=1.0,
+            identical=True,
+            misjudged=is_hard(memory, case, value_type, judge),
+            label=memory.label(case),
+        )
+        for case in memory.duplicates(example)[:1]
+    ]
+    if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
+        return tuple(identical)
+    hits = list(identical)
+    kinds = {kind for hit in hits for kind in _kinds(hit.case)}
+    for case, similarity in _nearest(memory, example, vector):
+        if len(hits) >= CANDIDATES_PER_SLOT * k:
+            break
+        own = _kinds(case)
+        label = memory.label(case)
+        if label is None or not kinds.isdisjoint(own) or _near_copy(memory, case, hits):
+            continue
+        kinds.update(own)
+        misjudged = is_hard(memory, case, value_type, judge)
+        hits.append(Retrieved(case=case, similarity=similarity, identical=False, misjudged=misjudged, label=label))
+    return tuple(sorted(hits, key=_rank)[:k])
 
 
 def _rank(hit: Retrieved) -> tuple[bool, bool, float, str]:
     return (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id)
+
+
+def _kinds(case: Case) -> tuple[str, ...]:
+    """What a case may share with one that is shown already, and is then left out: its group, and its very words."""
+    group = case.example.meta.get("group")
+    words: str = kept(case.example, "words", lambda: normalised(embedding_text(case.example)))
+    return (f"words {words or case.example.content_hash}", *([] if group is None else [f"group {group}"]))
+
+
+def _near_copy(memory: Memory, case: Case, hits: list[Retrieved]) -> bool:
+    if not (memory.embedding_model or "").startswith(ENGLISH_CENTRED) or case.vector is None:
+        return False  # of others no scale is known
+    import numpy as np
+
+    own = np.frombuffer(case.vector, dtype=np.float32)
+    others = [np.frombuffer(hit.case.vector, dtype=np.float32) for hit in hits if hit.case.vector]
+    return any(float(own @ other) >= NEAR_COPY for other in others)
+
+
+def _nearest(memory: Memory, example: Example, vector: NDArray[np.float32]) -> Iterator[tuple[Case, float]]:
+    """Cases from the nearest on, as far as they are relevant; of equal likeness the lower id first."""
+    import numpy as np  # a quarter of a second that `import memalign` should not cost
+
+    cases = memory.cases
+    embedded = (memory.embedding_model or "").startswith(ENGLISH_CENTRED)
+    by_words = embedded and language_of(embedding_text(example)) in ("Portuguese", "Spanish")
+    if by_words:
+        similarity = overlap(_case_signatures(memory), signatures([embedding_text(example)])[0])
+    else:
+        # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of them, up to 30 ms.
+        similarity = np.vecdot(memory.matrix, vector)
+    floor = RELEVANT if embedded and not by_words and len(cases) >= CHOICE else -np.inf
+    # Sorting all of a hundred thousand takes longer than comparing them: a few first, and all only where these ran out.
+    # Cases are ordered by id, so a stable sort breaks every tie by id.
+    shown = 0
+    for reach in dict.fromkeys((min(AT_ONCE, len(cases)), len(cases))):
+        least = max(float(np.partition(similarity, -reach)[-reach]), floor)
+        near = np.flatnonzero(similarity >= least)
+        order = near[np.argsort(-similarity[near], kind="stable")]
+        for index in order[shown:]:
+            yield cases[index], float(similarity[index])
+        shown = len(order)
 
 
 def _case_signatures(memory: Memory) -> NDArray[np.uint64]:

@@ -123,12 +123,12 @@ def render_judge_system(
     )
 
 
-def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample]) -> str:
-    """The user message of a judge: past cases, then the item.
+def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()) -> str:
+    """The user message of a judge: past cases, what tests found in the item, then the item.
 
-    `fields` are encoded already.
+    `fields` are encoded already; `facts` are sentences of tests, which were checked as guidelines are.
     """
-    return _render("judge_user", fields=tuple(fields.items()), examples=tuple(examples))
+    return _render("judge_user", fields=tuple(fields.items()), examples=tuple(examples), facts=tuple(facts))
 
 
 def render_answer(rationale: str | None, value: Value | None) -> str:

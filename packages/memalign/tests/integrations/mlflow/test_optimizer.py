@@ -11,8 +11,10 @@ import pytest
 from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
-from memalign import Example
+from memalign import Example, aio
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from memalign.judge.open_model import open_model
+from memalign.judge.prompt import retrieve
 from tests.support.mlflow_world import INSTRUCTIONS, Mind, fetched, labelled, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
@@ -353,8 +355,9 @@ def test_retrieved_traces_are_told_the_most_similar_first(endpoint):
     aligned = tone_judge().align(fetched(*lessons), MemAlignOptimizer(retrieval_k=3))
     core = aligned.memalign_judge
     example = Example(id="item", inputs={"question": "question 2 now"}, outputs="answer 2")
-    nearest = [hit.case.id for hit in core.retrieve(example)]
-    assert not any(hit.misjudged for hit in core.retrieve(example))
+    hits = aio.run(retrieve(core, example, open_model(core).limits))
+    nearest = [hit.case.id for hit in hits]
+    assert not any(hit.misjudged for hit in hits)
     shown = aligned(inputs=example.inputs, outputs=example.outputs).metadata["retrieved_example_trace_ids"]
     assert len(shown) == 3
     assert shown == nearest

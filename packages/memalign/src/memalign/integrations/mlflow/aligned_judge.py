@@ -25,7 +25,6 @@ from memalign.integrations.mlflow.verdict_origin import memory_used, told_reason
 from memalign.judge.findings import finding_text
 from memalign.judge.open_model import open_model
 from memalign.models.providers import parse_name
-from memalign.prompts import tool_call_text
 from memalign.registry.bundle import bundle_of
 from memalign.types import Example, FeedbackKey, Judgment
 
@@ -212,8 +211,6 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata["mlflow.assessment.judgeCost"] = usage.cost
         if judgment.confidence is not None:
             metadata["memalign.confidence"] = judgment.confidence
-        if judgment.trace_tool_calls:
-            metadata["memalign.trace_tool_calls"] = [tool_call_text(each) for each in judgment.trace_tool_calls]
         if judgment.notes:
             metadata["memalign.notes"] = list(judgment.notes)
         if judgment.findings:

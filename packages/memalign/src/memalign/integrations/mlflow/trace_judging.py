@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import memalign
+from memalign import aio
 from memalign.integrations.mlflow.mlflow_errors import translated
+from memalign.judge.open_model import open_model
+from memalign.judge.prompt import retrieve, shown_case
 from memalign.memory import Memory
-from memalign.memory.working_memory import shown_case
 from memalign.types import Example
 
 __all__ = ["ask_mlflow", "with_guidelines"]
@@ -42,7 +44,7 @@ def ask_mlflow(
     cases: tuple[str, ...] = ()
     if memory.cases and content:
         with translated():
-            found = core.retrieve(Example(id="item", **content))
+            found = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits))
         cases = tuple(each.case.id for each in reversed(found))  # next to the item, the most useful one
     judge = base.model_copy()
     judge._instructions = _whole(base.instructions, memory, cases, core.parts)  # no other way in

@@ -1,0 +1,342 @@
+"""From an item to the request that a chat model is asked: similar cases, facts of tests, all fitted to the context."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign.cache import kept
+from memalign.content import check_fields, sides_of
+from memalign.content.parts import part_in, parts_of_sides
+from memalign.content.sides import each_side
+from memalign.errors import InputError
+from memalign.judge.answer import answer_schema
+from memalign.judge.code_tests import facts
+from memalign.judge.samples import label_texts
+from memalign.judge.spec import SAMPLING_TEMPERATURE
+from memalign.judge.standing import expert_words
+from memalign.memory.model import Case, Memory
+from memalign.memory.retrieval import Retrieved, embedding_text, similar_cases
+from memalign.models.base import ChatModel, ChatRequest, Limits
+from memalign.models.resolve import resolve_embedding
+from memalign.prompts import RenderedExample, render_item, render_judge_system
+from memalign.prompts.encoding import estimate_tokens
+from memalign.prompts.fit import fit_example, fit_fields
+from memalign.prompts.truncate import left_out
+from memalign.types import Example, Finding, Guideline
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memalign.judge.judge import Judge
+
+__all__ = [
+    "Budget",
+    "Prompt",
+    "budget_of",
+    "check_item",
+    "fit_guidelines",
+    "is_pair",
+    "items_alone",
+    "prompt_of",
+    "retrieve",
+    "shown_case",
+]
+
+ENOUGH = 8
+"""Cases from which on a weak model learns more from guidelines: similar cases mislead it (docs/decisions/0009-stages.md)."""
+TASK_TOKENS = 500
+"""What the system message has beside instructions and guidelines, the form of the answer above all."""
+MOST_KEPT = 1000
+"""Cases whose encoded form is kept with a memory: a few megabytes."""
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """The request for one item, and what its judgment will say about it.
+
+    Attributes:
+        request: What the model is asked.
+        guideline_ids: The guidelines in it.
+        example_ids: The cases in it, the most useful last.
+        facts: What tests found in the item, which the request says too.
+        notes: What was cut or left out.
+        seconds: By phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt).
+        shown: The encoded texts of the item itself: what evidence may quote.
+        unread: How many tokens the judge may read in the item's trace before its verdict, 0 where nothing of it was left
+            out of the prompt; see `read_trace`.
+    """
+
+    request: ChatRequest
+    guideline_ids: tuple[str, ...]
+    example_ids: tuple[str, ...]
+    facts: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    seconds: dict[str, float]
+    shown: tuple[str, ...] = ()
+    unread: int = 0
+
+
+async def prompt_of(judge: Judge, example: Example, model: ChatModel) -> Prompt:
+    """What `judge` asks `model` about `example`: the same bytes for the same memory and item.
+
+    Raises:
+        InputError: The item lacks a field, or holds what no prompt can.
+    """
+    check_item(judge, example)
+    limits, memory = model.limits, judge.memory
+    # What tests find is said before the item; it takes its tokens from what is left for cases and item.
+    found = facts(memory, example.content, judge.value_type.choices)
+    lines = [_fact(finding, brief=limits.brief) for finding in found]
+    budget = budget_of(judge, limits, beside=sum(map(estimate_tokens, lines)))
+    # The system message is the same for every item, so that providers serve it from cache.
+    stable = _stable(judge, limits, budget)
+    # Similar cases, the most useful one next to the item, where models weigh an example most (arXiv 2104.08786).
+    hits, notes, seconds = await _retrieved(judge, example, limits)
+    started = time.perf_counter()
+    examples, example_notes = _fitted_cases(memory, hits, judge.parts, budget)
+    # The item comes last, each of its parts cut to an equal share of what is left.
+    seen = {name: part_in(example.content, name) for name in judge.parts}
+    item = fit_fields(seen, budget.item)
+    used = sum(map(estimate_tokens, item.fields.values()))
+    repaired = (note for name, value in seen.items() for note in left_out(name, value))
+    samples = judge.parameters.get("samples", 1)
+    averages = samples > 1 or judge.parameters.get("swap", False)  # and averages probabilities rather than votes
+    request = ChatRequest(
+        system=stable.system,
+        user=render_item(item.fields, [shown for _, shown in examples], lines),
+        schema=stable.schema,
+        schema_name="judgment",
+        max_tokens=_answer_tokens(judge, limits),
+        temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
+        seed=judge.parameters.get("seed"),
+        timeout=judge.parameters.get("timeout"),
+        labels=tuple(label_texts(judge.value_type)) if limits.probabilities or averages else (),
+        optional=("findings",) if "findings" in stable.schema["properties"] else (),
+    )
+    return Prompt(
+        request=request,
+        guideline_ids=stable.guideline_ids,
+        example_ids=tuple(name for name, _ in examples),
+        facts=found,
+        notes=(*notes, *example_notes, *item.notes, *repaired, *stable.notes),
+        seconds=seconds | {"assemble": time.perf_counter() - started},
+        shown=tuple(item.fields.values()),
+        unread=max(budget.item - used, 1) if item.outlined else 0,
+    )
+
+
+def _fact(finding: Finding, *, brief: bool) -> str:
+    said = f"{finding.check}: {finding.answer}"
+    return said if brief else f"{finding.guideline}: {said}"  # a weak model is shown no names of guidelines
+
+
+# -- the item ----------------------------------------------------------------------------------------------------------
+
+
+def check_item(judge: Judge, example: Example) -> None:
+    """Raise InputError for an item that lacks a field, or holds what no prompt can."""
+    if lacking := judge.lacks(example.content, "the item"):
+        raise InputError(f"{example.id}: {lacking}")
+    check_fields(example.id, example.content)  # an image, or a conversation that is none
+    _ = example.content_hash  # raises InputError for what is no JSON value
+
+
+def is_pair(judge: Judge, example: Example) -> bool:
+    """Whether the item shows two sides. A question about "the reply" has no answer there, unless each side is asked alone."""
+    return len(sides_of(example.content, judge.value_type.choices)) == 2
+
+
+def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
+    """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
+    tokens, choices = budget_of(judge, limits).item, judge.value_type.choices
+    shown: Sequence[Mapping[str, Any]] | None = parts_of_sides(example.content, judge.parts, choices)
+    if shown is None:
+        shown = each_side({name: part_in(example.content, name) for name in judge.parts}, choices)
+    return tuple(render_item(fit_fields(each, tokens).fields, ()) for each in shown)
+
+
+# -- what is the same for every item -----------------------------------------------------------------------------------
+
+
+class _Stable(msgspec.Struct, frozen=True, kw_only=True):
+    """The system message, the guidelines in it, and the schema of the answer."""
+
+    system: str
+    schema: dict[str, Any]
+    guideline_ids: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
+    memory, value_type = judge.memory, judge.value_type
+
+    def make() -> _Stable:
+        guidelines, omitted = fit_guidelines(memory.semantic, budget.guidelines)
+        system = render_judge_system(
+            instructions=judge.instructions,
+            fields=judge.parts,
+            value_type=value_type,
+            guidelines=guidelines,
+            brief=limits.brief,
+        )
+        ids = tuple(guideline.id for guideline in guidelines)
+        return _Stable(
+            system=system,
+            schema=answer_schema(value_type, ids, brief=limits.brief),
+            guideline_ids=ids,
+            notes=tuple(f"guideline {name} left out: over the token budget" for name in omitted),
+        )
+
+    return kept(memory, ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines), make)
+
+
+def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
+    """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
+
+    Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among equals
+    the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
+    """
+    costs = {guideline.id: _cost_of(guideline) for guideline in guidelines}
+    if sum(costs.values()) <= tokens:
+        return tuple(guidelines), ()
+
+    def rank(guideline: Guideline) -> tuple[bool, bool, int, int]:
+        written = guideline.origin != "distilled"
+        return (not guideline.pinned, not written, -len(guideline.supported_by), guideline.number)
+
+    chosen: set[str] = set()
+    used = 0
+    for guideline in sorted(guidelines, key=rank):
+        if used + costs[guideline.id] <= tokens or guideline.pinned:
+            chosen.add(guideline.id)
+            used += costs[guideline.id]
+    shown = tuple(guideline for guideline in guidelines if guideline.id in chosen)
+    return shown, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
+
+
+def _cost_of(guideline: Guideline) -> int:
+    return estimate_tokens(guideline.text) + 2  # its id or dash, and the end of its line
+
+
+# -- how many tokens each part may take --------------------------------------------------------------------------------
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that each part of a judge's prompt may take: all guidelines, one example, all examples, the item."""
+
+    guidelines: int
+    example: int
+    examples: int
+    item: int
+
+
+def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
+    """Divide what the context leaves after system message, answer and what is `beside` the item: half for the item, a third for examples.
+
+    A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well a model
+    follows instructions falls with their number (IFScale, arXiv 2507.11538).
+    """
+    guidelines = judge.memory.semantic
+    most = min(limits.context_tokens // 8, 500 if limits.brief else 4000)
+    shown = min(sum(map(_cost_of, guidelines)), most)
+    pinned = sum(_cost_of(guideline) for guideline in guidelines if guideline.pinned)
+    system = estimate_tokens(judge.instructions) + TASK_TOKENS + max(shown, pinned)
+    free = max(limits.context_tokens - system - _answer_tokens(judge, limits) - beside, 256)
+    return Budget(
+        guidelines=most,
+        example=min(200 if limits.brief else 1500, free // 6),
+        examples=min(600, free // 3) if limits.brief else free // 3,
+        item=free // 2,
+    )
+
+
+def _answer_tokens(judge: Judge, limits: Limits) -> int:
+    return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024))
+
+
+# -- similar cases -----------------------------------------------------------------------------------------------------
+
+
+async def retrieve(judge: Judge, example: Example, limits: Limits) -> tuple[Retrieved, ...]:
+    """The past cases that an item is judged beside, the most useful first; no judge model is asked.
+
+    A prompt shows them in the reverse order, and as many as its budget of tokens holds.
+    """
+    return (await _retrieved(judge, example, limits))[0]
+
+
+async def _retrieved(
+    judge: Judge, example: Example, limits: Limits
+) -> tuple[tuple[Retrieved, ...], tuple[str, ...], dict[str, float]]:
+    """The cases, notes, and the seconds of each phase."""
+    started, memory = time.perf_counter(), judge.memory
+    if not memory.cases:  # without the library of vectors, which takes a while to import
+        return (), (), {"embed": 0.0, "retrieve": 0.0}
+    usual = 0 if limits.brief and len(memory.cases) >= ENOUGH else limits.examples
+    k = usual if judge.retrieval_k is None else judge.retrieval_k
+    vector, notes = await _embed(judge, example, k)
+    embedded = time.perf_counter()
+    hits = similar_cases(memory, example, vector, judge.value_type, k, judge=judge.base_fingerprint)
+    return hits, notes, {"embed": embedded - started, "retrieve": time.perf_counter() - embedded}
+
+
+async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """The example's vector, of length 0 where there is nothing to compare it with, and notes."""
+    import numpy as np  # not at import: see retrieval
+
+    memory = judge.memory
+    if k == 0:
+        return np.zeros(0, dtype=np.float32), ()
+    model = resolve_embedding(judge.embedding_model)
+    if memory.embedding_model not in (None, model.name):
+        # Vectors of two models compare to noise, and with equal lengths nothing else would tell.
+        note = f"no similar examples: memory has vectors of {memory.embedding_model}, not of {model.name}"
+        return np.zeros(0, dtype=np.float32), (note,)
+    return (await model.embed([embedding_text(example)]))[0], ()
+
+
+def _fitted_cases(
+    memory: Memory, hits: Sequence[Retrieved], parts: tuple[str, ...], budget: Budget
+) -> tuple[list[tuple[str, RenderedExample]], tuple[str, ...]]:
+    """The cases that fit, by id, the most useful last; and notes. What people said of this very item is always shown."""
+    shown: list[tuple[str, RenderedExample]] = []
+    notes: list[str] = []
+    used = 0
+    for hit in hits:
+        rendered, cost, missing = _kept_case(memory, hit.case, parts, budget.example)
+        if used + cost > budget.examples and not hit.identical:
+            notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
+            continue
+        used += cost
+        shown.append((hit.case.id, rendered))
+        notes.extend(f"example {hit.case.id}: {note}" for note in missing)
+    return shown[::-1], tuple(notes)
+
+
+def shown_case(
+    memory: Memory, case: Case, parts: Sequence[str], tokens: int
+) -> tuple[RenderedExample, tuple[str, ...]]:
+    """The `parts` of the case that a judge sees, with the words of all who gave the effective label, and notes on what was cut."""
+    label = memory.label(case)
+    content = {name: value for name in parts if (value := part_in(case.example.content, name)) is not None}
+    return fit_example(content, expert_words(memory.annotations_on(case), label), label, tokens)
+
+
+def _kept_case(
+    memory: Memory, case: Case, parts: tuple[str, ...], tokens: int
+) -> tuple[RenderedExample, int, tuple[str, ...]]:
+    """The same, with what the case takes of the budget. The same cases are near to item after item."""
+
+    def make() -> tuple[RenderedExample, int, tuple[str, ...]]:
+        rendered, notes = shown_case(memory, case, parts, tokens)
+        return rendered, sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer))), notes
+
+    return kept(kept(memory, "shown cases", _ShownCases), (case.id, parts, tokens), make, most=MOST_KEPT)
+
+
+class _ShownCases:
+    """Owns what is kept of a memory's shown cases, so that only these make room for each other."""

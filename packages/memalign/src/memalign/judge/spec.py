@@ -1,0 +1,217 @@
+"""What a judge is: its instructions, and what they name; its parameters, and what these may be; and by what it is known again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from memalign.content.parts import Part
+from memalign.errors import ConfigurationError, InputError, InvalidInstructions, TemplateTagWarning
+from memalign.judge.open_model import checked_models
+from memalign.memory.model import Memory
+from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
+from memalign.types import CONTENT_FIELDS, canonical_json
+from memalign.values import ValueType
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+
+__all__ = [
+    "OF_MODELS",
+    "SAID_BESIDE",
+    "SAMPLING_TEMPERATURE",
+    "base_fingerprint_of",
+    "checked_instructions",
+    "checked_parameters",
+    "fingerprint_of",
+    "named_fields",
+    "named_parts",
+    "never_rendered",
+    "warn_of_tags",
+]
+
+# -- instructions ------------------------------------------------------------------------------------------------------
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_TAG = re.compile(r"\{%-?\s*\w.*?%\}|\{#.*?#\}", re.DOTALL)
+_FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
+
+
+def named_fields(instructions: str) -> tuple[str, ...]:
+    """The content fields that instructions name in double braces, in the order in which prompts show them.
+
+    A field of which only a part is named is among them. Raises as `named_parts` does.
+    """
+    return tuple(dict.fromkeys(Part.parse(name).field for name in named_parts(instructions)))
+
+
+@lru_cache(maxsize=64)  # asked several times a judgment
+def named_parts(instructions: str) -> tuple[str, ...]:
+    """What instructions name in double braces, as the user message shows it: `("inputs.question", "outputs")`.
+
+    Fields come in the order in which prompts show them, parts of one in the order of the text. Beside a whole field no part
+    of it is listed: the message shows it already. The text is parsed, never rendered. Raises InvalidInstructions when a
+    field is unknown, what stands in the braces is no name, or none is there.
+    """
+    parts = list(dict.fromkeys(_part(match) for match in _BRACES.findall(instructions)))
+    if not parts:
+        raise InvalidInstructions(f"the instructions name no field of the item; name at least one of: {_FIELDS}")
+    whole = {part.field for part in parts if not part.steps}
+    shown = [part for part in parts if not part.steps or part.field not in whole]
+    return tuple(str(part) for part in sorted(shown, key=lambda part: CONTENT_FIELDS.index(part.field)))
+
+
+def _part(braces: str) -> Part:
+    said = braces.strip()
+    try:
+        part = Part.parse(said)
+    except InputError:
+        part = Part(said)
+    if part.field in CONTENT_FIELDS:
+        return part
+    hint = ""
+    if any(said.startswith(name) for name in CONTENT_FIELDS):
+        hint = "; instructions are no template: they may name a part of a field, such as {{ inputs.question }} or {{ outputs[0].text }}, and nothing else"
+    raise InvalidInstructions(f"unknown field {{{{ {said} }}}} in the instructions; fields: {_FIELDS}{hint}")
+
+
+def never_rendered(instructions: str) -> str | None:
+    """What in the instructions looks like a template's tag, with what becomes of it; None where nothing does."""
+    if not (found := _TAG.search(instructions)):
+        return None
+    tag = " ".join(found.group().split())
+    shown = tag if len(tag) <= 40 else f"{tag[:39]}…"
+    return (
+        f"the instructions hold {shown}: they are never rendered as a template, so the model reads it as it is written. "
+        "Say the condition in words, such as: where there is a reference, compare with it"
+    )
+
+
+@lru_cache(maxsize=64)  # once a text: a judge is copied for every judgment
+def warn_of_tags(instructions: str) -> None:
+    """Warn whoever makes a judge, where its instructions look like a template."""
+    if tag := never_rendered(instructions):
+        warnings.warn(tag, TemplateTagWarning, stacklevel=4)
+
+
+def checked_instructions(instructions: object) -> None:
+    """Raise InvalidInstructions for what no judge can be asked with."""
+    if not isinstance(instructions, str):
+        raise InvalidInstructions("instructions must be text")
+    if _HALF_PAIR.search(instructions):
+        raise InvalidInstructions("the instructions hold half of a surrogate pair, which no model can be sent")
+    named_parts(instructions)
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+SAMPLING_TEMPERATURE = 0.7
+"""At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
+
+_KNOWN = {  # whether it is a whole number, the least, the most
+    "temperature": (False, 0, 2),
+    "max_tokens": (True, 1, 10**6),
+    "seed": (True, -(2**63), 2**63),
+    "timeout": (False, 0, 10**6),
+    "samples": (True, 1, 100),
+    "trace_tool_calls": (True, 0, 100),
+}
+_SAYS = {
+    "swap": (True, False),
+    "calibrate": (True, False),
+    "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
+}
+
+SAID_BESIDE = frozenset({"calibrate"})
+"""Parameters that change nothing of the verdict itself: a pre-alignment verdict made without them is as good."""
+
+
+OF_MODELS = frozenset({"models", "reflection_model"})
+"""Parameters that change no verdict: how the models are reached, what they cost, and who writes the guidelines."""
+
+
+def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
+    """`parameters`, checked; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
+    if not isinstance(parameters, Mapping):
+        raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
+    parameters = dict(parameters)
+    if "models" in parameters:
+        parameters["models"] = checked_models(parameters["models"])
+    for key, value in parameters.items():
+        if key == "reflection_model":
+            if not isinstance(value, str):
+                raise InputError(f"parameter reflection_model={value!r}: it is the name of a model")
+            parameters = {**parameters, key: canonical_name(value)}
+        elif key == "models":
+            continue
+        elif key in _SAYS:
+            if value not in _SAYS[key] or isinstance(value, bool) != isinstance(_SAYS[key][0], bool):
+                allowed = " or ".join(str(one).lower() for one in _SAYS[key])
+                raise InputError(f"parameter {key}={value!r}: it is {allowed}")
+        elif key not in _KNOWN:
+            raise InputError(
+                f"parameter {key}={value!r}: parameters are {', '.join((*_KNOWN, *_SAYS, *sorted(OF_MODELS)))}"
+            )
+        else:
+            whole, least, most = _KNOWN[key]
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int if whole else int | float)
+                or not least <= value <= most
+            ):
+                what = "a whole number" if whole else "a number"
+                raise InputError(f"parameter {key}={value!r}: it is {what} from {least} to {most}")
+    if parameters.get("swap") and value_type.kind != "choice":
+        raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
+    if parameters.get("calibrate") and not value_type.closed:
+        raise InputError("parameter calibrate=True: free text has no labels that a calibrator could be fitted on")
+    if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
+        raise InputError("parameter samples: at temperature 0 all samples are the same; leave temperature out")
+    return parameters
+
+
+# -- fingerprint -------------------------------------------------------------------------------------------------------
+
+
+def fingerprint_of(judge: Judge) -> str:
+    """See `Judge.fingerprint`."""
+    parts = {
+        "instructions": judge.instructions,
+        "value_type": judge.value_type.spec,
+        "model": judge.model_name,
+        "retrieval_k": judge.retrieval_k if judge.memory else None,  # nothing to retrieve, nothing to tell apart
+        "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
+        "memory": judge.memory.hash,
+    }
+    if judge.check_model_name is not None:
+        parts["check_model"] = _canonical(judge.check_model_name)
+    # Left out where it finds nothing or is the usual one: a judge that names the usual one is the same judge.
+    if judge.memory and (embedding := _other_embedding_model(judge)) is not None:
+        parts["embedding_model"] = embedding
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+
+
+def base_fingerprint_of(judge: Judge) -> str:
+    """See `Judge.base_fingerprint`."""
+    made_with = {key: value for key, value in judge.parameters.items() if key not in SAID_BESIDE}
+    return fingerprint_of(judge.replace(memory=Memory(), parameters=made_with))  # whose label counts is no part of it
+
+
+def _other_embedding_model(judge: Judge) -> str | None:
+    """The embedding model in one spelling; None for the in-process one, however it was named or wrapped."""
+    name = judge.embedding_model_name
+    if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name):
+        return None
+    return _canonical(name)
+
+
+def _canonical(name: str) -> str:
+    try:
+        return canonical_name(name)
+    except ConfigurationError:  # the name of an object, which no provider needs to know
+        return name
