@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from memalign import Judge, MemAlign
@@ -356,9 +357,26 @@ class TestByHand:
         assert "set by a person" in reason(later, "t-2@ben")
         assert judge.memory.guideline("G1").text == RULE
 
-    def test_an_edited_text_goes_with_its_feedback(self) -> None:
+    def test_a_persons_wording_is_theirs(self) -> None:
         edited = edit_guideline(self.aligned("add"), "G1", text="Dora's words.", by="dora")
-        assert not edited.unalign("t-1").judge.memory.guidelines
+        result = edited.unalign("t-1")
+        (guideline,) = result.judge.memory.guidelines
+        assert (guideline.text, guideline.exposed_to, guideline.supported_by) == ("Dora's words.", (), ())
+        assert any("G1 stay" in note for note in result.notes)
+        assert not edited.unalign("t-1", people_agree=True).judge.memory.guidelines
+
+    def test_a_confirmed_wording_stays_without_the_models_checks(self) -> None:
+        judge = self.aligned("add")
+        questioned = edit_guideline(judge, "G1", checks=["Is it kind?"], by="dora").memory.guideline("G1").checks
+        memory = judge.memory.with_guidelines(
+            [msgspec.structs.replace(judge.memory.guideline("G1"), checks=questioned, pinned_by="dora")]
+        )
+        (guideline,) = judge.replace(memory=memory).unalign("t-1").judge.memory.guidelines
+        assert (guideline.pinned_by, guideline.checks) == ("dora", ())
+
+    def test_a_wording_goes_with_the_words_of_the_person_who_wrote_it(self) -> None:
+        edited = edit_guideline(self.aligned("add"), "G1", text="Ana's words.", by="ana")
+        assert not edited.unalign("t-1@ana").judge.memory.guidelines
 
     def test_a_written_guideline_is_exposed_to_nothing(self) -> None:
         judge = write_guideline(self.aligned("add"), "Answer in the customer's language.", by="dora", pinned=True)

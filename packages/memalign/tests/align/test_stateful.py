@@ -27,7 +27,7 @@ from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline
 from tests.support import places
-from tests.support.invariants import check_memory
+from tests.support.invariants import check_memory, people_words
 from tests.support.learning import (
     FAULTS,
     INSTRUCTIONS,
@@ -62,11 +62,8 @@ contexts = st.sampled_from([600, 1200, 128_000])
 def alive(memory: Memory) -> set[str]:
     """The unique words of all that people said and of what they said it of."""
     texts = [msgspec.json.encode(case.example).decode() for case in memory.cases]
-    return set(
-        words_in(
-            " ".join([*texts, *(f"{annotation.rationale} {annotation.value}" for annotation in memory.annotations())])
-        )
-    )
+    said = [f"{annotation.rationale} {annotation.value}" for annotation in memory.annotations()]
+    return {*words_in(" ".join([*texts, *said])), *people_words(memory)}
 
 
 class Hand:

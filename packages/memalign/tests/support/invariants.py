@@ -130,9 +130,9 @@ def what_was_taken_back_is_nowhere(memory: Memory) -> None:
 
 
 def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
-    """The unique words of all feedback that these guidelines were exposed to."""
+    """The unique words of all feedback that these guidelines were exposed to, and those that people made theirs."""
     keys = {key for guideline in guidelines for key in guideline.exposed_to}
-    found: set[str] = set()
+    found = people_words(memory)
     for case in memory.cases:
         mine = [annotation for annotation in case.annotations if annotation.key in keys]
         if mine:
@@ -140,6 +140,11 @@ def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
         for annotation in mine:
             found.update(words_in(f"{annotation.rationale} {annotation.value}"))
     return found
+
+
+def people_words(memory: Memory) -> set[str]:
+    """The unique words of guidelines that a person wrote or confirmed: they stay, whoever said them first."""
+    return {word for guideline in memory.guidelines if guideline.people for word in words_in(guideline.text)}
 
 
 def no_word_is_where_it_was_not_seen(memory: Memory) -> None:

@@ -1,7 +1,7 @@
 """Forgetting: pure functions, no model. What was written with a withdrawn word in view goes.
 
 Exposure decides, not similarity: a guideline whose writing prompt held a withdrawn piece of feedback is removed, whether
-or not it seems to say anything of it; the survivors of that prompt become pending, and their lesson is distilled again.
+or not it seems to say anything of it, unless a person made its wording theirs; the survivors of that prompt become pending, and their lesson is distilled again.
 Retraining only what was touched is SISA's idea (Bourtoule et al. 2021, arXiv 1912.03817).
 """
 
@@ -13,11 +13,11 @@ from typing import Literal
 import msgspec
 
 from memalign.align.states import with_outcomes
-from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
+from memalign.memory import Memory, Outcome, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
-__all__ = ["forget", "forget_lessons", "unbarred"]
+__all__ = ["forget", "forget_lessons", "stays_theirs", "unbarred"]
 
 replace = msgspec.structs.replace
 
@@ -28,21 +28,29 @@ def forget(
     *,
     state: Literal["withdrawn", "erased"] = "withdrawn",
     reason: str = "",
+    people_agree: bool = False,
 ) -> Memory:
     """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
 
-    Every annotation that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that are
-    not there are ignored.
+    Every annotation that loses its guideline is pending afterwards. Tombstones keep the keys, and no word.
+
+    Args:
+        memory: What was learned.
+        keys: The feedback that goes; keys that are not there are ignored.
+        state: What the tombstones say.
+        reason: What else they say.
+        people_agree: Whether wordings that people wrote or confirmed go too, where they were exposed to the feedback.
     """
     live = [annotation for key in keys if (annotation := memory.annotation(key))]
     gone, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
-    memory = forget_lessons(memory, gone, why="to be derived again without withdrawn feedback")
+    why = "to be derived again without withdrawn feedback"
+    memory = forget_lessons(memory, gone, why=why, people_agree=people_agree)
     cases = []
     for case in memory.cases:
         if case.id not in touched:
             cases.append(case)
         elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in gone):
-            cases.append(replace(case, annotations=annotations, pre_alignment=_verdict_for(annotations, case)))
+            cases.append(replace(case, annotations=annotations))
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
     memory = replace(memory, cases=tuple(cases))
@@ -58,24 +66,17 @@ def forget(
     )
 
 
-def _verdict_for(annotations: Collection[Annotation], case: Case) -> PreAlignmentVerdict | None:
-    """The case's pre-alignment verdict, if one of these annotations is a reason to ask for it."""
-    verdict = case.pre_alignment
-    if verdict is None or verdict.contrast or any(not annotation.rationale for annotation in annotations):
-        return verdict
-    return None
+def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, people_agree: bool = False) -> Memory:
+    """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it wait again.
 
-
-def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -> Memory:
-    """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it become pending.
-
-    Verdicts that were given with their cases in view go as well.
-
-    The annotations of `keys` themselves stay, pending: this is also what happens to an annotation that changed its mind.
+    A wording that a person wrote or confirmed is theirs: it stays, unless one of the keys is that person's own, or they
+    agree. Verdicts that were given with the cases in view go as well. The annotations of `keys` themselves stay and wait:
+    this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
-    gone = {guideline.id for guideline in memory.guidelines if not lost.isdisjoint(guideline.exposed_to)}
-    carried = {key for guideline in memory.guidelines if guideline.id in gone for key in guideline.supported_by}
+    exposed = [guideline for guideline in memory.guidelines if not lost.isdisjoint(guideline.exposed_to)]
+    gone = {guideline.id for guideline in exposed if people_agree or not stays_theirs(guideline, lost)}
+    carried = {key for guideline in exposed if guideline.id in gone for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
     beside = {
         annotation.key
@@ -86,15 +87,26 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
     shown = {duplicate.id for case in met for duplicate in memory.duplicates(case.example)}
     waiting = Outcome(kind="waiting", reason=why)
     memory = replace(memory, cases=without_answers_beside(memory.cases, shown)).without_guidelines(gone)
-    supported = tuple(
-        g
-        if lost.isdisjoint(g.supported_by)
-        else replace(g, supported_by=tuple(k for k in g.supported_by if k not in lost))
-        for g in memory.guidelines
-    )
+    left = memory.with_guidelines(_unexposed(guideline, lost) for guideline in memory.guidelines)
     conflicts = tuple(conflict for conflict in memory.conflicts if lost.isdisjoint(conflict.exposed_to))
-    memory = replace(memory, guidelines=supported, conflicts=conflicts)
-    return with_outcomes(memory, dict.fromkeys(lost | carried | beside, waiting))
+    left = replace(left, conflicts=conflicts).with_live_answers()
+    return with_outcomes(left, dict.fromkeys(lost | carried | beside, waiting))
+
+
+def stays_theirs(guideline: Guideline, lost: Collection[FeedbackKey]) -> bool:
+    """Whether a guideline that was exposed to the lost feedback stays, as the wording of people who said none of it."""
+    return bool(guideline.people) and guideline.people.isdisjoint(key.source for key in lost)
+
+
+def _unexposed(guideline: Guideline, lost: Collection[FeedbackKey]) -> Guideline:
+    """The guideline without the lost keys. Of a model's checks nobody but the lost feedback may be the source: they go."""
+    exposed = tuple(key for key in guideline.exposed_to if key not in lost)
+    supported = tuple(key for key in guideline.supported_by if key not in lost)
+    if len(exposed) < len(guideline.exposed_to) and guideline.origin == "distilled":
+        guideline = replace(guideline, checks=())
+    if exposed == guideline.exposed_to and supported == guideline.supported_by:
+        return guideline
+    return replace(guideline, exposed_to=exposed, supported_by=supported)
 
 
 def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:

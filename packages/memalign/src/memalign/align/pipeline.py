@@ -14,7 +14,7 @@ import msgspec
 
 from memalign.align.ask import ask
 from memalign.align.distil import distil
-from memalign.align.forget import forget
+from memalign.align.forget import forget, stays_theirs
 from memalign.align.impact import impact
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
 from memalign.align.locked_cases import keep_locks
@@ -144,25 +144,41 @@ class MemAlign:
         judge: Judge,
         *selectors: str | FeedbackKey,
         source: str | None = None,
+        people_agree: bool = False,
         progress: Progress | None = None,
         calls: PaidCalls | None = None,
     ) -> AlignResult:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
-        `selectors` are ids (all annotations on a case) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
-        forgetting needs no model: when none answers, the survivors' lessons are pending.
+        The forgetting needs no model: when none answers, the survivors' lessons are pending. A guideline that a person
+        wrote or confirmed stays, and a note names it, unless that person's own words are withdrawn.
+
+        Args:
+            judge: The judge that is to forget.
+            selectors: Ids (all annotations on a case) or keys (one).
+            source: All feedback of this person.
+            people_agree: Whether guidelines that people wrote or confirmed go too, where they saw the feedback.
+            progress: Is told of each call.
+            calls: Those of an earlier attempt.
+
+        Raises:
+            UnknownKey: A selector names nothing here.
         """
         calls = calls or self.calls()
         with asked_through(calls):
             run = Run(given=judge, progress=progress or notebook_progress(), calls=calls)
             run.removed = judge.memory.keys(*selectors, source=source)
-            return await self._unalign(judge, run)
+            return await self._unalign(judge, run, people_agree=people_agree)
 
-    async def _unalign(self, judge: Judge, run: Run) -> AlignResult:
+    async def _unalign(self, judge: Judge, run: Run, *, people_agree: bool) -> AlignResult:
         judge = self._configured(judge)
         await libraries_loaded(judge, vectors=True)
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
-        judge = judge.replace(memory=_without(judge.memory, run.removed))
+        if theirs := [] if people_agree else _theirs(judge.memory, run.removed):
+            run.notes.append(
+                f"{', '.join(theirs)} stay: people wrote or confirmed them; with their consent they go too"
+            )
+        judge = judge.replace(memory=_without(judge.memory, run.removed, people_agree=people_agree))
         try:
             # What is derived again is held against locked cases again: a rule must not come back by its neighbour's end.
             learned = await self._keep_locks(judge, await self._learn(judge, judge.memory, run), run)
@@ -240,6 +256,13 @@ class MemAlign:
         return judge.replace(**changes) if changes else judge
 
 
-def _without(memory: Memory, keys: Collection[FeedbackKey]) -> Memory:
+def _without(memory: Memory, keys: Collection[FeedbackKey], *, people_agree: bool = False) -> Memory:
     """`memory` without the feedback of `keys` and all that came from it."""
-    return without_disputed(forget(memory, keys))
+    return without_disputed(forget(memory, keys, people_agree=people_agree))
+
+
+def _theirs(memory: Memory, keys: Collection[FeedbackKey]) -> list[str]:
+    """The guidelines that were exposed to the feedback of `keys` and stay, as wordings of people, by id."""
+    lost = frozenset(keys)
+    exposed = (guideline for guideline in memory.guidelines if not lost.isdisjoint(guideline.exposed_to))
+    return [guideline.id for guideline in exposed if stays_theirs(guideline, lost)]

@@ -36,6 +36,9 @@ Matching = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be forgotten, and do nothing.")]
+PeopleAgree = Annotated[
+    bool, typer.Option("--people-agree", help="Also guidelines that people wrote or pinned after reading the feedback.")
+]
 
 _LIMIT = 30  # lines
 
@@ -49,12 +52,14 @@ def unalign(
     matching: Matching = None,
     dry_run: DryRun = False,
     yes: Yes = False,
+    people_agree: PeopleAgree = False,
     reflection_model: ReflectionModel = None,
 ) -> int:
     """Withdraw feedback, and all that came from it.
 
-    What the remaining feedback taught beside it is learned again. Where no model answers, that stays pending. Older
-    versions keep the feedback; erase removes it from them too.
+    What the remaining feedback taught beside it is learned again. Where no model answers, that stays pending. A guideline
+    that a person wrote or pinned stays, unless their own words are withdrawn. Older versions keep the feedback; erase
+    removes it from them too.
     """
     from memalign.align import MemAlign
 
@@ -65,7 +70,7 @@ def unalign(
         if fields is not None:
             chosen, source = _narrowed(name, fields, chosen, source), None
         going = judge.memory.keys(*chosen, source=source)
-        data, lines = _preview(judge, going, fields)
+        data, lines = _preview(judge, going, fields, people_agree=people_agree)
         if dry_run:
             session.give({"judge": name, "version": number, "dry_run": True, **data}, *lines)
             return DONE
@@ -76,7 +81,7 @@ def unalign(
         session,
         name,
         lambda registry, progress: registry.unalign(
-            name, *chosen, source=source, optimizer=optimizer, progress=progress
+            name, *chosen, source=source, people_agree=people_agree, optimizer=optimizer, progress=progress
         ),
     )
 
@@ -149,14 +154,18 @@ def _narrowed(
 
 
 def _preview(
-    judge: Judge, keys: tuple[FeedbackKey, ...], places: Mapping[FeedbackKey, tuple[str, ...]] | None
+    judge: Judge,
+    keys: tuple[FeedbackKey, ...],
+    places: Mapping[FeedbackKey, tuple[str, ...]] | None,
+    *,
+    people_agree: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """What withdrawing these keys would take along, found without a model: JSON values, and lines for people."""
     from memalign.align.forget import forget
     from memalign.align.ingest import without_disputed
 
     memory = judge.memory
-    after = without_disputed(forget(memory, keys))
+    after = without_disputed(forget(memory, keys, people_agree=people_agree))
     left = {guideline.id for guideline in after.guidelines}
     going = [guideline for guideline in memory.guidelines if guideline.id not in left]
     waiting = {annotation.key for annotation in memory.pending}

@@ -365,11 +365,16 @@ class Judge:
         self,
         *keys: str | FeedbackKey,
         source: str | None = None,
+        people_agree: bool = False,
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
     ) -> AlignResult:
-        """Forget feedback and all that came from it: all annotations on `t-17`, one `t-17@ana`, or all of a `source`."""
-        return aio.run(self._optimizer(optimizer).unalign(self, *keys, source=source, progress=progress))
+        """Forget feedback and all that came from it: all annotations on `t-17`, one `t-17@ana`, or all of a `source`.
+
+        Guidelines that a person wrote or confirmed stay, unless `people_agree` or the person's own words are withdrawn.
+        """
+        options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
+        return aio.run(self._optimizer(optimizer).unalign(self, *keys, **options))
 
     def _optimizer(self, optimizer: MemAlign | None) -> MemAlign:
         from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge

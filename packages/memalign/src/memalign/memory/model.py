@@ -95,17 +95,18 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge says of a case without anything that it has learned.
+    """What the judge said of a case before its experts did, where that is known.
 
-    With guidelines in view it would carry them into later prompts and lessons, and forgetting would no longer be exact.
-    `judge` fingerprints the judge that was asked; a pre-alignment verdict of another one is stale. With `contrast` the
-    judge was asked about every case; else only because of a label without words, and the verdict goes with the last one.
+    Attributes:
+        value: The verdict.
+        judge: Fingerprints the judge that gave it; one of another judge is stale.
+        rationale: Its reason.
+        exposed_to: The feedback whose words were in the prompt that it comes from: with one of them it goes.
     """
 
     value: Value
     judge: str
     rationale: str | None = None
-    contrast: bool = False
     exposed_to: tuple[FeedbackKey, ...] = ()
 
 

@@ -234,6 +234,7 @@ class Registry:
         name: str,
         *selectors: str | FeedbackKey,
         source: str | None = None,
+        people_agree: bool = False,
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
         attempts: int = 5,
@@ -242,7 +243,8 @@ class Registry:
         learner = optimizer or MemAlign()
 
         async def unlearn(judge: Judge, calls: PaidCalls) -> AlignResult:
-            return await learner.unalign(judge, *selectors, source=source, progress=progress, calls=calls)
+            options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
+            return await learner.unalign(judge, *selectors, **options, calls=calls)
 
         return await self._learned(name, unlearn, learner, attempts, action="unalign")
 
