@@ -46,7 +46,7 @@ def answer(request: ChatRequest) -> dict[str, Any]:
     properties = request.schema["properties"]
     if "changes" not in properties:
         return {"rationale": "It answers the question.", "value": True}
-    labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    records = re.split(r"^(F\d+) <<<$", request.user.partition("New feedback:")[2], flags=re.MULTILINE)[1:]
     return {
         "changes": [
             {
@@ -55,7 +55,9 @@ def answer(request: ChatRequest) -> dict[str, Any]:
                 "feedback": [label],
                 "guideline": "",
             }
-            for label in labels
+            if "expert's comment:" in said
+            else {"action": "NOOP", "text": "", "feedback": [label], "guideline": ""}
+            for label, said in zip(records[::2], records[1::2], strict=True)
         ]
     }
 

@@ -115,7 +115,8 @@ class TestTheSame:
         assert texts(later) == ["Answer in two sentences."]
         check_memory(later)
         forgot = later.unalign("t-1").judge
-        assert texts(forgot) == [LOUD], "with ana's feedback goes what dora made of it"
+        assert texts(forgot) == ["Answer in two sentences."], "dora's words are hers"
+        assert texts(later.unalign("t-1", people_agree=True).judge) == [LOUD]
         pinned = edit_guideline(later, "G2", pinned=True, by="eve")
         assert texts(pinned) == ["Answer in two sentences.", LOUD]
         for one in (forgot, pinned):

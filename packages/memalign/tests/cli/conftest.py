@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from memalign.cli.app import app
-from tests.support.endpoint import Answer, Endpoint
+from tests.support.endpoint import Answer, Endpoint, user_of
+from tests.support.learning import RECORD
 from tests.support.patience import PATIENCE
 
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
@@ -57,11 +58,13 @@ def answer(body: dict[str, Any]) -> Answer:
             return verdict
         shown = properties["findings"]["items"]["properties"]["guideline"]["enum"]
         return {"findings": [{"guideline": name, "evidence": "", "value": True} for name in shown]} | verdict
-    labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    new = user_of(body).partition("New feedback:")[2]
     return {
         "changes": [
             {"action": "ADD", "text": f"{RULE[:-1]} ({label}).", "feedback": [label], "guideline": ""}
-            for label in labels
+            if "expert's comment:" in said
+            else {"action": "NOOP", "text": "", "feedback": [label], "guideline": ""}
+            for label, _, said in RECORD.findall(new)
         ]
     }
 

@@ -231,10 +231,12 @@ def test_a_report_shows_both_sides_of_a_conflict(capsys: pytest.CaptureFixture[s
 
 def test_a_setting_lost_with_its_guideline_is_flagged(memalign: Run, aligned: str) -> None:
     memalign("guideline", aligned, "G1", "--pin", "--by", "cleo")
-    gone = memalign("unalign", aligned, "t-1@ana")
+    assert "note: G1 stay: people wrote or confirmed them" in memalign("unalign", aligned, "t-1@ana").out
+    memalign("rollback", aligned, "3")
+    gone = memalign("unalign", aligned, "t-1@ana", "--people-agree")
     assert "G1 (pinned by cleo) was forgotten with its feedback" in gone.out
     memalign("rollback", aligned, "3")
-    again = memalign("unalign", aligned, "t-1@ana", "--json").json
+    again = memalign("unalign", aligned, "t-1@ana", "--people-agree", "--json").json
     assert again["settings_lost"] == [{"id": "G1", "settings": "pinned by cleo"}]
 
 
@@ -327,20 +329,10 @@ def test_a_persons_rule_with_the_text_goes_and_instructions_are_named(memalign: 
 # -- a model that declines -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        (True, "overwrite or unalign the feedback, or take another reflection"),
-        (False, "unalign the feedback, or give the judge another model"),
-    ],
-)
-def test_a_declined_case_waits_with_its_remedy(
-    memalign: Run, tone: str, endpoint: Endpoint, words: bool, advice: str
-) -> None:
-    row = FEEDBACK[0] if words else {name: each for name, each in FEEDBACK[0].items() if name != "rationale"}
+def test_a_declined_case_waits_with_its_remedy(memalign: Run, tone: str, endpoint: Endpoint) -> None:
     endpoint.faults = [refusal()]
-    left = memalign("align", tone, jsonl(Path("one.jsonl"), [row]))
+    left = memalign("align", tone, jsonl(Path("one.jsonl"), FEEDBACK[:1]))
     assert left.code == 1
     assert "ModelRefused" in left.out
-    assert advice in left.out
+    assert "overwrite or unalign the feedback, or take another reflection" in left.out
     assert memalign("align", tone).code == 0

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-RECORD = re.compile(r"^(F\d+) <<<$.*?^>>>$.*?^expert's comment: (.*?)$", re.MULTILINE | re.DOTALL)
+RECORD = re.compile(
+    r"^(F\d+) <<<$(?:(?!^F\d+ <<<$).)*?^>>>$(?:(?:(?!^F\d+ <<<$).)*?^expert's comment: (.*?)$)?",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def teachable(body: dict[str, Any]) -> Any:
@@ -30,6 +33,8 @@ def teachable(body: dict[str, Any]) -> Any:
         new = user_of(body).partition("New feedback:")[2]
         changes = [
             {"action": "ADD", "feedback": [label], "text": json.loads(words), "guideline": ""}
+            if words
+            else {"action": "NOOP", "feedback": [label], "text": "", "guideline": ""}
             for label, words in RECORD.findall(new)
         ]
         return {"changes": changes}
