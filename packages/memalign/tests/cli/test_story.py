@@ -22,7 +22,6 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert "t-1@ana" in learned.out
     assert "tone is version 2 now" in learned.out
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
-    assert "pre-alignment verdicts" in learned.err
     assert "distil" in learned.err
 
     shown = memalign("show", tone)
@@ -158,11 +157,10 @@ def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str)
     assert memalign("list", "--json").json == {"judges": []}
 
 
-def test_an_edit_keeps_memory_and_names_staleness(memalign: Run, aligned: str, tmp_path: Path) -> None:
+def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
     edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
     assert "tone is version 3 now" in edited.out
-    assert "1 pre-alignment verdict stale" in edited.out
     now = memalign("show", aligned, "--json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
@@ -205,7 +203,7 @@ def test_a_failed_lesson_is_pending_and_tried_again(
     assert half.code == 1
     assert "pending" in half.out.splitlines()[-1]
     assert "Pending" in memalign("show", tone).out
-    assert memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"] == 2
+    assert memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"] == 3
     endpoint.answer = works
     rest = memalign("align", tone, "--json")
     assert rest.code == 0

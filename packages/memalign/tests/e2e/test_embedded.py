@@ -49,7 +49,6 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
     result = judge.align(ROWS)
     memory = result.judge.memory
     assert [report.status for report in result.rows] == ["new", "new"]
-    assert {case.id: case.pre_alignment is not None for case in memory.cases} == {"t-1": True, "t-2": True}
     entry = next(entry for entry in memory.ledger() if entry.key == ("t-1", "ana"))
     assert entry.guideline_ids or entry.reason, "a rule, or why there is none"
     assert result.usage.cost in (0.0, None)

@@ -183,21 +183,6 @@ def test_a_failed_judgment_stops_no_other(name: str, tmp_path: Path) -> None:
         assert len(endpoint.requests) - asked == 1, "only the failed one is judged again"
 
 
-def test_a_failed_pre_alignment_keeps_its_lesson_waiting() -> None:
-    weather = Weather(lambda body: None if distilling(body) else server_error())
-    labels = [{name: part for name, part in row.items() if name != "rationale"} for row in rows(2)]
-    with Endpoint(weather) as endpoint:
-        judge = judge_at(endpoint)
-        ill = judge.align(labels)
-        assert all(reason.startswith("not asked before learning: ModelUnavailable") for _, reason in ill.pending)
-        assert len(ill.pending) == 2
-        assert not any(map(distilling, endpoint.requests))
-        weather.storm = False
-        well = ill.judge.align([])
-        assert all(case.pre_alignment for case in well.judge.memory.cases)
-        assert all("not asked before learning" not in reason for _, reason in well.pending)
-
-
 def test_a_rate_limit_is_waited_for_as_asked() -> None:
     with Endpoint(good, faults=[rate_limited("0.4")]) as endpoint:
         judge = judge_at(endpoint, retry=Retry(attempts=2, base_seconds=0.01, max_wait=2.0))
@@ -215,7 +200,7 @@ def test_cached_tokens_and_phases_are_counted_apart() -> None:
         assert result.usage.calls == len(endpoint.requests)
         assert 0 < result.usage.cached_tokens < result.usage.input_tokens
         assert result.usage.output_tokens > 0
-        assert {"pre_alignment", "distil"} <= set(result.usage.seconds)
+        assert "distil" in result.usage.seconds
         asked = len(endpoint.requests)
         judgments = result.judge.judge_many([{"id": f"i-{n}", "inputs": "q", "outputs": f"a{n}"} for n in range(5)])
         assert len(endpoint.requests) - asked == sum(judgment.usage.calls for judgment in judgments) == 5
@@ -277,10 +262,9 @@ def canonical(judge: Judge) -> dict[str, Any]:
     memory = judge.memory
     text = {guideline.id: guideline.text for guideline in memory.guidelines}
     return {
-        "rules": {(g.text, g.supported_by, g.exposed_to, g.origin) for g in memory.guidelines},
+        "rules": {(g.text, g.supported_by, g.origin) for g in memory.guidelines},
         "in force": {text[g.id] for g in memory.semantic},
         "states": {e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()},
-        "pre_alignment_verdicts": {case.id: case.pre_alignment and case.pre_alignment.value for case in memory.cases},
     }
 
 

@@ -221,12 +221,6 @@ def test_an_evaluation_measures_calibrated_values_too() -> None:
     assert found.metrics["accuracy"] == found.metrics["accuracy_calibrated"], "which decides"
 
 
-def test_settings_beside_the_verdict_keep_pre_alignments_fresh() -> None:
-    judge = taught(30)
-    assert not judge.replace(parameters={"calibrate": False}).stale_pre_alignment()
-    assert judge.replace(parameters={"temperature": 0.5}).stale_pre_alignment()
-
-
 class TestWorth:
     def test_an_align_says_which_verdict_decides(self) -> None:
         result = taught(0).align([row(number) for number in range(40)])

@@ -33,7 +33,7 @@ from tests.support.endpoint import Endpoint
 from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, kept_files, rows
 
-ROWS = rows(12)
+ROWS = rows(36)
 
 
 @pytest.fixture
@@ -53,8 +53,7 @@ def undisturbed(endpoint: Endpoint, tmp_path: Path) -> Undisturbed:
     """What the same feedback comes to where nothing stops the align. The server's record is empty again."""
     result = create(tmp_path / "undisturbed.db").align(NAME, ROWS, optimizer=OPTIMIZER)
     kinds = Counter(body["response_format"]["json_schema"]["name"] for body in endpoint.requests)
-    assert kinds["changes"] == 6
-    assert kinds["judgment"] == 12
+    assert kinds == {"changes": 18, "merged": 1}
     assert not kept_files(tmp_path / "undisturbed.db")
     endpoint.requests.clear()
     return Undisturbed(result.judge, kinds.total())
@@ -265,7 +264,10 @@ def test_an_overtaken_align_keeps_nothing_of_old_versions(endpoint: Endpoint, pa
     with pytest.raises(Stopped):
         # Stopped after the answer that quotes came, and before anything is committed.
         registry.align(
-            NAME, ROWS, optimizer=OPTIMIZER, progress=lambda phase, *_: stop(Stopped) if phase == "ask" else None
+            NAME,
+            ROWS,
+            optimizer=OPTIMIZER,
+            progress=lambda phase, done, total: stop(Stopped) if (phase, done) == ("distil", total) else None,
         )
     assert erased
     assert not any(b"word777" in file.read_bytes() for file in path.parent.iterdir())

@@ -48,7 +48,10 @@ def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[di
     """Guidelines of `memory` as JSON values, each with its status."""
     from memalign.types import as_json
 
-    return [{**as_json(guideline), "status": memory.status(guideline)} for guideline in guidelines]
+    return [
+        {**as_json(guideline), "pinned": guideline.pinned, "status": memory.status(guideline)}
+        for guideline in guidelines
+    ]
 
 
 def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **shown: Any) -> list[Table]:

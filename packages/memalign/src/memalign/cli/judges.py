@@ -157,8 +157,6 @@ def show(
         parts.append(f"{counted(away, 'more guideline')} not in force: memalign guideline {name} says why")
     if waiting := [(entry.key, entry.reason) for entry in memory.ledger() if entry.state == "pending"]:
         parts.append(table(("feedback", "pending because"), waiting, title="Pending"))
-    if stale := judge.stale_pre_alignment():
-        parts.append(_stale_line(len(stale)))
     data = described(judge, version=number)
     if ledger:
         entries = session.registry().ledger(name, number)
@@ -203,8 +201,8 @@ def edit(
 ) -> int:
     """Change a judge's settings; its memory stays.
 
-    The result is a new version. It says how many pre-alignment verdicts are stale: made with other settings, before the judge learned. Another
-    --authority or --policy can change which labels count. It then says which feedback is disputed or pending now.
+    The result is a new version. Another --authority or --policy can change which labels count. It then says which feedback
+    is disputed or pending now.
     """
     from memalign.align import set_policy
 
@@ -244,8 +242,6 @@ def edit(
     if reweighed:
         lines = [f"label policy: {_label_policy(saved.judge)}", *_without_effect(saved.judge), *lines]
     lines += left_behind(saved.before, saved.judge)
-    if stale := len(saved.judge.stale_pre_alignment()):
-        lines = [*lines, _stale_line(stale)]
     data = {**described(saved.judge, version=saved.version), "consequences": others}
     session.give(data, *lines, version_line(name, saved))
     if instructions is not None:
@@ -287,7 +283,6 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "feedback": len(memory),
         "guidelines": guideline_values(memory.guidelines, memory),
         "pending": [{"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"],
-        "stale_pre_alignment": judge.stale_pre_alignment(),
     }
 
 
@@ -321,10 +316,6 @@ def _without_effect(judge: Judge) -> list[str]:
     if silent := [source for source in memory.authority if source not in sources]:
         lines.append(f"no feedback of {listed(silent)} so far; sources: {listed(sorted(sources)) or 'none'}")
     return lines
-
-
-def _stale_line(count: int) -> str:
-    return f"{counted(count, 'pre-alignment verdict')} stale: the judge made them with other settings"
 
 
 def _settings(

@@ -20,7 +20,6 @@ Update = Callable[[str, int, int], None]
 Detail = Callable[[int, int], str] | None
 
 _PHASES = {
-    "pre_alignment": "pre-alignment verdicts",
     "distil": "distil guidelines",
     "ask": "ask the checks about past cases",
     "locks": "check locked cases",

@@ -185,7 +185,7 @@ class Judge:
     def replace(self, **changes: Any) -> Judge:
         """A judge with other settings and the same memory.
 
-        What was measured with the old model or instructions is stale from then on: see `stale_pre_alignment`.
+        What was measured with the old model or instructions is stale from then on.
         """
         return replace(self, **changes)
 
@@ -195,7 +195,7 @@ class Judge:
 
     @property
     def base_fingerprint(self) -> str:
-        """16 hex digits over instructions, value type, model and parameters: what a pre-alignment verdict was made with."""
+        """16 hex digits over instructions, value type, model and parameters: what a verdict of its own was made with."""
         return base_fingerprint_of(self)
 
     def misfit(self, row: Feedback) -> str | None:
@@ -204,13 +204,6 @@ class Judge:
         content = row.content or (case.example.content if case else {})
         found = self.lacks(content, "the row")
         return found.replace("the instructions", "the judge's instructions", 1) if found else None
-
-    def stale_pre_alignment(self) -> tuple[str, ...]:
-        """Ids of cases whose pre-alignment verdict was made with other instructions, another model or other parameters."""
-        current = self.base_fingerprint
-        return tuple(
-            case.id for case in self.memory.cases if case.pre_alignment and case.pre_alignment.judge != current
-        )
 
     # -- judging -------------------------------------------------------------------------------------------------
 

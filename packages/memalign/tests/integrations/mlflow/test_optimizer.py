@@ -214,7 +214,7 @@ def test_progress_names_every_stage(endpoint):
     seen: list[str] = []
     optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage))
     tone_judge().align(fetched(lesson(1), labelled(2)), optimizer)
-    assert list(dict.fromkeys(seen)) == ["embed", "pre_alignment", "distil"]
+    assert list(dict.fromkeys(seen)) == ["embed", "distil"]
 
 
 def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):

@@ -25,7 +25,7 @@ def adopt(judge: Any) -> MemAlignJudge:
 
     Its guidelines stand for the feedback on the traces that they name; that feedback is read from the traces as they are
     now, and traces that are gone are named in a warning. No model is asked: similar cases are found
-    in this process, pre-alignment verdicts follow at the next align.
+    in this process.
     Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
     """
     if not (_is_theirs(judge) or isinstance(judge, MemAlignJudge)):
