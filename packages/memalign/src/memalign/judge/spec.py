@@ -128,7 +128,7 @@ _SAYS = {
 }
 
 SAID_BESIDE = frozenset({"calibrate"})
-"""Parameters that change nothing of the verdict itself: a pre-alignment verdict made without them is as good."""
+"""Parameters that change nothing of the verdict itself: a verdict made without them is as good."""
 
 
 OF_MODELS = frozenset({"models", "reflection_model"})
