@@ -18,17 +18,24 @@ from memalign.values import Value
 for value_type in (str, Literal["A", "B"], Annotated[int, Ge(1), Le(5)], "int:1..5", "A|B|tie"):
     ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=value_type)
 judge = ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=bool)
+# A class gives the verdicts' type; of what is written in another way a verdict is any label.
+assert_type(judge, ma.Judge[bool])
+assert_type(ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=str), ma.Judge[str])
+scored = ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type="int:1..5")
+assert_type(scored, ma.Judge[Value])
+assert_type(scored(outputs="…").value, Value | None)
+either: ma.Judge = judge  # a judge of booleans is a judge
 
 assert_type(judge.name, str)
 assert_type(judge.instructions, str)
 assert_type(judge.value_type, ma.ValueType)
 assert_type(judge.memory, ma.Memory)
-assert_type(judge.replace(model="openai:/gpt-4.1-mini"), ma.Judge)
+assert_type(judge.replace(model="openai:/gpt-4.1-mini"), ma.Judge[bool])
 
 # One judgment, many judgments.
 judgment = judge(inputs="I was charged twice!", outputs="One charge will be reversed.")
-assert_type(judgment, ma.Judgment)
-assert_type(judgment.value, Value | None)
+assert_type(judgment, ma.Judgment[bool])
+assert_type(judgment.value, bool | None)
 assert_type(judgment.rationale, str | None)
 assert_type(judgment.confidence, float | None)
 assert_type(judgment.error, str | None)
@@ -43,13 +50,15 @@ judge(answer="No such field.")  # type: ignore[call-arg]
 
 examples = [ma.Example(id="e-1", outputs="Sorry to hear that. The charge is reversed.")]
 assert_type(examples[0].inputs, Any)
-assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), Sequence[ma.Judgment])
+assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), Sequence[ma.Judgment[bool]])
 
 
 async def asynchronously() -> None:
     """The same, awaited."""
-    assert_type(await judge.ajudge(outputs="…"), ma.Judgment)
-    assert_type(await judge.ajudge_many(examples), Sequence[ma.Judgment])
+    assert_type(await judge.ajudge(outputs="…"), ma.Judgment[bool])
+    assert_type(await judge.aalign([feedback]), ma.AlignResult[bool])
+    assert_type((await judge.aunalign("t-1")).judge, ma.Judge[bool])
+    assert_type(await judge.ajudge_many(examples), Sequence[ma.Judgment[bool]])
 
 
 # Learning and forgetting.
@@ -57,8 +66,8 @@ feedback = ma.Feedback(id="t-1", outputs="No.", value=False, rationale="Cold.", 
 assert_type(feedback.key, ma.FeedbackKey)
 assert_type(feedback.example, ma.Example | None)
 result = judge.align([feedback])
-assert_type(result, ma.AlignResult)
-assert_type(judge.align([{"id": "t-1", "outputs": "No.", "value": False}]), ma.AlignResult)
+assert_type(result, ma.AlignResult[bool])
+assert_type(judge.align([{"id": "t-1", "outputs": "No.", "value": False}]), ma.AlignResult[bool])
 
 
 class Table:
@@ -67,18 +76,18 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
-assert_type(judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})), ma.AlignResult)
-assert_type(judge.judge_many(Table()), Sequence[ma.Judgment])
+assert_type(judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})), ma.AlignResult[bool])
+assert_type(judge.judge_many(Table()), Sequence[ma.Judgment[bool]])
 assert_type(ma.evaluate(judge, Table()), ma.Evaluation)
 assert_type(ma.to_frame(judge.judge_many(examples), library="polars"), Any)
-assert_type(judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult)
-assert_type(result.judge, ma.Judge)
+assert_type(judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult[bool])
+assert_type(result.judge, ma.Judge[bool])
 assert_type(result.guidelines, tuple[ma.Guideline, ...])
 assert_type(result.rows[0].state, LedgerState | None)
 assert_type(result.usage, ma.Usage)
 assert_type(result.judge.memory.semantic, tuple[ma.Guideline, ...])
-assert_type(result.judge.unalign("t-1").judge, ma.Judge)
-assert_type(result.judge.unalign(source="ana"), ma.AlignResult)
+assert_type(result.judge.unalign("t-1").judge, ma.Judge[bool])
+assert_type(result.judge.unalign(source="ana"), ma.AlignResult[bool])
 
 # Agreement with people.
 evaluation = ma.evaluate(judge, "held_out.jsonl")

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Literal, Self
+from typing import Any, Generic, Literal, Self
 
 import msgspec
 
@@ -18,7 +18,7 @@ from memalign.cache import derived
 from memalign.errors import InputError
 from memalign.keys import FeedbackKey, readings, select_keys
 from memalign.plain_struct import PlainStruct
-from memalign.values import Value, value_text
+from memalign.values import Value, ValueT_co, value_text
 
 __all__ = [
     "CONTENT_FIELDS",
@@ -290,6 +290,10 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
         """Whose wording it is: who wrote it, and who confirmed it. Empty for a model's own."""
         return frozenset({self.origin, self.pinned_by or "distilled"} - {"distilled"})
 
+    def __str__(self) -> str:
+        """The guideline in one line, as people read it: `G1: Say sorry first. (t-1@ana)`."""
+        return f"{self.id}: {self.text} ({', '.join(map(str, self.supported_by)) or self.origin})"
+
     def __repr__(self) -> str:
         by = ", ".join(map(str, self.supported_by[:3])) + ("…" if len(self.supported_by) > 3 else "")
         name = f"{self.id}, pinned" if self.pinned else self.id
@@ -373,8 +377,8 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
     taught_by: tuple[FeedbackKey, ...] = ()
 
 
-class Judgment(PlainStruct, frozen=True, kw_only=True):
-    """One verdict and its receipt.
+class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
+    """One verdict and its receipt; generic in the value: a `bool` judge's judgments have a `bool` for a type checker.
 
     `id` is the item's. `value` is None exactly when `error` says why. `rationale` and `probabilities` are the model's own: each label (as
     text: "true", "4", "A") with its probability in [0, 1]. `confidence` is the probability of the value:
@@ -385,11 +389,11 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
     """
 
     id: str = ""
-    value: Value | None = None
+    value: ValueT_co | None = None
     rationale: str | None = None
     confidence: float | None = None
     probabilities: dict[str, float] | None = None
-    own_value: Value | None = None
+    own_value: ValueT_co | None = None
     calibrated_value: Value | None = None
     calibrated_probabilities: dict[str, float] | None = None
     decided_by: Literal["expert", "model", "calibrator"] = "model"

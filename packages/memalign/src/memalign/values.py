@@ -7,18 +7,28 @@ and flags `bool`, `A|B|tie`, `int:1..5`, `float:-1..1`, `str`.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
 from memalign.errors import InvalidValue, InvalidValueType
 
-__all__ = ["UNBOUNDED", "Value", "ValueType", "value_text"]
+__all__ = ["UNBOUNDED", "Value", "ValueT_co", "ValueType", "value_text"]
 
 type_names = "bool, A|B|C, int:1..5, float:-1..1, str"
 
 Value = bool | int | float | str
 """A label. `bool` for pass or fail, `str` for a choice or for free text."""
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ValueT_co = TypeVar("ValueT_co", bound=Value, covariant=True, default=Value)
+else:
+    from typing import TypeVar
+
+    ValueT_co = TypeVar("ValueT_co", bound=Value, covariant=True)  # a default is known to Python from 3.13 on
+"""The values of one judge, for type checkers."""
 
 UNBOUNDED = 10**9
 """What stands for no bound, on both sides: judges of other tools may have none."""

@@ -15,6 +15,7 @@ from memalign.align import edit_guideline
 from memalign.align.ask import FOLDS, MOST, ask
 from memalign.errors import ModelUnavailable
 from memalign.judge.checks import which_checks
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Answers
 from memalign.memory.check_answers import questions_of
 from memalign.models.base import ChatRequest
@@ -173,7 +174,7 @@ class TestCalls:
         other, model = checking(shard_size=1, instructions="Is it?\n{{ inputs }} {{ outputs }}")
         news = learn(other.replace(memory=old.memory), labelled(1, start=7)).judge
         fingerprints = {case.answers.judge for case in news.memory.cases if case.answers}
-        assert fingerprints == {other.base_fingerprint} != {judge.base_fingerprint}
+        assert fingerprints == {base_fingerprint_of(other)} != {base_fingerprint_of(judge)}
         assert len(verdicts_asked(model)) >= 6
 
     def test_progress_is_told(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 from memalign import Judge, MemAlign
 from memalign.align import AlignResult, edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidOutput, InvalidRows, ModelUnavailable, UnknownKey
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Case, Memory, PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
@@ -112,7 +113,7 @@ class TestWhatIsSaid:
         case = Case(
             example=Example(id="t-1", **_content(row(1, "ana", None))),
             annotations=(),
-            pre_alignment=PreAlignmentVerdict(value=said, judge=judge.base_fingerprint, rationale="too warm"),
+            pre_alignment=PreAlignmentVerdict(value=said, judge=base_fingerprint_of(judge), rationale="too warm"),
         )
         learn(judge.replace(memory=Memory(cases=(case,))), [row(1, "ana", "add", value=True)])
         told = model.requests[0].user

@@ -15,6 +15,7 @@ from memalign import Judge
 from memalign.align import write_guideline
 from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelUnavailable
 from memalign.judge.calibrator import FEWEST
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Answers, Memory
 from memalign.memory.retrieval import is_hard, similar_cases
 from memalign.models import Limits
@@ -286,7 +287,7 @@ class TestHardCases:
         """Six cases, the first of them nearest to an item at 0°; the answer given about `wrong` was not its label."""
         memory = learn(judge, spoken(range(6))).judge.memory
         vectors = self.vectors(1, 2, 3, 4, 5, 6)
-        by = by or judge.base_fingerprint
+        by = by or base_fingerprint_of(judge)
         cases = tuple(
             replace(case, vector=vector, answers=Answers(judge=by, verdict=case.id != wrong))
             for case, vector in zip(memory.cases, vectors, strict=True)
@@ -296,7 +297,7 @@ class TestHardCases:
     def nearest(self, judge: Judge, memory: Memory) -> list[str]:
         item = Example(id="new", inputs="q", outputs="a")
         vector = np.array([1, 0], dtype=np.float32)
-        kind, by = judge.value_type, judge.base_fingerprint
+        kind, by = judge.value_type, base_fingerprint_of(judge)
         return [hit.case.id for hit in similar_cases(memory, item, vector, kind, 2, judge=by)]
 
     def test_a_case_judged_wrong_ranks_before_nearer_ones(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from memalign import Judge
 from memalign.errors import ModelUnavailable
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, ScriptedChatModel
@@ -187,7 +188,7 @@ class TestAnotherJudge:
     def test_verdicts_of_another_model_rank_no_case(self) -> None:
         judge, _ = bare(model=self.says(True))
         learned = learn(judge, self.rows).judge.memory
-        verdict = PreAlignmentVerdict(value=True, judge=judge.base_fingerprint)
+        verdict = PreAlignmentVerdict(value=True, judge=base_fingerprint_of(judge))
         known = tuple(msgspec.structs.replace(case, pre_alignment=verdict) for case in learned.cases)
         judge = judge.replace(memory=msgspec.structs.replace(learned, cases=known))
         item: dict[str, Any] = {"inputs": "question about case2", "outputs": "the answer to case2 is another"}

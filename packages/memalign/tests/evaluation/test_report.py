@@ -14,6 +14,7 @@ from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import Report, as_html, as_markdown, evaluate
 from memalign.evaluation import report as gather
 from memalign.evaluation.intervals import share_interval
+from memalign.judge.spec import without_memory
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedYesNoModel
 from memalign.types import Feedback
@@ -71,7 +72,7 @@ def found(aligned: Judge) -> Report:
         for n in range(100, 120)
         for source, of in (("ben", 4), ("eva", 2))
     ]
-    return report(aligned, [*rows(20, 130), *others], aligned.without_memory())
+    return report(aligned, [*rows(20, 130), *others], without_memory(aligned))
 
 
 class TestWhatItSays:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import hashlib
 import json
 import pickle
@@ -30,6 +31,7 @@ from memalign.errors import (
 )
 from memalign.judge.open_model import open_model
 from memalign.judge.prompt import prompt_of, retrieve
+from memalign.judge.spec import base_fingerprint_of, without_memory
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatRequest, Limits
@@ -463,7 +465,7 @@ class TestRetrieve:
 
 
 class TestReplace:
-    def test_a_changed_judge_keeps_its_memory(self) -> None:
+    def test_a_changed_judge_keeps_memory_and_is_another(self) -> None:
         aligned = learn(bare(brief=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
         for changes in (
             {"instructions": "Good? {{ outputs }}"},
@@ -473,12 +475,13 @@ class TestReplace:
             other = aligned.replace(**changes)
             assert other.memory is aligned.memory
             assert other.fingerprint != aligned.fingerprint
+        assert aligned.replace(name="other").fingerprint == aligned.fingerprint
 
     def test_another_embedding_model_makes_another_judge(self) -> None:
         aligned = learn(bare(brief=True)[0], [row(1, "ana", "add")]).judge
         other = aligned.replace(embedding_model=HashEmbedding(dim=24))
         assert other.fingerprint != aligned.fingerprint
-        assert other.without_memory().fingerprint == aligned.without_memory().fingerprint
+        assert without_memory(other).fingerprint == without_memory(aligned).fingerprint
 
     @pytest.mark.parametrize("usual", ["wordllama", "local:wordllama", resolve_embedding()])
     def test_the_default_embedding_model_equals_its_name(self, usual: Any) -> None:
@@ -501,7 +504,7 @@ class TestReplace:
     def test_the_unaligned_judge_is_the_same_without_memory(self) -> None:
         one, _ = bare()
         aligned = learn(one, [row(1, "ana", "add")]).judge
-        assert aligned.without_memory().fingerprint == one.fingerprint == aligned.base_fingerprint
+        assert without_memory(aligned).fingerprint == one.fingerprint == base_fingerprint_of(aligned)
 
     def test_a_judges_parameters_cannot_be_changed_in_place(self) -> None:
         mine = {"seed": 7}
@@ -677,7 +680,7 @@ class TestBudget:
             Case(
                 example=Example(id=f"t-{n}", inputs="q", outputs=f"answer {n}"),
                 annotations=(Annotation(id=f"t-{n}", source="a", value=True),),
-                pre_alignment=PreAlignmentVerdict(value=n < 30, judge=first.base_fingerprint),
+                pre_alignment=PreAlignmentVerdict(value=n < 30, judge=base_fingerprint_of(first)),
             )
             for n in range(10, 41)
         )
@@ -709,3 +712,27 @@ class TestBudget:
 def test_a_judgment_without_a_value_says_why() -> None:
     judgments = judge(lambda _: ModelUnavailable("down"))[0].judge_many([{"id": "1", "inputs": "q", "outputs": "a"}])
     assert judgments == [Judgment(id="1", error="ModelUnavailable: down", memory_hash=Memory().hash)]
+
+
+class TestSurface:
+    def test_a_judge_has_fifteen_names_beside_its_settings(self) -> None:
+        settings = {setting.name for setting in dataclasses.fields(Judge)}
+        assert settings == {
+            *("name", "instructions", "feedback_value_type", "model", "check_model", "embedding_model"),
+            *("retrieval_k", "parameters", "columns", "memory"),
+        }
+        assert {name for name in dir(Judge) if not name.startswith("_")} - settings == {
+            *("ajudge", "judge_many", "ajudge_many", "predict_batch", "apredict_batch"),
+            *("align", "aalign", "unalign", "aunalign", "replace"),
+            *("value_type", "fields", "parts", "model_name", "fingerprint"),
+        }
+
+    async def test_learning_and_forgetting_are_awaited_too(self) -> None:
+        one, _ = bare()
+        result = await one.aalign([row(1, "ana", "add")])
+        assert [each.supported_by for each in result.judge.memory.semantic] == [keys("t-1@ana")]
+        assert not (await result.judge.aunalign("t-1")).judge.memory
+
+    def test_a_memory_lists_its_guidelines_as_people_read_them(self) -> None:
+        memory = learn(bare()[0], [row(1, "ana", "add")]).judge.memory
+        assert str(memory.semantic[0]).startswith("G1: ")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memalign import Judge, aio
 from memalign.judge.calibrator import FEWEST, Calibrated, Worth, calibrate, fit_calibrator
 from memalign.judge.columns import HABIT, VERDICT
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Answers, Case, Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Check, Example, FeedbackKey, Guideline
@@ -71,7 +72,7 @@ def judge_of(kind: str, *, count: int = 40, seed: int = 0, turned: bool = False,
                 example=Example(id=f"c-{number:03}", outputs=outputs),
                 annotations=(Annotation(id=f"c-{number:03}", source="ana", value=label),),
                 answers=Answers(
-                    judge=judge.base_fingerprint, margins=found if margins else {}, verdict=rng.choice(list(labels))
+                    judge=base_fingerprint_of(judge), margins=found if margins else {}, verdict=rng.choice(list(labels))
                 ),
             )
         )
@@ -191,7 +192,7 @@ def test_two_answers_together_teach_a_conditional_rule() -> None:
             Case(
                 example=Example(id=name, outputs=f"text {number}"),
                 annotations=(Annotation(id=name, source="ana", value=american == fahrenheit),),
-                answers=Answers(judge=judge.base_fingerprint, margins=margins, verdict=True),
+                answers=Answers(judge=base_fingerprint_of(judge), margins=margins, verdict=True),
             )
         )
     checks = (Check(question=there, answer="yes", value=False), Check(question=unit, answer="no", value=False))
@@ -285,7 +286,7 @@ def test_does_not_apply_is_no_answer() -> None:
             Case(
                 example=Example(id=name, outputs=f"text {number}"),
                 annotations=(Annotation(id=name, source="ana", value=label),),
-                answers=Answers(judge=judge.base_fingerprint, margins={question: margin}, verdict=number % 2 == 0),
+                answers=Answers(judge=base_fingerprint_of(judge), margins={question: margin}, verdict=number % 2 == 0),
             )
         )
     rule = Guideline(id="G1", text="Name it.", checks=(Check(question=question, answer="yes", value=True),))

@@ -23,6 +23,7 @@ from memalign.judge.calibrator import FEWEST
 from memalign.judge.checks import AskedCheck, margins_of, which_checks
 from memalign.judge.open_model import open_model
 from memalign.judge.prompt import is_pair
+from memalign.judge.spec import base_fingerprint_of, lacks
 from memalign.memory import Answers, Case, Memory
 from memalign.memory.check_answers import questions_of
 from memalign.models.base import YesNoModel
@@ -60,7 +61,7 @@ async def ask(
         model = open_model(judge)
     except ConfigurationError as error:
         return memory, Usage(), (f"no past case was asked about: {error}",)
-    apart, judged_by = isinstance(model, YesNoModel), judge.base_fingerprint
+    apart, judged_by = isinstance(model, YesNoModel), base_fingerprint_of(judge)
     tidied = _tidied(memory, judged_by)
     labelled = _labelled(judge, tidied)
     if not apart and len(labelled) < FEWEST:
@@ -107,7 +108,7 @@ def _labelled(judge: Judge, memory: Memory) -> tuple[Case, ...]:
     """The cases that may be asked about, by hash: as good as drawn, and the same whatever came first."""
     labelled: dict[str, Case] = {}
     for case in memory.cases:
-        if memory.label(case) is not None and judge.lacks(case.example.content, "the case") is None:
+        if memory.label(case) is not None and lacks(judge, case.example.content, "the case") is None:
             labelled.setdefault(case.example.content_hash, case)
     return tuple(labelled[content] for content in sorted(labelled))
 

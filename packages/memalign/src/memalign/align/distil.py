@@ -19,6 +19,7 @@ from memalign.align.merge import merge, outgrown
 from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress
 from memalign.judge.open_model import open_model
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Memory, Outcome
 from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel
@@ -75,7 +76,7 @@ def _with_wordless_examples(judge: Judge, memory: Memory) -> Memory:
 
     def teaches(annotation: Annotation) -> bool:
         case = memory.case(annotation.id)
-        wrong = case is not None and was_misjudged(memory, case, judge.value_type, judge.base_fingerprint)
+        wrong = case is not None and was_misjudged(memory, case, judge.value_type, base_fingerprint_of(judge))
         return bool(annotation.rationale) or wrong
 
     wordless = [annotation.key for annotation in memory.pending if not teaches(annotation)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from memalign.align.past_cases import agrees
 from memalign.align.result import Impact, VerdictChange
 from memalign.judge import Judge
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Case, Memory
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def impact(before: Judge, after: Judge) -> Impact | None:
         before: The judge as it was given.
         after: The judge that is delivered, with the verdicts that it gave on cases hidden from it.
     """
-    judged_by = after.base_fingerprint
+    judged_by = base_fingerprint_of(after)
     fresh = {guideline.id for guideline in after.memory.guidelines}
     fresh -= {guideline.id for guideline in before.memory.guidelines}
     checked, changes = 0, []

@@ -12,6 +12,7 @@ from memalign.align.states import change_annotations
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io import FeedbackFile, FeedbackSource, Given, check_feedback
 from memalign.judge import Judge
+from memalign.judge.spec import misfit
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example, Feedback, FeedbackKey
 
@@ -43,7 +44,7 @@ def checked_rows(
     file = check_feedback(given, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
 
     numbered = list(zip(file.rows, file.lines, strict=True))
-    faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := judge.misfit(row))]
+    faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := misfit(judge, row))]
     if refuse is not None:
         faults += [RowError(line=n, id=str(row.key), reason=why) for row, n in numbered if (why := refuse(row))]
         faults.sort(key=lambda fault: fault.line)

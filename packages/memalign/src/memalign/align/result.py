@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
 
 from memalign.memory.memory_card import memory_words
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
-from memalign.values import Value, value_text
+from memalign.values import Value, ValueT_co, value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -102,7 +102,7 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlignResult:
+class AlignResult(Generic[ValueT_co]):
     """A complete new judge, and what was learned or forgotten on the way.
 
     `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
@@ -113,7 +113,7 @@ class AlignResult:
     `parent`: the same where nothing was committed, None outside a registry.
     """
 
-    judge: Judge
+    judge: Judge[ValueT_co]
     rows: tuple[RowReport, ...] = ()
     guidelines: tuple[Guideline, ...] = ()
     forgotten: tuple[Guideline, ...] = ()

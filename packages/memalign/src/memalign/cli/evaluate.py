@@ -155,7 +155,9 @@ def _version_before(name: str, number: int) -> str:
 def _other_judge(session: Session, judge: Judge, against: str) -> Judge:
     """The judge that `--against` names: a version, or the judge without memory."""
     if against == _ZERO_SHOT:
-        return judge.without_memory()
+        from memalign.judge.spec import without_memory
+
+        return without_memory(judge)
     if not against.isdecimal():
         raise InputError(f"--against {against}: give a version's number, or zero-shot (the judge without memory)")
     return session.judge(judge.name, int(against))[1]

@@ -123,7 +123,7 @@ class ModelOptions:
 
         Raises InputError and ConfigurationError; the models are opened, and none is called.
         """
-        from memalign.judge.spec import OF_MODELS
+        from memalign.judge.spec import OF_MODELS, check_model_name
         from memalign.models.resolve import canonical_name
 
         if not self.given and "models" not in judge.parameters:
@@ -136,13 +136,13 @@ class ModelOptions:
         of_reflection = (self.reflection_header, self.reflection_price, self.reflection_context)
         if reflection is None and any(each is not None for each in of_reflection):
             raise InputError("--reflection-header, -price and -context are of a --reflection-model: name it")
-        if judge.check_model_name is None and self.check_price is not None:
+        if check_model_name(judge) is None and self.check_price is not None:
             raise InputError("--check-price is of a --check-model: name it")
         table = dict(judge.parameters.get("models", {}))
         told = {
             canonical_name(name): _told(table.get(canonical_name(name), {}), *given)
             for name, given in (
-                (judge.check_model_name, (None, self.check_price, None)),
+                (check_model_name(judge), (None, self.check_price, None)),
                 (reflection, of_reflection),
                 (model, (self.header, self.price, self.context)),
             )
@@ -161,10 +161,11 @@ class ModelOptions:
 def _open_models(judge: Judge) -> None:
     """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
     from memalign.judge.open_model import open_decision_model, open_model, open_reflection_model
+    from memalign.judge.spec import check_model_name
     from memalign.models.resolve import names_decision_model
 
-    if judge.check_model_name is not None:
-        open_decision_model(judge, judge.check_model_name)
+    if (check_model := check_model_name(judge)) is not None:
+        open_decision_model(judge, check_model)
     if judge.model_name is not None and names_decision_model(judge.model_name):
         open_decision_model(judge, judge.model_name)
         if judge.parameters.get("reflection_model"):
@@ -212,6 +213,7 @@ def _price_words(prices: dict[str, float]) -> str:
 
 def left_behind(before: Judge, after: Judge) -> list[str]:
     """What an edit took from the judge's models without being told so: an address, headers, prices, a context."""
+    from memalign.judge.spec import check_model_name
     from memalign.models.providers import address_of
 
     lines = []
@@ -220,7 +222,7 @@ def left_behind(before: Judge, after: Judge) -> list[str]:
     if address and was != now and now.startswith("openai:") and address_of(now)[1] is None:
         lines.append(f"{now} is no longer asked at {address}: --base-url {address} keeps it there")
     table, kept = before.parameters.get("models", {}), after.parameters.get("models", {})
-    named = (now, after.check_model_name, after.parameters.get("reflection_model"))
+    named = (now, check_model_name(after), after.parameters.get("reflection_model"))
     gone = [name for name in table if name not in kept and name not in named]
     return [*lines, *(f"headers, prices and context of {name} went with it" for name in gone)]
 

@@ -12,6 +12,7 @@ import msgspec
 from memalign.errors import RowError
 from memalign.io import FeedbackSource, check_feedback
 from memalign.judge import Judge
+from memalign.judge.spec import misfit
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
@@ -93,7 +94,7 @@ def review_feedback(
     misfits = {
         line: RowError(line=line, id=row.id, reason=reason)
         for row, line in zip(file.rows, file.lines, strict=True)
-        if judge is not None and (reason := judge.misfit(row))
+        if judge is not None and (reason := misfit(judge, row))
     }
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
     if value_type is None:

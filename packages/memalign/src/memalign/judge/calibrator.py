@@ -22,6 +22,7 @@ from memalign.judge.checks import which_checks
 from memalign.judge.columns import TOGETHER, Columns, Known, Taught
 from memalign.judge.features import plain_features
 from memalign.judge.logit import conditional_logit, least_squares, softmax
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory.model import Case
 from memalign.models.resolve import resolve_embedding
 from memalign.types import Check, Example, Guideline
@@ -179,7 +180,7 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
         )
         return fit.of(await _taught(judge))
 
-    return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
+    return await kept_async(judge.memory, ("calibrator", base_fingerprint_of(judge)), make)
 
 
 async def _known_of(
@@ -353,7 +354,7 @@ async def _taught(judge: Judge) -> list[Taught]:
         return []
     if len(value_type.labels) > MOST_LABELS:
         return []
-    made_by, known = judge.base_fingerprint, dict[str, tuple[Case, Value | None, Mapping[str, float], Value]]()
+    made_by, known = base_fingerprint_of(judge), dict[str, tuple[Case, Value | None, Mapping[str, float], Value]]()
     for case in memory.cases:
         label = memory.label(case)
         if label is None or (value_type.labels and label not in value_type.labels):

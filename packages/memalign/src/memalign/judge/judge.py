@@ -7,16 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from memalign import aio
-from memalign.content.parts import first_lacking
 from memalign.errors import InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.predict import FrameT, predict_batch
 from memalign.judge.spec import (
-    base_fingerprint_of,
     checked_instructions,
     checked_parameters,
     fingerprint_of,
@@ -31,20 +29,24 @@ from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
 from memalign.types import Example, Judgment
-from memalign.values import ValueType
+from memalign.values import Value, ValueT_co, ValueType
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
-    from memalign.types import Feedback, FeedbackKey
+    from memalign.types import FeedbackKey
 
 __all__ = ["Judge"]
+
+ValueT = TypeVar("ValueT", bound=Value)
 
 _NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judge:
+class Judge(Generic[ValueT_co]):
     """An LLM judge: says of an item what the experts who taught it would say.
+
+    Generic in the value: to a type checker the verdicts of a judge with `feedback_value_type=bool` are `bool`.
 
     `instructions` is the author's text; `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
     `{{ trace }}` in it name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them. They
@@ -86,6 +88,42 @@ class Judge:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory, repr=False)
+
+    if TYPE_CHECKING:  # the arguments are those of the fields; a class gives the verdicts' type, anything else does not
+
+        @overload
+        def __init__(
+            self: Judge[ValueT],
+            *,
+            name: str,
+            instructions: str,
+            feedback_value_type: type[ValueT],
+            model: str | ChatModel | DecisionModel | None = None,
+            check_model: str | DecisionModel | None = None,
+            embedding_model: str | EmbeddingModel | None = None,
+            retrieval_k: int | None = None,
+            parameters: Mapping[str, Any] = ...,
+            columns: Mapping[str, str] = ...,
+            memory: Memory = ...,
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Judge[Value],
+            *,
+            name: str,
+            instructions: str,
+            feedback_value_type: object,
+            model: str | ChatModel | DecisionModel | None = None,
+            check_model: str | DecisionModel | None = None,
+            embedding_model: str | EmbeddingModel | None = None,
+            retrieval_k: int | None = None,
+            parameters: Mapping[str, Any] = ...,
+            columns: Mapping[str, str] = ...,
+            memory: Memory = ...,
+        ) -> None: ...
+
+        def __init__(self, **settings: Any) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -153,57 +191,19 @@ class Judge:
         """What the model is shown of an item: fields, or the parts of them that the instructions name."""
         return named_parts(self.instructions)
 
-    def lacks(self, content: Mapping[str, Any], what: str) -> str | None:
-        """Why `what` has not all that the instructions name, such as "the item"; None where it has."""
-        if (found := first_lacking(content, self.parts)) is None:
-            return None
-        name, how = found
-        return f"the instructions name {{{{ {name} }}}}, and {what} has {how}"
-
     @property
     def model_name(self) -> str | None:
         """The model's name, or None while it is left to the environment."""
         return self.model if isinstance(self.model, str) or self.model is None else self.model.name
 
     @property
-    def check_model_name(self) -> str | None:
-        """The check model's name, or None without one."""
-        given = self.check_model
-        return given if isinstance(given, str) or given is None else given.name
-
-    @property
-    def embedding_model_name(self) -> str | None:
-        """The embedding model's name, or None for the in-process one."""
-        given = self.embedding_model
-        return given if isinstance(given, str) or given is None else given.name
-
-    @property
     def fingerprint(self) -> str:
         """16 hex digits over everything that can change a verdict: text, type, models, parameters, memory."""
         return fingerprint_of(self)
 
-    def replace(self, **changes: Any) -> Judge:
-        """A judge with other settings and the same memory.
-
-        What was measured with the old model or instructions is stale from then on.
-        """
+    def replace(self, **changes: Any) -> Judge[ValueT_co]:
+        """A judge with other settings and the same memory."""
         return replace(self, **changes)
-
-    def without_memory(self) -> Judge:
-        """The unaligned judge: the same in all but its memory, which is empty."""
-        return replace(self, memory=Memory(authority=self.memory.authority, policy=self.memory.policy))
-
-    @property
-    def base_fingerprint(self) -> str:
-        """16 hex digits over instructions, value type, model and parameters: what a verdict of its own was made with."""
-        return base_fingerprint_of(self)
-
-    def misfit(self, row: Feedback) -> str | None:
-        """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
-        case = self.memory.case(row.id)
-        content = row.content or (case.example.content if case else {})
-        found = self.lacks(content, "the row")
-        return found.replace("the instructions", "the judge's instructions", 1) if found else None
 
     # -- judging -------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Judge:
         conversation: Any = None,
         trace: Any = None,
         id: str | None = None,  # the field's name
-    ) -> Judgment:
+    ) -> Judgment[ValueT_co]:
         """Judge one item, given as an Example or by its fields; see `ajudge`."""
         content = {"inputs": inputs, "outputs": outputs, "expectations": expectations, "conversation": conversation}
         return aio.run(self.ajudge(example, **content, trace=trace, id=id))
@@ -234,7 +234,7 @@ class Judge:
         conversation: Any = None,
         trace: Any = None,
         id: str | None = None,  # the field's name
-    ) -> Judgment:
+    ) -> Judgment[ValueT_co]:
         """Judge one item with working memory: guidelines, and the most useful past cases.
 
         The item is an Example, or its fields by name; its `id` is then "item" unless one is given.
@@ -251,7 +251,7 @@ class Judge:
             raise InputError(
                 f"give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
             )
-        return await decide(self, example)
+        return cast("Judgment[ValueT_co]", await decide(self, example))
 
     def judge_many(
         self,
@@ -262,7 +262,7 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
-    ) -> Sequence[Judgment]:
+    ) -> Sequence[Judgment[ValueT_co]]:
         """Judge many items; see `ajudge_many`."""
         judged = self.ajudge_many(
             examples,
@@ -283,7 +283,7 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
-    ) -> Sequence[Judgment]:
+    ) -> Sequence[Judgment[ValueT_co]]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
         `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
@@ -298,7 +298,7 @@ class Judge:
         judged in this run, `progress` with "judge", how many are done and how many there are. In a notebook a bar is shown
         where no `progress` is given.
         """
-        return await judge_many(
+        judgments = await judge_many(
             self,
             examples,
             concurrency=concurrency,
@@ -307,6 +307,7 @@ class Judge:
             max_cost=max_cost,
             on_judgment=on_judgment,
         )
+        return cast("Sequence[Judgment[ValueT_co]]", judgments)
 
     def predict_batch(
         self,
@@ -350,9 +351,32 @@ class Judge:
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
         progress: Progress | None = None,
-    ) -> AlignResult:
-        """Learn from feedback: a path, a DataFrame, a data set, Feedback objects or flat mappings. See `MemAlign.align`."""
-        return aio.run(self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress))
+    ) -> AlignResult[ValueT_co]:
+        """Learn from feedback; see `aalign`."""
+        return aio.run(self.aalign(feedback, optimizer=optimizer, skip_invalid=skip_invalid, progress=progress))
+
+    async def aalign(
+        self,
+        feedback: FeedbackSource,
+        *,
+        optimizer: MemAlign | None = None,
+        skip_invalid: bool = False,
+        progress: Progress | None = None,
+    ) -> AlignResult[ValueT_co]:
+        """Learn from feedback, and return a complete new judge, or raise and change nothing.
+
+        Args:
+            feedback: A path, a DataFrame, a data set, Feedback objects or flat mappings.
+            optimizer: The knobs; None: the usual ones.
+            skip_invalid: Whether rows that cannot be used are reported and left out, instead of refusing all.
+            progress: Called with the phase, how many of its steps are done, and how many there are.
+
+        Raises:
+            InvalidRows: A row cannot be used.
+            ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
+        """
+        aligning = self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress)
+        return cast("AlignResult[ValueT_co]", await aligning)
 
     def unalign(
         self,
@@ -361,13 +385,35 @@ class Judge:
         people_agree: bool = False,
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
-    ) -> AlignResult:
-        """Forget feedback and all that came from it: all annotations on `t-17`, one `t-17@ana`, or all of a `source`.
+    ) -> AlignResult[ValueT_co]:
+        """Forget feedback and all that came from it; see `aunalign`."""
+        options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
+        return aio.run(self.aunalign(*keys, optimizer=optimizer, **options))
+
+    async def aunalign(
+        self,
+        *keys: str | FeedbackKey,
+        source: str | None = None,
+        people_agree: bool = False,
+        optimizer: MemAlign | None = None,
+        progress: Progress | None = None,
+    ) -> AlignResult[ValueT_co]:
+        """Forget feedback and all that came from it: what nobody else taught goes at once, without a model.
 
         Guidelines that a person wrote or confirmed stay, unless `people_agree` or the person's own words are withdrawn.
+
+        Args:
+            keys: `t-17` for all annotations on a case, `t-17@ana` for one.
+            source: All feedback of this person, or of `keys` only theirs.
+            people_agree: Whether people's own wordings may go as well.
+            optimizer: The knobs; None: the usual ones.
+            progress: As for `aalign`.
+
+        Raises:
+            UnknownKey: A key names nothing in memory.
         """
         options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
-        return aio.run(self._optimizer(optimizer).unalign(self, *keys, **options))
+        return cast("AlignResult[ValueT_co]", await self._optimizer(optimizer).unalign(self, *keys, **options))
 
     def _optimizer(self, optimizer: MemAlign | None) -> MemAlign:
         from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge

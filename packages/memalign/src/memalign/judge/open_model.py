@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from memalign.errors import InputError, MemalignError
 from memalign.models.base import ChatModel, DecisionModel
@@ -34,7 +34,7 @@ def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
     chosen = judge.model if model is None else model
     name = default_model_name() if chosen is None else chosen
     if not isinstance(name, str):
-        return resolve(name)
+        return resolve(cast("ChatModel", name))
     own = _settings_of(judge, name)
     settings = {}
     if model is None and (effort := judge.parameters.get("reasoning_effort")):

@@ -16,7 +16,7 @@ from memalign.errors import InputError
 from memalign.judge.answer import answer_schema
 from memalign.judge.code_tests import facts
 from memalign.judge.samples import label_texts
-from memalign.judge.spec import SAMPLING_TEMPERATURE
+from memalign.judge.spec import SAMPLING_TEMPERATURE, base_fingerprint_of, lacks
 from memalign.judge.standing import expert_words
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Retrieved, embedding_text, similar_cases
@@ -139,7 +139,7 @@ def _fact(finding: Finding, *, brief: bool) -> str:
 
 def check_item(judge: Judge, example: Example) -> None:
     """Raise InputError for an item that lacks a field, or holds what no prompt can."""
-    if lacking := judge.lacks(example.content, "the item"):
+    if lacking := lacks(judge, example.content, "the item"):
         raise InputError(f"{example.id}: {lacking}")
     check_fields(example.id, example.content)  # an image, or a conversation that is none
     _ = example.content_hash  # raises InputError for what is no JSON value
@@ -280,7 +280,7 @@ async def _retrieved(
     k = usual if judge.retrieval_k is None else judge.retrieval_k
     vector, notes = await _embed(judge, example, k)
     embedded = time.perf_counter()
-    hits = similar_cases(memory, example, vector, judge.value_type, k, judge=judge.base_fingerprint)
+    hits = similar_cases(memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge))
     return hits, notes, {"embed": embedded - started, "retrieve": time.perf_counter() - embedded}
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from memalign.content.parts import Part
+from memalign.content.parts import Part, first_lacking
 from memalign.errors import ConfigurationError, InputError, InvalidInstructions, TemplateTagWarning
 from memalign.judge.open_model import checked_models
 from memalign.memory.model import Memory
 from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
-from memalign.types import CONTENT_FIELDS, canonical_json
+from memalign.types import CONTENT_FIELDS, Feedback, canonical_json
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
@@ -25,13 +25,18 @@ __all__ = [
     "SAID_BESIDE",
     "SAMPLING_TEMPERATURE",
     "base_fingerprint_of",
+    "check_model_name",
     "checked_instructions",
     "checked_parameters",
+    "embedding_model_name",
     "fingerprint_of",
+    "lacks",
+    "misfit",
     "named_fields",
     "named_parts",
     "never_rendered",
     "warn_of_tags",
+    "without_memory",
 ]
 
 # -- instructions ------------------------------------------------------------------------------------------------------
@@ -108,6 +113,22 @@ def checked_instructions(instructions: object) -> None:
     named_parts(instructions)
 
 
+def lacks(judge: Judge, content: Mapping[str, Any], what: str) -> str | None:
+    """Why `what` has not all that the instructions name, such as "the item"; None where it has."""
+    lacking = first_lacking(content, judge.parts)
+    if lacking is None:
+        return None
+    name, how = lacking
+    return f"the instructions name {{{{ {name} }}}}, and {what} has {how}"
+
+
+def misfit(judge: Judge, row: Feedback) -> str | None:
+    """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
+    case = judge.memory.case(row.id)
+    reason = lacks(judge, row.content or (case.example.content if case else {}), "the row")
+    return reason.replace("the instructions", "the judge's instructions", 1) if reason else None
+
+
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 SAMPLING_TEMPERATURE = 0.7
@@ -178,6 +199,23 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
 # -- fingerprint -------------------------------------------------------------------------------------------------------
 
 
+def check_model_name(judge: Judge) -> str | None:
+    """The check model's name, or None without one."""
+    model = judge.check_model
+    return model if isinstance(model, str) or model is None else model.name
+
+
+def embedding_model_name(judge: Judge) -> str | None:
+    """The embedding model's name, or None for the in-process one."""
+    model = judge.embedding_model
+    return model if isinstance(model, str) or model is None else model.name
+
+
+def without_memory(judge: Judge) -> Judge:
+    """The unaligned judge: the same in all but its memory, which is empty."""
+    return judge.replace(memory=Memory(authority=judge.memory.authority, policy=judge.memory.policy))
+
+
 def fingerprint_of(judge: Judge) -> str:
     """See `Judge.fingerprint`."""
     parts = {
@@ -188,8 +226,8 @@ def fingerprint_of(judge: Judge) -> str:
         "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
         "memory": judge.memory.hash,
     }
-    if judge.check_model_name is not None:
-        parts["check_model"] = _canonical(judge.check_model_name)
+    if (check_model := check_model_name(judge)) is not None:
+        parts["check_model"] = _canonical(check_model)
     # Left out where it finds nothing or is the usual one: a judge that names the usual one is the same judge.
     if judge.memory and (embedding := _other_embedding_model(judge)) is not None:
         parts["embedding_model"] = embedding
@@ -197,14 +235,14 @@ def fingerprint_of(judge: Judge) -> str:
 
 
 def base_fingerprint_of(judge: Judge) -> str:
-    """See `Judge.base_fingerprint`."""
+    """16 hex digits over instructions, value type, model and parameters: what a verdict without memory is made with."""
     made_with = {key: value for key, value in judge.parameters.items() if key not in SAID_BESIDE}
     return fingerprint_of(judge.replace(memory=Memory(), parameters=made_with))  # whose label counts is no part of it
 
 
 def _other_embedding_model(judge: Judge) -> str | None:
     """The embedding model in one spelling; None for the in-process one, however it was named or wrapped."""
-    name = judge.embedding_model_name
+    name = embedding_model_name(judge)
     if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name):
         return None
     return _canonical(name)
