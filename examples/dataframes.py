@@ -65,7 +65,7 @@ result
 
 # %%
 aligned = result.judge
-ma.to_frame(aligned.memory.guidelines)[["id", "text", "supported_by", "status"]]
+ma.to_frame(aligned.memory.guidelines)[["id", "text", "supported_by"]]
 
 # %% [markdown]
 # ## Is it better?
