@@ -60,13 +60,13 @@ def competences(arm: str, seed: int) -> list[Competence]:
 
 
 def cells(arms: Iterable[str]) -> list[Cell]:
-    """All of them, the first seed first."""
+    """All of them; what is done first says something of every policy."""
     return [
         Cell(arm, policy, competence, size)
         for seed in SEEDS
         for arm in arms
-        for policy in POLICIES
         for competence in competences(arm, seed)
+        for policy in POLICIES
         for size in SIZES
     ]
 
