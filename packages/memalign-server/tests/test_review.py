@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memalign_server.review.cases import cases_of
+from memalign_server.store import Store
 from server_support import reviewing, world
 from server_support.reviewing import answer, card, post, put_in, send
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastapi.testclient import TestClient
+
+    from memalign import Judgment
+    from memalign.models.base import ChatRequest
 
 REASON = "It answers the question."  # what the scripted judge says of every case
 
@@ -29,6 +36,50 @@ def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
     after = answer(queued, "late", value="false")
     assert REASON in after.text
     assert "The judge</dt>" in after.text
+
+
+def quoting(request: ChatRequest) -> dict[str, Any]:
+    """A model that names the first guideline, quotes the item, and then one that is not shown."""
+    properties = request.schema["properties"]
+    if "findings" not in properties:
+        return world.answer(request)
+    name = properties["findings"]["items"]["properties"]["guideline"]["enum"][0]
+    findings = [
+        {"guideline": name, "evidence": "Send a photo", "value": False},
+        {"guideline": "G999", "evidence": "support", "value": True},
+    ]
+    return {"findings": findings, "rationale": REASON, "value": False}
+
+
+def test_your_rule_is_shown_with_the_words_of_the_case(tmp_path: Path) -> None:
+    registry = world.registry(tmp_path, script=quoting)
+    registry.align("tone", world.ROWS)
+    with world.Browser(world.server(tmp_path, script=quoting), base_url=world.ADDRESS) as client:
+        put_in(client)
+        page = answer(client, "lamp", value="true").text
+        rule = registry.load("tone").memory.semantic[0]
+        assert f">{rule.id}</b> {rule.text}" in page
+        assert "<q>Send a photo</q>" in page
+        assert "G999" not in page
+        # The model quotes what this case does not have.
+        assert "<q>" not in answer(client, "shop", value="true").text
+
+
+def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) -> None:
+    registry = world.registry(tmp_path, script=quoting)
+    registry.align("tone", world.ROWS)
+    with world.Browser(world.server(tmp_path), base_url=world.ADDRESS) as client:  # names no guideline that applies
+        put_in(client)
+        ids = [case["id"] for case in reviewing.CASES]
+
+        def judgments() -> list[Judgment | None]:
+            with Store(registry.url).read() as connection:
+                return [case.judgment for case in cases_of(connection, "tone", ids)]
+
+        before = judgments()
+        assert [each is not None and each.guideline_ids for each in before] == [()] * len(ids)
+        registry.erase("tone", ["t-1"])
+        assert judgments() == [None] * len(ids)
 
 
 def test_the_next_case_is_loaded_already(queued: TestClient) -> None:

@@ -270,7 +270,7 @@ def test_an_evaluation_prints_tables_and_dumps_json():
     assert plain["confusion"] == [[2, 1], [0, 1]]
     assert plain["usage"]["calls"] == 4
     first = {"id": "t-0", "label": True, "value": True, "error": None, "group": None}
-    assert plain["cases"][0] == first | {"calibrated": None, "own": None}
+    assert plain["cases"][0] == first | {"own": None}
 
 
 def test_the_same_seed_gives_the_same_figures():

@@ -33,7 +33,7 @@ def usefulness(
 ) -> tuple[float, tuple[Reason, ...]]:
     """A rank from 0 to 1, the most useful first, and the reasons that stand out, the strongest first.
 
-    The rank is the mean of five degrees: no check speaks; the model and the calibrator disagree; the verdict is unsure;
+    The rank is the mean of five degrees: no check speaks; the calibrator decides another verdict than the model; the verdict is unsure;
     memory has nothing alike (`likeness` is the cosine of the nearest case, None without one); a guideline that this
     version learned spoke. A case without a judgment ranks 0.5.
     """
@@ -42,7 +42,7 @@ def usefulness(
     fresh = [each.guideline for each in judgment.findings if each.guideline in new_guidelines and each.answer != "n/a"]
     unlike = 1.0 if likeness is None else min(1.0, max(0.0, (1 - likeness) / (1 - RELEVANT) / 2))
     confidence = judgment.confidence
-    two = judgment.calibrated_value is not None and judgment.own_value != judgment.calibrated_value
+    two = judgment.decided_by == "calibrator" and judgment.own_value != judgment.value
     reasons = [
         Reason(code="no check", degree=silence(judgment)),
         Reason(code="two verdicts", degree=float(two)),

@@ -66,7 +66,13 @@ class ServerTables:
         touched = 0
         if any(table.table is review_tables.queue for table in tables):
             shown = erased.cases | {key.id for key in erased.keys}
-            touched += forget_judgments(connection, receipt.judge, guidelines=receipt.guidelines, cases=shown)
+            touched += forget_judgments(
+                connection,
+                receipt.judge,
+                guidelines=receipt.guidelines,
+                cases=shown,
+                versions={version.number for version in receipt.versions if version.guidelines},
+            )
         for table in tables:
             touched += table.forget(connection, erased)
         if (job := ERASING.get()) is not None:

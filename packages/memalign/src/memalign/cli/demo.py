@@ -241,7 +241,7 @@ def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
 
 
 def _findings(before: Sequence[Judgment], after: Sequence[Judgment], rows: Sequence[Feedback]) -> list[str]:
-    """What the checks found on one case, a changed one if there is any; nothing where no check was answered."""
+    """What guidelines and checks found in one case, a changed one if there is any; nothing where nothing was found."""
     from memalign.judge.findings import finding_text
 
     found = [place for place, judgment in enumerate(after) if judgment.findings]
@@ -250,9 +250,8 @@ def _findings(before: Sequence[Judgment], after: Sequence[Judgment], rows: Seque
     place = next((each for each in found if after[each].value != before[each].value), found[0])
     judgment = after[place]
     decided = "the model's own verdict stands" if judgment.decided_by == "model" else "their sum decides"
-    weighed = "" if judgment.calibrated_value is None else f"{_word(judgment.calibrated_value)}; "
     return [
-        f"What the checks say of {rows[place].outputs!r} ({weighed}{decided}):",
+        f"What was found in {rows[place].outputs!r} ({decided}):",
         *(f"  {finding_text(finding)}" for finding in judgment.findings),
     ]
 

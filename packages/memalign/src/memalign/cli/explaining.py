@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
-    from memalign.types import Example, Judgment
+    from memalign.types import Example, Finding, Judgment
 
 
 def explain(
@@ -73,12 +73,8 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
     if judgment.decided_by == "expert":
         verdict += [("decided by", "the label that experts gave this very item; no model was asked")]
-    if judgment.calibrated_value is not None:
-        verdict += [
-            ("decided by", "the calibrator" if judgment.decided_by == "calibrator" else "the model's own verdict"),
-            ("model's own verdict", label_text(judgment.own_value)),
-            ("calibrator's verdict", label_text(judgment.calibrated_value)),
-        ]
+    if judgment.decided_by == "calibrator":
+        verdict += [("decided by", "the calibrator"), ("model's own verdict", label_text(judgment.own_value))]
     seconds = ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items())
     verdict += [
         ("version", f"{data['version']}, memory {judgment.memory_hash}"),
@@ -88,11 +84,13 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         *(("note", note) for note in judgment.notes),
     ]
     parts: list[Any] = [facts(verdict)]
-    if judgment.findings:
-        parts.append(_findings(judgment))
-    if data["guidelines"]:
-        rows = [(each["id"], each["text"]) for each in data["guidelines"]]
-        parts.append(table(("id", "guideline"), rows, title="Guidelines that apply"))
+    texts = {each["id"]: each["text"] for each in data["guidelines"]}
+    if applying := [finding for finding in judgment.findings if finding.guideline and not finding.check]:
+        parts.append(_applying(applying, texts))
+    if answered := [finding for finding in judgment.findings if finding.check]:
+        parts.append(_answers(answered))
+    if named := {name: text for name, text in texts.items() if all(name != finding.guideline for finding in applying)}:
+        parts.append(table(("id", "guideline"), list(named.items()), title="Guidelines"))
     if data["examples"]:
         rows = [(each["id"], label_text(each["label"])) for each in data["examples"]]
         parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt" if data["prompt"] else "Cases"))
@@ -109,20 +107,36 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     return parts
 
 
-def _findings(judgment: Judgment) -> Any:
-    rows = (
+def _applying(findings: Sequence[Finding], texts: Mapping[str, str]) -> Any:
+    """Your rule, and where the item has what it speaks of."""
+    rows = [
         (
-            "" if found.contribution is None else f"{found.contribution:+.2f}",
-            found.guideline or "nobody taught it",
-            ", ".join(map(str, found.taught_by)),
-            found.answer or "",
-            found.check,
+            finding.guideline,
+            texts.get(finding.guideline or "", ""),
+            "" if finding.evidence is None else f'"{finding.evidence}"',
+            "" if finding.value is None else label_text(finding.value),
+            ", ".join(map(str, finding.taught_by)),
         )
-        for found in judgment.findings
-    )
-    weighed = judgment.calibrated_value is not None
-    what = f": what speaks for {label_text(judgment.calibrated_value)}, in log-odds or points" if weighed else ""
-    return table(("counts", "guideline", "taught by", "answer", "check"), rows, title=f"Findings{what}")
+        for finding in findings
+    ]
+    return table(("id", "your rule", "here", "means", "taught by"), rows, title="Guidelines that apply")
+
+
+def _answers(findings: Sequence[Finding]) -> Any:
+    """What checks and tests say of the item, and what each contributes where a calibrator weighs them."""
+    rows = [
+        (
+            "" if finding.contribution is None else f"{finding.contribution:+.2f}",
+            finding.guideline or "nobody taught it",
+            ", ".join(map(str, finding.taught_by)),
+            finding.answer or "",
+            finding.check,
+        )
+        for finding in findings
+    ]
+    weighed = any(finding.contribution is not None for finding in findings)
+    title = "Checks: what speaks for the verdict, in log-odds or points" if weighed else "Checks"
+    return table(("counts", "guideline", "taught by", "answer", "check"), rows, title=title)
 
 
 def _messages(prompt: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ __all__ = ["Disagreement", "Evaluation", "LabelledCases", "aevaluate", "evaluate
 Progress = Callable[[str, int, int], None]
 Labelled = FeedbackSource
 _Verdict = tuple[Value, ScoredCase]
-"""A verdict (the judge's, or its calibrated one) and its case."""
+"""A verdict (the judge's, or its model's own) and its case."""
 
 _LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
 _TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
@@ -72,8 +72,8 @@ class Evaluation:
         seen: Of the n, those in the judge's memory, by id or content: they say nothing about learning.
         taught: Cases that were left out because they are in the memory of a judge here; see `unseen` of `evaluate`.
         metrics: By name. bool and choices: accuracy, balanced_accuracy, kappa; int: accuracy, weighted_kappa (quadratic),
-            ccc, mae; float: ccc, mae; str: accuracy. Where it
-            calibrates, accuracy_calibrated is of the calibrated values and accuracy_own of the model's own verdicts.
+            ccc, mae; float: ccc, mae; str: accuracy. Where a
+            calibrator decided, accuracy_own is that of the model's own verdicts.
             Where cases have a group, intervals come from whole groups; fewer than ten groups give none.
         labels: The labels of the confusion matrix.
         confusion: Counts in the order of `labels` (rows: people, columns: judge); empty for float and str.
@@ -346,8 +346,7 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
         id=example.id,
         label=label,
         value=None if error else judgment.value,
-        calibrated=judgment.calibrated_value,
-        own=judgment.own_value,
+        own=judgment.own_value if judgment.decided_by == "calibrator" else None,
         error=error,
         group=None if group is None else str(group),
     )
@@ -407,14 +406,11 @@ def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Est
 
 
 def _all_metrics(value_type: ValueType, scored: Sequence[_Verdict]) -> dict[str, Estimate]:
-    """The metrics, and the accuracy of other verdicts: the calibrated ones, and the model's own."""
+    """The metrics, and where a calibrator decided the accuracy of the model's own verdicts."""
     metrics = _metrics(value_type, scored)
-    calibrated = [(case.calibrated, case) for _, case in scored if case.calibrated is not None]
-    if value_type.kind != "float" and scored and len(calibrated) == len(scored):
-        metrics["accuracy_calibrated"] = _metrics(value_type, calibrated)["accuracy"]
-        own = [(case.own, case) for _, case in scored if case.own is not None]
-        if len(own) == len(scored):
-            metrics["accuracy_own"] = _metrics(value_type, own)["accuracy"]
+    if value_type.kind != "float" and any(case.own is not None for _, case in scored):
+        own = [(value if case.own is None else case.own, case) for value, case in scored]
+        metrics["accuracy_own"] = _metrics(value_type, own)["accuracy"]
     return metrics
 
 

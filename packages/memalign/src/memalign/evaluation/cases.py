@@ -28,8 +28,7 @@ class ScoredCase:
         id: The example's id.
         label: The label that counts among people's, by the judge's label policy.
         value: The judge's verdict.
-        calibrated: The calibrator's verdict, where there is one.
-        own: The model's own verdict.
+        own: The model's own verdict, where a calibrator decided.
         error: Why there is no verdict.
         group: What several cases share (a document, a customer), or None.
     """
@@ -37,7 +36,6 @@ class ScoredCase:
     id: str
     label: Value
     value: Value | None = None
-    calibrated: Value | None = None
     own: Value | None = None
     error: str | None = None
     group: str | None = None

@@ -208,7 +208,7 @@ def _sides(judge: Judge, evaluation: Evaluation, against: str) -> tuple[Side, ..
     others = {} if evaluation.base is None or not evaluation.base.n else {against: evaluation.base.cases}
     constant = _constant(judge.value_type, [case.label for case in evaluation.cases])
     others[f"always {value_text(constant)}"] = tuple(
-        replace(case, value=constant, calibrated=None, own=None, error=None) for case in evaluation.cases
+        replace(case, value=constant, own=None, error=None) for case in evaluation.cases
     )
     sides = [Side(name=judge.name, metrics=evaluation.metrics)]
     for name, cases in others.items():
@@ -336,7 +336,7 @@ def _pulls(judgment: Judgment, counts: dict[str, Counter[str]]) -> dict[str, flo
 
 def _towards(kind: ValueType, case: ScoredCase, pull: float) -> bool:
     """Whether the pull is towards people's label: of `float`, whether without it the score would be further away."""
-    value = case.value if case.calibrated is None else case.calibrated  # contributions add up to this one
+    value = case.value
     if value is None:
         return False
     if kind.kind == "float":

@@ -110,15 +110,17 @@ def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
             inference_params={"temperature": 0.3, "top_p": 0.5, "max_tokens": 77, "house_rule": 1},
         )
         aligned = judge.align(fetched(lesson(1), labelled(2)), MemAlignOptimizer())
+        aligned(inputs="q", outputs="a")
         aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
         assert len(server.requests) == 3
-        for body in (server.requests[0], server.requests[-1]):
+        for body in server.requests[1:]:
             assert (body["temperature"], body["top_p"], body["max_tokens"], body["house_rule"]) == (0.3, 0.5, 77, 1)
         assert all(headers["x-team"] == "support" for headers in server.headers)
 
 
 def test_a_reflection_model_of_its_own_distils(endpoint: Endpoint):
-    tone_judge().align(fetched(lesson(1), labelled(2)), MemAlignOptimizer(reflection_lm="openai:/large"))
+    aligned = tone_judge().align(fetched(lesson(1), labelled(2)), MemAlignOptimizer(reflection_lm="openai:/large"))
+    aligned(inputs="q", outputs="answer 9")
     models = {("changes" in str(body["response_format"])): body["model"] for body in endpoint.requests}
     assert models == {True: "large", False: "small"}
 

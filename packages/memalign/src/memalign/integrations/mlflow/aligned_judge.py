@@ -217,9 +217,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata["memalign.findings"] = [finding_text(each) for each in judgment.findings]
         if judgment.findings or judgment.decided_by != "model":
             metadata["memalign.decided_by"] = judgment.decided_by
-        if judgment.calibrated_value is not None:
+        if judgment.decided_by == "calibrator":
             metadata["memalign.own_value"] = self._scale.label(judgment.own_value)
-            metadata["memalign.calibrated_value"] = self._scale.label(judgment.calibrated_value)
         return Feedback(
             name=self.name,
             value=self._scale.label(judgment.value),
