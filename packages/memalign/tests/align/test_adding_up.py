@@ -1,16 +1,20 @@
-"""From remarks to a verdict that adds up: checks are written, answered, weighed, named, and forgotten with their remark."""
+"""From comments to a verdict that adds up: checks are written, answered, weighed, named, and forgotten with their comment."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
-from memalign import Example, Judge, Judgment
-from memalign.judge.findings import finding_text, reason
-from memalign.models.base import ChatRequest, Limits
-from memalign.testing import ScriptedYesNoModel
+import pytest
 
-DATE, CASE = "Does the reply name a day?", "Is the reply about a delivery?"
+from memalign import Example, Judge, Judgment, MemAlign, aio
+from memalign.judge.decision import finding_text
+from memalign.models.base import ChatRequest, Limits, Question
+from memalign.testing import ScriptedChatModel, ScriptedDecisionModel, ScriptedEmbeddedModel
+
+DATE, ABOUT = "Does the reply name a day?", "Is the reply about a delivery?"
+KINDS = ["check model", "decision model", "embedded"]
 
 
 def row(number: int) -> dict[str, Any]:
@@ -19,87 +23,96 @@ def row(number: int) -> dict[str, Any]:
         "id": f"t-{number}",
         "source": "ana",
         "inputs": f"Where is parcel {number}?",
-        "outputs": f"It comes on {number + 1} May." if dated else f"It comes soon, number {number}.",
+        "outputs": f"It comes on {number + 1} May." if dated else f"It comes soon, {number}.",
         "value": dated,
         "rationale": "Names the day." if dated else "Which day?",
     }
 
 
-def has_day(item: str) -> bool:
-    return " May" in item.rsplit("outputs:", 1)[1]
-
-
 def answer(request: ChatRequest) -> Any:
-    """A model that passes everything, and sees a day where it is asked for one."""
+    """A model that passes everything, and writes one rule a comment."""
     if request.schema_name == "judgment":
-        return {"rationale": "It answers.", "value": True}
+        return {"findings": [], "rationale": "It answers.", "value": True}
+    named = re.findall(r"^(F\d+) <<<", request.user.rpartition("New feedback:")[2], re.MULTILINE)
     dated = "Names the day" in request.user
+    checks = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": ABOUT, "answer": "yes"}]
     if request.schema_name == "checks":
-        return {"checks": [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": CASE, "answer": "yes"}]}
+        return {"checks": checks}
     if request.schema_name == "rule":
         return {"when": "a customer asks when", "because": "it names the day" if dated else "it names no day"}
-    return {"changes": []}
+    text = "When a customer asks when, a reply with the day is good." if dated else "Without a day a reply is bad."
+    rule = {"action": "ADD", "text": text, "guideline": "", "checks": checks}
+    return {"changes": [rule | {"feedback": [name]} for name in named]}
 
 
-def taught(*, numbers: Iterable[int] = range(24)) -> Judge:
-    limits = Limits(shard_size=1, brief=True)
+def decide(state: str, question: Question) -> Any:
+    """One that sees a day where it is asked for one, and gives a verdict that tells nothing."""
+    if question.key == "value":
+        return {"true": 0.8, "false": 0.2}
+    return (0.95 if " May" in state.rsplit("outputs:", 1)[1] else 0.05) if question.text == DATE else 0.9
 
-    def margin(item: str, question: str) -> float:
-        return (3.0 if has_day(item) else -3.0) if question == DATE else 2.0
 
-    model = ScriptedYesNoModel(answer, margin=margin, limits=limits)
+def taught(kind: str, numbers: Iterable[int] = range(24)) -> Judge:
+    limits = Limits(shard_size=1, brief=kind == "embedded")
+    chat = (
+        ScriptedEmbeddedModel(answer, decide=decide, limits=limits)
+        if kind == "embedded"
+        else ScriptedChatModel(answer, limits=limits)
+    )
+    decisions = ScriptedDecisionModel(decide)
     judge = Judge(
         name="replies",
         feedback_value_type=bool,
-        model=model,
+        model=decisions if kind == "decision model" else chat,
+        check_model=decisions if kind == "check model" else None,
         instructions="Is the reply good?\n{{ inputs }}\n{{ outputs }}",
         retrieval_k=0,
     )
-    return judge.align([row(number) for number in numbers]).judge
+    rows = [row(number) for number in numbers]
+    before = {each["id"]: Judgment(id=each["id"], value=True, memory_hash=judge.memory.hash) for each in rows}
+    return aio.run(MemAlign(reflection_model=chat).align(judge, rows, own_verdicts=before)).judge
 
 
 def judged(judge: Judge, outputs: str) -> Judgment:
     return judge(Example(id="new", inputs="Where is my bicycle?", outputs=outputs))
 
 
-def test_what_was_taught_decides_and_is_named() -> None:
-    judge = taught()
-    for outputs, label in (("It comes on 9 May.", True), ("It comes quickly.", False)):
-        made = judged(judge, outputs)
-        assert (made.value, made.own_value, made.decided_by) == (label, True, "calibrator")
-        assert made.rationale == "It answers."
-        first = made.findings[0]
-        assert (first.check, first.answer) == (DATE, "yes" if label else "no")
-        assert first.margin is not None
-        assert first.contribution is not None
-        assert first.contribution > 0.5
-        assert str(first.taught_by[0]).endswith("@ana")
-        assert finding_text(first).startswith(f"{first.guideline} (")
-        assert f"{first.contribution:+.1f}" in finding_text(first)
-        told = reason(made) or ""
-        assert told.splitlines()[0] == finding_text(first)
-        assert told.endswith("The model's own verdict: true. It answers.")
-        assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"
-
-
-def test_few_remarks_make_the_checks_count_as_expected() -> None:
-    judge = taught(numbers=range(4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_taught_decides_and_is_named(kind: str) -> None:
+    judge = taught(kind)
+    made = judged(judge, "It comes on 9 May.")
+    assert (made.value, made.own_value) == (True, True)
     made = judged(judge, "It comes quickly.")
-    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, False, "model")
-    assert made.findings[0].check == DATE
-    assert reason(made) == "It answers."
+    assert (made.value, made.own_value, made.decided_by) == (False, True, "calibrator")
+    first = next(finding for finding in made.findings if finding.guideline)
+    assert (first.check, first.answer) == (DATE, "no")
+    assert first.contribution is not None
+    assert first.contribution > 0.5
+    assert str(first.taught_by[0]).endswith("@ana")
+    assert finding_text(first).startswith(f"{first.guideline} (")
+    assert f"{first.contribution:+.1f}" in finding_text(first)
+    assert made.rationale is not None
+    assert "The model's own verdict: true." in made.rationale
+    assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"
 
 
-def test_one_label_throughout_leaves_the_model_to_decide() -> None:
-    judge = taught(numbers=range(0, 24, 2))
-    made = judged(judge, "It comes quickly.")
-    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, False, "model")
-    assert made.findings[0].check == DATE
-    assert reason(made) == "It answers."
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_comments_leave_the_model_to_decide(kind: str) -> None:
+    made = judged(taught(kind, range(4)), "It comes quickly.")
+    assert (made.value, made.own_value, made.decided_by) == (True, True, "model")
+    counted = {finding.check: finding.contribution or 0.0 for finding in made.findings}
+    assert counted[DATE] < 0, "it speaks against the verdict"
 
 
-def test_what_was_withdrawn_speaks_no_more() -> None:
-    judge = taught()
-    left = judge.unalign(source="ana").judge
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_label_throughout_leaves_the_model_to_decide(kind: str) -> None:
+    made = judged(taught(kind, range(0, 24, 2)), "It comes quickly.")
+    assert (made.value, made.own_value, made.decided_by) == (True, True, "model")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_withdrawn_speaks_no_more(kind: str) -> None:
+    judge = taught(kind)
+    left = judge.unalign(source="ana", optimizer=MemAlign(reflection_model=ScriptedChatModel(answer))).judge
     made = judged(left, "It comes quickly.")
-    assert (made.value, made.findings, made.calibrated_value) == (True, (), None)
+    assert (made.value, made.findings, made.decided_by) == (True, (), "model")

@@ -247,18 +247,8 @@ def lessons(memory: Memory) -> set[Any]:
 
 
 def cases(memory: Memory) -> list[Any]:
-    """The cases of a memory, whose answers name the guidelines in view by their texts."""
-    text = {guideline.id: guideline.text for guideline in memory.guidelines}
-    return [
-        (
-            msgspec.structs.replace(case, answers=None),
-            case.answers
-            and msgspec.structs.replace(
-                case.answers, guideline_ids=tuple(sorted(text[name] for name in case.answers.guideline_ids))
-            ),
-        )
-        for case in memory.cases
-    ]
+    """The cases of a memory, with their answers."""
+    return list(memory.cases)
 
 
 def reordered(memory: Memory) -> bool:

@@ -15,8 +15,8 @@ from memalign.evaluation import Report, as_html, as_markdown, evaluate
 from memalign.evaluation import report as gather
 from memalign.evaluation.intervals import share_interval
 from memalign.judge.spec import without_memory
-from memalign.models.base import ChatRequest
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedYesNoModel
+from memalign.models.base import ChatRequest, Question
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Feedback
 
 ITEM = re.compile(r"item (\d+)")
@@ -35,16 +35,15 @@ def answer(request: ChatRequest) -> Answer:
     return {"findings": [], "rationale": NASTY, "value": (number % 2 == 0) == right}
 
 
-def even(item: str, _: str) -> float:
+def even(state: str, _: Question) -> float:
     """Whether the number is even, to a model that answers checks."""
-    return 3.0 if int(ITEM.findall(item)[-1]) % 2 == 0 else -3.0
+    return 0.95 if int(ITEM.findall(state)[-1]) % 2 == 0 else 0.05
 
 
 def judge(**changes: Any) -> Judge:
     settings: dict[str, Any] = {"instructions": "Even? {{ outputs }}", "feedback_value_type": bool} | changes
-    return Judge(
-        name="even", model=ScriptedYesNoModel(answer, margin=even), embedding_model=HashEmbedding(), **settings
-    )
+    models: dict[str, Any] = {"model": ScriptedChatModel(answer), "check_model": ScriptedDecisionModel(even)}
+    return Judge(name="even", embedding_model=HashEmbedding(), **models, **settings)
 
 
 def rows(first: int, last: int, **more: Any) -> list[Feedback]:
@@ -104,19 +103,26 @@ class TestWhatItSays:
         assert all(each.taught_by for each in used.values())
 
     def test_a_pull_nearer_to_the_score_is_right(self) -> None:
-        def score(request: ChatRequest) -> Answer:
-            said = answer(request)
-            return said if not isinstance(said, dict) or "changes" in said else said | {"value": 5.0}
+        def decide(state: str, question: Question) -> Any:
+            return {"5": 1.0} if question.key == "value" else even(state, question)
 
         def scored(first: int, last: int) -> list[Feedback]:
             return [
-                Feedback(id=f"s-{n}", outputs=f"item {n}", value=8.9 - n % 3 / 10 if n % 2 == 0 else 1.0 + n % 3 / 10)
+                Feedback(
+                    id=f"s-{n}",
+                    outputs=f"item {n}",
+                    value=8.9 - n % 3 / 10 if n % 2 == 0 else 1.0 + n % 3 / 10,
+                    rationale=f"Said of {n}.",
+                )
                 for n in range(first, last)
             ]
 
-        one = judge(feedback_value_type="float:0..10").replace(model=ScriptedYesNoModel(score, margin=even))
-        # In shards: a check is weighed on the cases that its guideline is not exposed to.
-        taught = one.align(scored(100, 130), optimizer=MemAlign(shard_size=2)).judge
+        one = judge(feedback_value_type="float:0..10").replace(model=ScriptedDecisionModel(decide), check_model=None)
+        # One record a call: a check is weighed on the cases that its guideline is not exposed to.
+        result = one.align(
+            scored(100, 130), optimizer=MemAlign(shard_size=1, reflection_model=ScriptedChatModel(answer))
+        )
+        taught = result.judge
         found = report(taught, scored(200, 240))
         assert (sum(each.right for each in found.guidelines), sum(each.wrong for each in found.guidelines)) == (40, 0)
 

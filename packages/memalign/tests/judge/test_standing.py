@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memalign import Example, Judge
-from memalign.align.past_cases import hiding
+from memalign.align.ask import hiding
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedChatModel

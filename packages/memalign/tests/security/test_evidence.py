@@ -10,8 +10,8 @@ import pytest
 
 from memalign import Guideline, Judge, Judgment
 from memalign.cli.output import Output, facts
+from memalign.judge.decision import finding_text
 from memalign.judge.evidence import quotation
-from memalign.judge.findings import finding_text
 from memalign.memory import Memory
 from memalign.prompts.encoding import encode
 from memalign.testing import ScriptedChatModel

@@ -1,15 +1,21 @@
-"""A model whose guidelines have checks, and which answers them where it tells probabilities."""
+"""Judges with a decision model: guidelines have checks, and it answers them from the words that it sees."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from memalign import Check, Judge
+from memalign import Judge
 from memalign.memory import Memory
-from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedYesNoModel
+from memalign.models.base import ChatRequest, Limits, Question
+from memalign.testing import (
+    Answer,
+    HashEmbedding,
+    ScriptedChatModel,
+    ScriptedDecisionModel,
+    ScriptedEmbeddedModel,
+)
 from tests.support.learning import INSTRUCTIONS, Imp, words_in
 
 SHARED = "Is it kind to whoever has waited?"
@@ -36,9 +42,15 @@ class Checker(Imp):
         said = super()._rule(request)
         return said | {"checks": _checks(said["because"])} if isinstance(said, dict) else said
 
-    def _verdict(self, request: ChatRequest, item: str) -> Answer:
-        seen = " ".join(words_in(request.system + request.user))
-        return {"rationale": f"because of {seen}", "value": zlib.crc32(seen.encode()) % 2 == 0}
+    def decide(self, state: str, question: Question) -> Any:
+        """The answer to a question, or the verdict: of all that is in view."""
+        if error := self.storm.get("decision"):
+            return error
+        seen = " ".join(words_in(f"{question.text} {state}"))
+        drawn = zlib.crc32(f"{question.text} {seen}".encode()) % 1000 / 1000
+        if question.key == "value":
+            return {label: drawn if number == 0 else (1 - drawn) for number, label in enumerate(question.labels[:2])}
+        return {"n/a": 1.0} if drawn > 0.9 else drawn
 
 
 def _checks(text: str) -> list[dict[str, Any]]:
@@ -48,24 +60,29 @@ def _checks(text: str) -> list[dict[str, Any]]:
 
 
 def checking(
-    *, apart: bool = False, shard_size: int = 3, concurrency: int = 16, imp: Imp | None = None, **changes: Any
-) -> tuple[Judge, ScriptedChatModel]:
-    """An unaligned judge whose model writes checks, and answers them where it can (`apart`); and the model."""
+    kind: str = "check", *, shard_size: int = 3, imp: Checker | None = None, **changes: Any
+) -> tuple[Judge, ScriptedChatModel, ScriptedDecisionModel]:
+    """An unaligned judge, the chat model that distils, and the decision model that answers.
+
+    Of kind `check` the chat model judges, of kind `alone` the decision model does, and of kind `embedded` both are one.
+    """
     imp = imp or Checker()
-    limits = Limits(shard_size=shard_size, concurrency=concurrency)
-
-    def margin(item: str, question: str) -> float | BaseException:
-        return imp.storm.get("margins") or margin_of(question, item)
-
-    model = ScriptedYesNoModel(imp, margin=margin, limits=limits) if apart else ScriptedChatModel(imp, limits=limits)
+    limits = Limits(shard_size=shard_size, brief=kind == "embedded")
+    chat = (
+        ScriptedEmbeddedModel(imp, decide=imp.decide, limits=limits)
+        if kind == "embedded"
+        else ScriptedChatModel(imp, limits=limits)
+    )
+    decisions = chat.decisions if isinstance(chat, ScriptedEmbeddedModel) else ScriptedDecisionModel(imp.decide)
     settings: dict[str, Any] = {
         "name": "replies",
         "instructions": INSTRUCTIONS,
         "feedback_value_type": bool,
         "embedding_model": HashEmbedding(dim=16),
-        "model": model,
+        "model": decisions if kind == "alone" else chat,
+        "check_model": decisions if kind == "check" else None,
     }
-    return Judge(**settings | changes), model
+    return Judge(**settings | changes), chat, decisions
 
 
 def questions_in(memory: Memory) -> set[str]:
@@ -73,10 +90,6 @@ def questions_in(memory: Memory) -> set[str]:
     return {check.question for guideline in memory.guidelines for check in guideline.checks}
 
 
-def answered(memory: Memory) -> dict[str, Mapping[str, float]]:
+def answered(memory: Memory) -> dict[str, Mapping[str, float | None]]:
     """The margins of every case that has answers, by its id."""
     return {case.id: case.answers.margins for case in memory.cases if case.answers is not None}
-
-
-def checks_of(questions: Iterable[str]) -> tuple[Check, ...]:
-    return tuple(Check(question=question) for question in questions)

@@ -162,16 +162,16 @@ def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
 
 
 def no_answer_outlives_its_source(memory: Memory) -> None:
-    questions, ids = questions_of(memory.guidelines), {guideline.id for guideline in memory.guidelines}
-    names = {case.id for case in memory.cases}
+    questions, live = questions_of(memory.guidelines), {annotation.key for annotation in memory.annotations()}
     for case in memory.cases:
         if case.answers is None:
             continue
-        assert case.answers.margins.keys() <= questions.keys(), "nobody asks it any more"
-        assert ids.issuperset(case.answers.guideline_ids), "the verdict was made with a guideline that is gone"
-        assert names.issuperset(case.answers.example_ids), "the verdict was made beside a case that is gone"
+        written = {name for expected in case.answers.expected for name, _ in expected.checks}
+        asked = case.answers.margins.keys() - written
+        assert asked <= questions.keys(), "nobody asks it any more"
+        assert live.issuperset(case.answers.exposed_to), "it was made with feedback that is gone"
         keys = {annotation.key for annotation in memory.annotations_on(case)}
-        for question in case.answers.margins:
+        for question in asked:
             assert any(keys.isdisjoint(g.exposed_to) for g in questions[question]), "it stems from the case itself"
 
 

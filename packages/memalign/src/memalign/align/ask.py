@@ -1,188 +1,328 @@
-"""Asking: the checks of all guidelines, and the verdict, about labelled cases that are hidden from who is asked.
+"""Asking a judge about the cases of its own memory: each answer comes from a judge that never saw the case.
 
-What comes of it are the rows on which the weights of checks are fitted. A case is asked about with itself, its fold and
-every guideline exposed to one of them hidden, so that no check is answered about a case that its guideline stems from.
-Answers are kept with the case: the same question is not asked twice.
+What comes of it are the rows that a calibrator is fitted to, so it is for judges with a decision model only, the embedded
+one included. Cases are dealt into folds. Of a fold, all that its feedback taught is forgotten, and what survivors lost
+by that is distilled again without it: so a guideline is weighed as it will be on items that no expert has seen.
 """
 
 from __future__ import annotations
 
-import operator
+import asyncio
+import hashlib
+import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from memalign import aio
-from memalign.align.past_cases import Answer, PastCases, hiding
-from memalign.errors import ConfigurationError
+from memalign.align.forget import forget
+from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import FEWEST
-from memalign.judge.checks import AskedCheck, margins_of, which_checks
-from memalign.judge.open_model import open_model
-from memalign.judge.prompt import is_pair
+from memalign.judge.decision import Answered, AskedCheck, answered_about, asked_checks, check_model_of
+from memalign.judge.observations import expectations
+from memalign.judge.open_model import decides_alone, open_model
 from memalign.judge.spec import base_fingerprint_of, lacks
-from memalign.memory import Answers, Case, Memory
-from memalign.memory.check_answers import questions_of
-from memalign.models.base import YesNoModel
-from memalign.types import Judgment, Usage
+from memalign.judge.standing import same_cases
+from memalign.judge.verdict import decide
+from memalign.memory import Answers, Case, Expectation, Memory, PreAlignmentVerdict
+from memalign.models.base import DecisionModel
+from memalign.types import FeedbackKey, Judgment, Usage
+from memalign.values import Value
 
-__all__ = ["ask"]
+__all__ = ["PastCases", "Relearn", "Verdict", "agrees", "ask", "hiding", "with_own_verdicts"]
 
 replace = msgspec.structs.replace
 
-ENOUGH = 0.5
-"""Of the questions in view: a case with so many answers is not asked again for one lesson more."""
-MOST = {True: 50, False: 24}
-"""Cases that are asked about, by a model in this process and by others, of which each costs a call."""
+Relearn = Callable[[Judge], Awaitable[tuple[Memory, Usage]]]
+"""Distils what is pending in a judge's memory: the memory after it, and what that cost. Never raises for a failing model."""
+
+MOST = {True: 50, False: 500}
+"""Cases that are asked about: by a model in this process, whose answers take their time, and by others."""
 FOLDS = 5
+ENOUGH = 0.5
+"""Of the questions: a case with so many answers is not asked again for one lesson more."""
 REASONS = 3
 
 
 async def ask(
-    judge: Judge, memory: Memory, *, thorough: bool = True, progress: Progress | None = None
+    judge: Judge, relearn: Relearn, *, thorough: bool = True, progress: Progress | None = None
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
-    """`memory` with what `judge` answers about a sample of its labelled cases, what that cost, and notes on what failed.
+    """The judge's memory with what its decision model answers about the labelled cases.
 
-    The sample is in the order of content hashes, one case a content, and dealt into five folds. Only what is missing is
-    asked; what another judge (model, instructions, parameters) had answered counts as missing, and a case that no check
-    is in view of needs nothing. A model that answers each check apart (YesNoModel) is asked the missing ones, and for a
-    verdict where there is none; any other answers all in one call. Where no guideline has a check, and for free text,
-    nothing is asked at all; nor of a model that is paid by the call where too few cases are labelled to fit a weight.
-    Unless `thorough`, a case of which half the questions and the verdict are known needs nothing either: one lesson more
-    must not cost the whole pass, and its check counts from when cases have answered it. Never raises for a failing model: such a case keeps what it has until the next align.
+    Only what is missing is asked, and what another judge (models, instructions, parameters) had answered counts as missing.
+    Nothing is asked without a decision model, for free text, or with fewer labelled cases than a calibrator is fitted to.
+
+    Args:
+        judge: The judge that is to be delivered.
+        relearn: How a fold's guidelines are distilled without the fold. It is not called where nothing was lost.
+        thorough: Whether a case of which half the questions are answered is asked the others.
+        progress: Is told of each case.
+
+    Returns:
+        The memory, the cost, and notes on what failed: a case without answers has them asked by the next align.
     """
     started = time.perf_counter()
-    if not judge.value_type.closed or not questions_of(memory.semantic):
+    memory, model = judge.memory, check_model_of(judge)
+    labelled = _labelled(judge)
+    if model is None or not judge.value_type.closed or len(labelled) < FEWEST:
         return memory, Usage(), ()
-    try:
-        model = open_model(judge)
-    except ConfigurationError as error:
-        return memory, Usage(), (f"no past case was asked about: {error}",)
-    apart, judged_by = isinstance(model, YesNoModel), base_fingerprint_of(judge)
-    tidied = _tidied(memory, judged_by)
-    labelled = _labelled(judge, tidied)
-    if not apart and len(labelled) < FEWEST:
-        return memory, Usage(), ()
-    memory = tidied
-    chosen = labelled[: MOST[model.limits.brief]]
-    # Answers rank the similar cases that a judgment is shown: what is asked must not hang on what was asked before.
-    blank = tuple(case if case.answers is None else replace(case, answers=None) for case in memory.cases)
-    asked = judge.replace(memory=replace(memory, cases=blank))
-    folds = _folds(memory, chosen)
-    known = 1.0 if thorough else ENOUGH
-    open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart, enough=known)]
-    if not open_ones:
-        return memory, Usage(), ()
-    verdicts = [one for one in open_ones if one.known.verdict is None]
-    alone = [one for one in open_ones if apart and one.missing]
-    past = PastCases(judge, len(verdicts) + len(alone), progress, phase="ask")
-    # One kind after the other: a model in this process keeps the beginning that prompts of one kind share.
-    calls = [past.ask(one.judge, one.case) for one in verdicts]
-    calls += [past.ask_checks(one.judge, one.case, one.missing) for one in alone]
-    said = await aio.together(calls)
-    found: dict[str, Answers] = {}
-    for one, answer in zip((*verdicts, *alone), said, strict=True):
-        if answer.judgment is not None:
-            found[one.case.id] = _with(found.get(one.case.id, one.known), answer.judgment)
+    memory = _tidied(memory, base_fingerprint_of(judge))
+    judge = judge.replace(memory=memory)
+    checks = asked_checks(memory, model.limits)
+    open_cases = [
+        case
+        for case in labelled[: MOST[model.limits.brief]]
+        if _lacks(judge, case, checks, enough=1.0 if thorough else ENOUGH)
+    ]
+    past = PastCases(judge, len(open_cases), progress, phase="ask")
+    usage, found, faults = Usage(), dict[str, Answers](), list[str]()
+    for fold in _folds(open_cases, math.ceil(len(labelled) / FOLDS)):
+        unknowing, spent = await _without(judge, fold, relearn)
+        usage += spent
+        if unknowing is None:
+            faults += ["the guidelines of the others could not be distilled without it"] * len(fold)
+            continue
+        answers = await aio.together(_answers(past, judge, unknowing, case, model) for case in fold)
+        for case, answer in zip(fold, answers, strict=True):
+            if isinstance(answer, Answers):
+                found[case.id] = answer
+            else:
+                faults.append(answer)
     cases = tuple(replace(case, answers=found[case.id]) if case.id in found else case for case in memory.cases)
-    usage = past.usage + Usage(seconds={"ask": time.perf_counter() - started})
-    return replace(memory, cases=cases), usage, _notes(said)
+    usage += past.usage + Usage(seconds={"ask": time.perf_counter() - started})
+    return replace(memory, cases=cases), usage, _notes(faults, len(open_cases))
 
 
-class _Open(NamedTuple):
-    """A case with something missing: the judge to ask, from which it is hidden, and what is asked and known.
+def with_own_verdicts(judge: Judge, memory: Memory, own_verdicts: Mapping[str, Judgment]) -> Memory:
+    """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before, by the cases' ids.
 
-    Of a model that answers all in one call nothing is known: what it leaves out does not apply, and is not asked again.
+    A judgment counts where it was made by this judge, with this memory or none: of another memory nobody knows what it
+    had seen, and so not what must be forgotten with it.
     """
+    made_by = base_fingerprint_of(judge)
+    seen = {judge.memory.hash: _exposure(judge.memory), Memory().hash: ()}
 
-    judge: Judge
-    case: Case
-    missing: tuple[AskedCheck, ...]
-    known: Answers
+    def known(case: Case) -> Case:
+        judgment = own_verdicts.get(case.id)
+        if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.memory_hash not in seen:
+            return case
+        value = judgment.value if judgment.own_value is None else judgment.own_value
+        if value is None or judgment.model not in ("", judge.model_name):
+            return case
+        exposed = {*seen[judgment.memory_hash], *_shown(judge.memory, judgment.example_ids)}
+        verdict = PreAlignmentVerdict(
+            value=value, judge=made_by, rationale=judgment.rationale, exposed_to=tuple(sorted(exposed))
+        )
+        return replace(case, pre_alignment=verdict)
+
+    return replace(memory, cases=tuple(map(known, memory.cases)))
 
 
-def _labelled(judge: Judge, memory: Memory) -> tuple[Case, ...]:
+# -- one case ----------------------------------------------------------------------------------------------------------
+
+
+class Verdict(NamedTuple):
+    """A judge's own verdict on a case with the judgment that it comes from, or the error in the place of one."""
+
+    value: Value | None
+    error: ModelError | InputError | AccessDenied | None = None
+    judgment: Judgment | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """Why there is no verdict, in words."""
+        return None if self.error is None else f"{type(self.error).__name__}: {self.error}"
+
+
+class PastCases:
+    """Questions to a judge's models, as many at once as they take; `usage` adds up, and `progress` is told of each."""
+
+    def __init__(self, judge: Judge, total: int, progress: Progress | None, *, phase: str) -> None:
+        self.usage = Usage()
+        self._total, self._progress, self._phase, self._done = total, progress, phase, 0
+        limits = [open_model(judge).limits] if not decides_alone(judge) else []
+        limits += [model.limits] if (model := check_model_of(judge)) is not None else []
+        self._slots = asyncio.Semaphore(min(each.concurrency for each in limits))
+
+    async def ask(self, judge: Judge, case: Case, *, checks: bool = False) -> Verdict:
+        """The verdict of `judge` on the case, whatever its experts said: its own, or with `checks` that which it delivers.
+
+        An error is an answer too: what was paid for before must not go with it.
+        """
+        async with self._slots:
+            try:
+                judgment = await decide(judge, case.example, standing=False, checks=checks)
+            except (ModelError, InputError, AccessDenied) as error:
+                if isinstance(error, ModelError):
+                    self.usage += error.usage or Usage()
+                return Verdict(None, error)
+            finally:
+                self.count()
+        self.usage += replace(judgment.usage, seconds={})
+        return Verdict(judgment.value, judgment=judgment)
+
+    async def answers(
+        self, judge: Judge, case: Case, model: DecisionModel, *, checks: Sequence[AskedCheck] | None, verdict: bool
+    ) -> Answered | str:
+        """What `model` answers about the case, or why it answers nothing."""
+        async with self._slots:
+            try:
+                answered = await answered_about(judge, case.example, model, verdict=verdict, checks=checks)
+            except ModelError as error:
+                self.usage += error.usage or Usage()
+                return f"{type(error).__name__}: {error}"
+        self.usage += replace(answered.usage, seconds={})
+        return answered
+
+    def count(self) -> None:
+        """One more is answered."""
+        self._done += 1
+        self._total = max(self._total, self._done)
+        if self._progress is not None:
+            self._progress(self._phase, self._done, self._total)
+
+
+async def _answers(past: PastCases, judge: Judge, unknowing: Judge, case: Case, model: DecisionModel) -> Answers | str:
+    """What is known of a case once `unknowing`, from which it is hidden, was asked; or why nothing more is."""
+    written = unknowing.memory.next_guideline > judge.memory.next_guideline  # without the case: those are other words
+    known = _known(case, base_fingerprint_of(judge))
+    if written:
+        known = Answers(judge=base_fingerprint_of(judge))
+    checks = [each for each in asked_checks(unknowing.memory, model.limits) if each.question not in known.margins]
+    alone = decides_alone(judge)
+    shown: tuple[str, ...] = ()
+    if not alone and known.verdict is None and _speaks(judge):
+        own = await past.ask(unknowing, case)
+        if own.judgment is None:
+            return own.fault or "no verdict"
+        known = replace(known, verdict=own.value)
+        shown = own.judgment.example_ids
+    if checks or (alone and known.verdict is None):
+        answered = await past.answers(unknowing, case, model, checks=checks, verdict=alone)
+        if isinstance(answered, str):
+            return answered
+        known = replace(known, margins=known.margins | answered.margins)
+        if answered.value is not None:
+            known = replace(known, verdict=answered.value, chances=answered.chances)
+    if alone or not _speaks(judge):
+        past.count()
+    exposed = {*_exposure(unknowing.memory), *_shown(unknowing.memory, shown)}
+    known = replace(known, margins=dict(sorted(known.margins.items())), exposed_to=tuple(sorted(exposed)))
+    return _wordless(known, unknowing.memory) if written else known
+
+
+def _wordless(answers: Answers, memory: Memory) -> Answers:
+    """The answers to questions that were written without the case, kept without their words: these are nobody's."""
+    fold = hashlib.sha256(memory.hash.encode()).hexdigest()[:8]
+    names = {question: f"{Expectation.WORDLESS}{fold}.{n}" for n, question in enumerate(sorted(answers.margins))}
+    expected = tuple(
+        replace(each, checks=tuple((names[name], sign) for name, sign in each.checks if name in names))
+        for each in expectations(memory.semantic)
+    )
+    margins = {names[question]: margin for question, margin in answers.margins.items()}
+    return replace(answers, margins=margins, expected=tuple(each for each in expected if each.checks))
+
+
+def hiding(judge: Judge, cases: Sequence[Case]) -> Judge:
+    """`judge` without the cases and others that look the same to it; its guidelines stay, whoever taught them."""
+    hidden = {twin.id for case in cases for twin in same_cases(judge, case.example)}
+    left = tuple(case for case in judge.memory.cases if case.id not in hidden)
+    return judge.replace(memory=replace(judge.memory, cases=left)) if hidden else judge
+
+
+def agrees(judge: Judge, case: Case, value: Value | None) -> bool:
+    """Whether the value agrees with the experts' label."""
+    label = judge.memory.label(case)
+    return value is not None and label is not None and judge.value_type.agree(label, value)
+
+
+# -- which cases, and from whom they are hidden ------------------------------------------------------------------------
+
+
+def _labelled(judge: Judge) -> tuple[Case, ...]:
     """The cases that may be asked about, by hash: as good as drawn, and the same whatever came first."""
     labelled: dict[str, Case] = {}
-    for case in memory.cases:
-        if memory.label(case) is not None and lacks(judge, case.example.content, "the case") is None:
+    for case in judge.memory.cases:
+        if judge.memory.label(case) is not None and lacks(judge, case.example.content, "the case") is None:
             labelled.setdefault(case.example.content_hash, case)
     return tuple(labelled[content] for content in sorted(labelled))
 
 
-def _folds(memory: Memory, chosen: Sequence[Case]) -> list[list[Case]]:
-    """The cases in at most FOLDS parts; those of one shard in the same part.
-
-    A guideline is hidden with every case of its shard. Were a shard dealt out, each part would hide nearly all rules.
-    """
-    first = {key: g.exposed_to for g in reversed(memory.guidelines) for key in g.exposed_to}
-    groups: dict[object, list[Case]] = {}
-    for case in chosen:
-        calls = [first[annotation.key] for annotation in case.annotations if annotation.key in first]
-        groups.setdefault(min(calls) if calls else case.id, []).append(case)
-    dealt = list(groups.values())
-    return [[case for group in dealt[n::FOLDS] for case in group] for n in range(FOLDS)]
+def _known(case: Case, made_by: str) -> Answers:
+    return case.answers if case.answers is not None and case.answers.judge == made_by else Answers(judge=made_by)
 
 
-async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool, enough: float) -> list[_Open]:
-    """The cases of a fold with something missing; nothing is missing where no check is in view.
-
-    `enough` is the share of questions that need an answer. A model that answers all in one call is asked none of a pair.
-    """
-    if not apart:
-        fold = [case for case in fold if not is_pair(asked, case.example)]
-    unknowing = hiding(asked, fold)
-    checks, _ = await which_checks(unknowing)
-    if apart:  # those that judgments will ask, as far as the fold leaves them in view
-        there = questions_of(unknowing.memory.semantic)
-        checks = tuple(check for check in (await which_checks(asked))[0] if check.question in there)
-    if not checks:
-        return []
-    if apart:  # the verdict alone: the checks are asked beside it
-        plain = tuple(replace(guideline, checks=()) for guideline in unknowing.memory.guidelines)
-        unknowing = unknowing.replace(memory=replace(unknowing.memory, guidelines=plain))
-    found = []
-    for case in fold:
-        known = case.answers
-        if known is None or known.judge != judged_by:
-            known = Answers(judge=judged_by)
-        missing = tuple(check for check in checks if check.question not in known.margins)
-        if len(missing) <= (1 - enough) * len(checks) and known.verdict is not None:
-            continue
-        if not apart:
-            missing, known = checks, Answers(judge=judged_by, margins={check.question: 0.0 for check in checks})
-        found.append(_Open(unknowing, case, missing, known))
-    return found
+def _speaks(judge: Judge) -> bool:
+    """Whether the judge's own verdict costs nobody anything: that of a model in this process."""
+    return not decides_alone(judge) and open_model(judge).limits.brief
 
 
-def _with(known: Answers, judgment: Judgment) -> Answers:
-    """The answers and those of one judgment more, which may have no verdict."""
-    known = replace(known, margins=dict(sorted((known.margins | margins_of(judgment.findings)).items())))
-    if judgment.own_value is None:
-        return known
-    made_with = {"guideline_ids": judgment.guideline_ids, "example_ids": judgment.example_ids}
-    return replace(known, verdict=judgment.own_value, **made_with)
+def _lacks(judge: Judge, case: Case, checks: Sequence[AskedCheck], *, enough: float) -> bool:
+    known = _known(case, base_fingerprint_of(judge))
+    if known.verdict is None and (decides_alone(judge) or _speaks(judge)):
+        return True
+    if known.expected:  # asked with guidelines written without it
+        return False
+    own = {annotation.key for annotation in judge.memory.annotations_on(case)}
+    askable = {q for each in expectations(judge.memory.semantic, unmet=own) for q, _ in each.checks}
+    asked = [check.question for check in checks if check.question in askable]
+    if not askable:  # all guidelines saw the case: what they would be without it was never asked
+        return bool(checks) and not known.margins
+    return sum(question in known.margins for question in asked) < enough * len(asked)
+
+
+def _folds(cases: Sequence[Case], size: int) -> list[list[Case]]:
+    """The cases, in as few parts as there may be of at most `size`."""
+    count = math.ceil(len(cases) / size) if cases else 0
+    return [list(cases[n::count]) for n in range(count)]
+
+
+async def _without(judge: Judge, fold: Sequence[Case], relearn: Relearn) -> tuple[Judge | None, Usage]:
+    """The judge that never saw the fold, with what others lost by that distilled again; None where that failed."""
+    memory = judge.memory
+    keys = [a.key for case in fold for twin in same_cases(judge, case.example) for a in twin.annotations]
+    unknowing = judge.replace(memory=forget(memory, keys))
+    if _pending(unknowing.memory) <= _pending(memory):
+        return unknowing, Usage()
+    learned, usage = await relearn(unknowing)
+    whole = _pending(learned) <= _pending(memory)
+    return unknowing.replace(memory=learned) if whole else None, usage
+
+
+def _pending(memory: Memory) -> frozenset[FeedbackKey]:
+    return frozenset(annotation.key for annotation in memory.pending)
+
+
+def _exposure(memory: Memory) -> frozenset[FeedbackKey]:
+    """All feedback whose words the guidelines in force may hold."""
+    return frozenset(key for guideline in memory.semantic for key in (*guideline.exposed_to, *guideline.supported_by))
+
+
+def _shown(memory: Memory, ids: Iterable[str]) -> frozenset[FeedbackKey]:
+    """All feedback on the cases that a judgment was made beside."""
+    cases = (case for name in ids if (case := memory.case(name)) is not None)
+    return frozenset(annotation.key for case in cases for annotation in case.annotations)
 
 
 def _tidied(memory: Memory, judged_by: str) -> Memory:
     """`memory` with one case's answers a content, on the first of its cases: those of this judge before any other's."""
 
-    def of(case: Case) -> Case:
+    def tidied(case: Case) -> Case:
         group = memory.duplicates(case.example)
-        given = sorted((each.answers for each in group if each.answers), key=lambda known: known.judge != judged_by)
-        answers = given[0] if given and case.id == group[0].id else None
+        several = sorted((each.answers for each in group if each.answers), key=lambda known: known.judge != judged_by)
+        answers = several[0] if several and case.id == group[0].id else None
         return case if answers is case.answers else replace(case, answers=answers)
 
-    cases = tuple(map(of, memory.cases))
-    return memory if all(map(operator.is_, cases, memory.cases)) else replace(memory, cases=cases)
+    cases = tuple(map(tidied, memory.cases))
+    return memory if all(a is b for a, b in zip(cases, memory.cases, strict=True)) else replace(memory, cases=cases)
 
 
-def _notes(said: Sequence[Answer]) -> tuple[str, ...]:
-    faults = Counter(answer.fault or "no verdict" for answer in said if answer.judgment is None)
+def _notes(faults: Sequence[str], asked: int) -> tuple[str, ...]:
     if not faults:
         return ()
-    reasons = "; ".join(why for why, _ in faults.most_common(REASONS))
-    return (f"{faults.total()} of {len(said)} questions about past cases wait for the next align: {reasons}",)
+    reasons = "; ".join(why for why, _ in Counter(faults).most_common(REASONS))
+    return (f"{len(faults)} of {asked} cases wait for the next align to be asked about: {reasons}",)

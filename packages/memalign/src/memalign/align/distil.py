@@ -18,7 +18,7 @@ from memalign.align.distil_checks import left_out_note
 from memalign.align.merge import merge, outgrown
 from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress
-from memalign.judge.open_model import open_model
+from memalign.judge.decision import check_model_of
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Memory, Outcome
 from memalign.memory.retrieval import was_misjudged
@@ -95,7 +95,7 @@ def _calls(judge: Judge, memory: Memory, model: ChatModel, size: int) -> list[Di
         model=model,
         keys=tuple(keys),
         guidelines=() if model.limits.brief and size == 1 else standing,
-        questions=judge.check_model is not None or open_model(judge).limits.brief,
+        questions=check_model_of(judge) is not None,
     )
     shares = [keys[n * len(keys) // count : (n + 1) * len(keys) // count] for n in range(count)]
     return [part for share in shares for part in whole.of(share).parts()]

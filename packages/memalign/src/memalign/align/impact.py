@@ -1,78 +1,80 @@
-"""The impact of an align: which verdicts on past cases it changed, from the verdicts that are recorded anyway.
+"""The impact of an align: which verdicts on taught cases it changed, and by which guideline. Only where it is asked for.
 
-Each verdict is of a judge from which the case was hidden, so that no lesson is checked on the case that it comes from. No
-model is asked for it: a case without two verdicts of the same model and instructions is not compared.
+Each case is judged again before and after, with the case itself hidden: its label answers for nobody, and no judgment is
+shown it. The guidelines stay, also those that its experts' words taught: what is shown is what they do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import time
+from collections import Counter
+from typing import Literal
 
-from memalign.align.past_cases import agrees
+from memalign import aio
+from memalign.align.ask import PastCases, agrees, hiding
 from memalign.align.result import Impact, VerdictChange
-from memalign.judge import Judge
-from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import Case, Memory
-
-if TYPE_CHECKING:
-    from memalign.values import Value
+from memalign.judge import Judge, Progress
+from memalign.judge.spec import lacks
+from memalign.memory import Case
+from memalign.types import Judgment, Usage
 
 __all__ = ["impact"]
 
 
-def impact(before: Judge, after: Judge) -> Impact | None:
-    """What changed on the cases of which `after` was asked since; None where none of them has a verdict of before.
+async def impact(
+    before: Judge, after: Judge, count: int, *, progress: Progress | None = None
+) -> tuple[Impact | None, Usage, tuple[str, ...]]:
+    """What the align changed on taught cases.
 
     Args:
         before: The judge as it was given.
-        after: The judge that is delivered, with the verdicts that it gave on cases hidden from it.
+        after: The judge that is delivered: locked cases hold already.
+        count: How many cases are judged again, at most: two judgments each.
+        progress: Is told of each judgment.
+
+    Returns:
+        What changed, None where nothing did or there is no labelled case; what it cost; and a note on judgments that failed.
     """
-    judged_by = base_fingerprint_of(after)
-    fresh = {guideline.id for guideline in after.memory.guidelines}
-    fresh -= {guideline.id for guideline in before.memory.guidelines}
-    checked, changes = 0, []
-    for case in after.memory.cases:
-        new = _verdict(case, judged_by)
-        old = _verdict_before(before.memory, case, judged_by)
-        if new is None or old is None or after.memory.label(case) is None or _unasked(before.memory, case):
-            continue
-        checked += 1
-        if old != new:
-            changes.append(_change(after, case, old, new, fresh))
-    return Impact(checked=checked, changes=tuple(changes)) if checked else None
+    cases = _labelled(after)[:count]
+    if not cases or before.memory.hash == after.memory.hash:
+        return None, Usage(), ()
+    started = time.perf_counter()
+    past = PastCases(after, 2 * len(cases), progress, phase="impact")
+    asked = [past.ask(hiding(judge, [case]), case, checks=True) for judge in (before, after) for case in cases]
+    verdicts = await aio.together(asked)
+    pairs = zip(cases, verdicts[: len(cases)], verdicts[len(cases) :], strict=True)
+    judged = [(case, old.judgment, new.judgment) for case, old, new in pairs if old.judgment and new.judgment]
+    changes = tuple(_change(before, after, *triple) for triple in judged if triple[1].value != triple[2].value)
+    faults = Counter(verdict.fault for verdict in verdicts if verdict.fault is not None)
+    notes = tuple(f"{number} of {len(asked)} judgments for the impact failed: {why}" for why, number in faults.items())
+    usage = past.usage + Usage(seconds={"impact": time.perf_counter() - started})
+    return Impact(checked=len(judged), changes=changes), usage, notes
 
 
-def _verdict(case: Case, judged_by: str) -> Value | None:
-    """The verdict recorded with the case, with the case hidden, of the judge of that fingerprint."""
-    answers = case.answers
-    return answers.verdict if answers is not None and answers.judge == judged_by else None
+def _labelled(judge: Judge) -> list[Case]:
+    """The labelled cases, one a content, by hash: as good as drawn, and the same whatever came first."""
+    labelled: dict[str, Case] = {}
+    for case in judge.memory.cases:
+        if judge.memory.label(case) is not None and lacks(judge, case.example.content, "the case") is None:
+            labelled.setdefault(case.example.content_hash, case)
+    return [labelled[content] for content in sorted(labelled)]
 
 
-def _verdict_before(memory: Memory, case: Case, judged_by: str) -> Value | None:
-    """What the judge had said of the case: of a case that an empty memory met only now, its verdict before learning."""
-    known = memory.case(case.id)
-    if known is not None:
-        return _verdict(known, judged_by)
-    verdict = case.pre_alignment
-    return verdict.value if verdict is not None and not memory and verdict.judge == judged_by else None
-
-
-def _unasked(memory: Memory, case: Case) -> bool:
-    """Whether the case's answers are those of before: they are older than what was learned."""
-    known = memory.case(case.id)
-    return known is not None and known.answers == case.answers
-
-
-def _change(after: Judge, case: Case, old: Value, new: Value, fresh: set[str]) -> VerdictChange:
-    was_right, is_right = (agrees(after, case, value) for value in (old, new))
+def _change(before: Judge, after: Judge, case: Case, old: Judgment, new: Judgment) -> VerdictChange:
+    was_right, is_right = (agrees(after, case, judgment.value) for judgment in (old, new))
     effect: Literal["fixed", "broken", "moved"]
     effect = "moved" if was_right == is_right else "fixed" if is_right else "broken"
-    shown = [name for name in (case.answers.guideline_ids if case.answers else ()) if name in fresh]
+    known = {guideline.id for guideline in before.memory.guidelines}
+    named = [
+        finding.guideline
+        for finding in new.findings
+        if finding.guideline is not None and finding.guideline not in known and finding.value in (None, new.value)
+    ]
     return VerdictChange(
         id=case.id,
         label=after.memory.label(case),
-        before=old,
-        after=new,
+        before=old.value,
+        after=new.value,
         effect=effect,
-        guideline_ids=tuple(shown) if len(shown) == 1 else (),  # of several, none can be named without more calls
+        guideline_ids=tuple(dict.fromkeys(named)),
     )

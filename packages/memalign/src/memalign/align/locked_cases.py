@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from memalign import aio
+from memalign.align.ask import PastCases, agrees
 from memalign.align.consolidate import bar, new_guidelines
-from memalign.align.past_cases import PastCases, agrees
 from memalign.align.result import LockCheck
 from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.ask import ask
+from memalign.align.ask import ask, with_own_verdicts
 from memalign.align.distil import distil
 from memalign.align.forget import forget, stays_theirs
 from memalign.align.impact import impact
@@ -35,7 +35,7 @@ from memalign.models import resolve_embedding
 from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.notebook import notebook_progress
-from memalign.types import FeedbackKey
+from memalign.types import FeedbackKey, Judgment, Usage
 
 __all__ = ["MemAlign"]
 
@@ -54,7 +54,8 @@ class MemAlign:
     `columns` says which column of the feedback each field is read from, such as `{"value": "label"}` (None: as the judge
     has them); the judge remembers them.
     `max_cost` is what one align may spend, in dollars: what it stops stays pending. `concurrency` is how many calls are in
-    flight at most (None: as many as suit the model).
+    flight at most (None: as many as suit the model). `impact` is how many taught cases are judged again, before and
+    after, to say which verdicts changed; without it nothing is asked.
     """
 
     reflection_model: str | ChatModel | None = None
@@ -66,10 +67,13 @@ class MemAlign:
     columns: Mapping[str, str] | None = None
     max_cost: float | None = None
     concurrency: int | None = None
+    impact: int | None = None
 
     def __post_init__(self) -> None:
         if self.shard_size is not None and self.shard_size < 1:
             raise InputError("shard_size must be 1 or more")
+        if self.impact is not None and self.impact < 1:
+            raise InputError("impact is how many taught cases are judged again: 1 or more")
         self.calls()
         if self.authority is not None:
             object.__setattr__(self, "authority", checked_authority(self.authority))
@@ -92,6 +96,7 @@ class MemAlign:
         *,
         skip_invalid: bool = False,
         refuse: Refuse | None = None,
+        own_verdicts: Mapping[str, Judgment] | None = None,
         progress: Progress | None = None,
         calls: PaidCalls | None = None,
     ) -> AlignResult:
@@ -99,14 +104,15 @@ class MemAlign:
 
         Raises InvalidRows when a row cannot be used, unless `skip_invalid`; a row that `refuse` gives a reason for is
         one. A model call that fails leaves named
-        feedback pending instead. `calls` may have been those of an align before, on another version of the judge.
+        feedback pending instead. `own_verdicts` are judgments that the judge gave before, by the ids of the cases: in a queue, a
+        file or a trace; nothing is asked for them. `calls` may have been those of an align before, on another version of the judge.
         """
         calls = calls or self.calls()
         with asked_through(calls):
-            options = {"skip_invalid": skip_invalid, "refuse": refuse}
-            return await self._align(
-                judge, feedback, Run(given=judge, progress=progress or notebook_progress(), calls=calls), **options
+            run = Run(
+                given=judge, progress=progress or notebook_progress(), calls=calls, own_verdicts=own_verdicts or {}
             )
+            return await self._align(judge, feedback, run, skip_invalid=skip_invalid, refuse=refuse)
 
     async def _align(self, judge: Judge, feedback: FeedbackSource, run: Run, **options: Any) -> AlignResult:
         judge = self._configured(judge)
@@ -127,6 +133,7 @@ class MemAlign:
         # replaced.
         replaced = [key for key, status in run.status.items() if status == "changed"]
         asked = judge.replace(memory=_without(before, replaced)) if replaced else judge
+        memory = with_own_verdicts(asked, memory, run.own_verdicts)
         learned = await self._learn(asked, memory, run)
 
         # Locked cases hold, whatever was learned.
@@ -135,8 +142,8 @@ class MemAlign:
         # Ask what every check says of cases that it does not stem from; without rows, also what could not be asked before.
         if run.learned or not run.file.rows:
             learned = await self._ask(learned, run, thorough=bool(replaced) or not run.file.rows)
-        if run.learned:
-            run.notes += await calibrator_note(learned)
+            run.notes += calibrator_note(learned)
+            await self._impact(learned, run)
         return run.result(learned)
 
     async def unalign(
@@ -213,16 +220,26 @@ class MemAlign:
         return learned
 
     async def _ask(self, learned: Judge, run: Run, *, thorough: bool) -> Judge:
-        """With an answer to every check about the cases that weights are fitted on; as it is where no model answers.
+        """With what its decision model answers about labelled cases; as it is where it has none, or none answers."""
 
-        The verdicts that come with it are those of the judge that is delivered: they say what the align changed.
-        """
-        memory, spent, notes = await ask(learned, learned.memory, thorough=thorough, progress=run.progress)
+        async def relearn(judge: Judge) -> tuple[Memory, Usage]:
+            model = open_reflection_model(judge, self.reflection_model)
+            size = self.shard_size or model.limits.shard_size
+            memory, spent, _ = await distil(judge, judge.memory, model, size=size)
+            return memory, spent
+
+        memory, spent, notes = await ask(learned, relearn, thorough=thorough, progress=run.progress)
         run.usage += spent
         run.notes += notes
-        asked = learned.replace(memory=memory)
-        run.impact = impact(run.given, asked)
-        return asked
+        return learned.replace(memory=memory)
+
+    async def _impact(self, learned: Judge, run: Run) -> None:
+        """What changed on taught cases, where that is asked for."""
+        if self.impact is None:
+            return
+        run.impact, spent, notes = await impact(run.given, learned, self.impact, progress=run.progress)
+        run.usage += spent
+        run.notes += notes
 
     async def _embed(self, judge: Judge, memory: Memory, run: Run) -> Memory:
         """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""

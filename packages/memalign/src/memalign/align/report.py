@@ -11,11 +11,11 @@ from memalign.align.ingest import NO_ROWS
 from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
-from memalign.judge.calibrator import calibrates, fit_calibrator
-from memalign.judge.open_model import open_model
+from memalign.judge.calibrator import calibrator_of
+from memalign.judge.decision import check_model_of
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import FeedbackConflict, Memory
-from memalign.types import FeedbackKey, Guideline, Usage
+from memalign.types import FeedbackKey, Guideline, Judgment, Usage
 from memalign.values import Value
 
 __all__ = ["Run", "calibrator_note", "conflicts"]
@@ -30,6 +30,7 @@ class Run:
     progress: Progress | None = None
     file: FeedbackFile = NO_ROWS
     status: Mapping[FeedbackKey, Literal["new", "changed", "unchanged"]] = field(default_factory=dict)
+    own_verdicts: Mapping[str, Judgment] = field(default_factory=dict)
     removed: Sequence[FeedbackKey] = ()
     learned: bool = False
     usage: Usage = field(default_factory=Usage)
@@ -74,23 +75,18 @@ class Run:
         return tuple(sorted((*good, *bad), key=lambda row: row.line))
 
 
-async def calibrator_note(judge: Judge) -> list[str]:
+def calibrator_note(judge: Judge) -> list[str]:
     """Which verdict the memory's own cases say is better, the model's own or the calibrator's; nothing where there is one only."""
-    if not calibrates(judge, open_model(judge).limits):
-        return []
-    calibrator = await fit_calibrator(judge)
-    if calibrator is None:
+    if check_model_of(judge) is None or (calibrator := calibrator_of(judge)) is None or not calibrator.fitted:
         return []
     worth = calibrator.worth
     if not worth.n:
-        few = "too few labelled cases to say whether checks see more: the model's own verdict stands"
-        return [few]
+        return []
     decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
     unit = "agreement" if judge.value_type.numeric else "share right"
     note = (
         f"{decides}: on {worth.n} taught cases, each hidden in turn, the {unit} of the model's own verdict is "
-        f"{worth.model:.2f} and that of the calibrator, which weighs {len(calibrator.columns.questions)} checks, "
-        f"{worth.calibrator:.2f}; the other one stands beside it"
+        f"{worth.model:.2f} and that of the calibrator {worth.calibrator:.2f} (it fixes {worth.fixed} and breaks {worth.broken})"
     )
     return [note]
 

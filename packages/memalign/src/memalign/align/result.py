@@ -55,14 +55,14 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
     """A past case of which the judge says something else than before, with the case itself hidden from it.
 
-    `effect` is fixed (right now), broken (was right), or moved (wrong before and after). `guideline_ids` names the new
-    guideline behind it where only one can be.
+    `effect` is fixed (right now), broken (was right), or moved (wrong before and after). `guideline_ids` are the new
+    guidelines that the findings of the verdict name.
     """
 
     id: str
     label: Value | None
-    before: Value
-    after: Value
+    before: Value | None
+    after: Value | None
     effect: Literal["fixed", "broken", "moved"]
     guideline_ids: tuple[str, ...] = ()
 

@@ -126,7 +126,7 @@ def _impact(impact: Impact | None) -> list[Any]:
     if impact is None:
         return []
     moved = len(impact.changes) - impact.fixed - impact.broken
-    line = f"{impact.checked} past cases checked, each without what it taught: "
+    line = f"{impact.checked} taught cases judged again, each hidden from the judge: "
     line += f"{impact.fixed} fixed, {impact.broken} broken" if impact.changes else "no verdict changed"
     line += f", {moved} wrong before and after" if moved else ""
     parts: list[Any] = [line]

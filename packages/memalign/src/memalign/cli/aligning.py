@@ -81,6 +81,12 @@ def align(
     source: FeedbackSource = None,
     concurrency: Concurrency = None,
     max_cost: MostSpent = None,
+    impact: Annotated[
+        int | None,
+        typer.Option(
+            "--impact", metavar="N", min=1, help="Judge N taught cases again: which verdicts changed, and why."
+        ),
+    ] = None,
     dry_run: DryRun = False,
     skip_invalid: SkipInvalid = False,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
@@ -101,6 +107,7 @@ def align(
         shard_size=shard_size,
         concurrency=concurrency,
         max_cost=max_cost,
+        impact=impact,
     )
     rows = () if feedback is None else rows_given(feedback, source=source)
     options: dict[str, Any] = {"skip_invalid": skip_invalid, "allow_erased": allow_erased, "optimizer": optimizer}

@@ -242,7 +242,7 @@ def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
 
 def _findings(before: Sequence[Judgment], after: Sequence[Judgment], rows: Sequence[Feedback]) -> list[str]:
     """What guidelines and checks found in one case, a changed one if there is any; nothing where nothing was found."""
-    from memalign.judge.findings import finding_text
+    from memalign.judge.decision import finding_text
 
     found = [place for place, judgment in enumerate(after) if judgment.findings]
     if not found:

@@ -21,7 +21,6 @@ from memalign.evaluation.comparison import compare
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import share_interval
-from memalign.judge.findings import LEAST
 from memalign.metrics import Estimate
 from memalign.types import Feedback, Judgment
 from memalign.values import Value, ValueType, value_text
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
 
 __all__ = ["Report", "as_html", "as_markdown", "report"]
+
+LEAST = 0.05
+"""A contribution below it speaks for nothing."""
 
 _WIDTH = 0.05  # half of the interval that settles most questions
 _BINS = 10
@@ -336,7 +338,7 @@ def _pulls(judgment: Judgment, counts: dict[str, Counter[str]]) -> dict[str, flo
 
 def _towards(kind: ValueType, case: ScoredCase, pull: float) -> bool:
     """Whether the pull is towards people's label: of `float`, whether without it the score would be further away."""
-    value = case.value
+    value = case.value  # contributions add up to this one
     if value is None:
         return False
     if kind.kind == "float":

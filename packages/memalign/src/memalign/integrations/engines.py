@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge import Judge
-from memalign.judge.open_model import open_model
+from memalign.judge.open_model import open_judging_model
 from memalign.judge.spend_limit import SpendLimit, check_concurrency
 from memalign.models.base import PricedModel
 from memalign.types import Usage
@@ -74,7 +74,7 @@ def ready(judge: Judge, limits: Limits) -> Judge:
     Raises:
         ConfigurationError: When there is no model, no key for it, or no price although there is a limit of cost.
     """
-    model = open_model(judge)
+    model = open_judging_model(judge)
     if limits.max_cost is not None and isinstance(model, PricedModel) and model.price_of(Usage(input_tokens=1)) is None:
         raise ConfigurationError(
             f"max_cost cannot hold: what a call of {model.name} costs is not known; say it with the judge's parameter "

@@ -21,7 +21,7 @@ from memalign.errors import ConfigurationError, InputError, ModelError, ModelRej
 from memalign.io import Examples, ExampleSource
 from memalign.io.frames import is_frame
 from memalign.io.judged import JudgmentWriter
-from memalign.judge.open_model import libraries_loaded, open_model
+from memalign.judge.open_model import libraries_loaded, open_judging_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
 from memalign.models.provider_errors import PromptTooLong
 from memalign.prompts import prompts_hash
@@ -67,7 +67,7 @@ async def judge_many(
         if step % _TURN == 0:
             await asyncio.sleep(0)
     await libraries_loaded(judge)
-    model = open_model(judge)
+    model = open_judging_model(judge)
     run = Run(
         judge=judge,
         source=source,
@@ -93,7 +93,7 @@ def signature_of(judge: Judge) -> str:
 
     A model that is left to the environment may be another one when a file of judgments is resumed, and so may memalign.
     """
-    return f"{judge.name}@{judge.replace(model=open_model(judge)).fingerprint}-{prompts_hash()[:6]}"
+    return f"{judge.name}@{judge.replace(model=open_judging_model(judge)).fingerprint}-{prompts_hash()[:6]}"
 
 
 def _may_be_hopeless(error: ModelError | InputError, *, again: bool) -> bool:

@@ -1,31 +1,26 @@
-"""The calibrator: a small regression from what is found in an item to what the experts would say.
+"""The calibrator of a decision model: from the answers about an item to what the experts would say of it.
 
-It takes the answers to the guidelines' checks, the model's own verdict, and two plain features. It is fitted on the
-memory's own cases: a pure function of them and of the recorded answers, fitted anew whenever feedback comes or goes.
-A check never counts on a case that its guideline is exposed to: none was recorded there, since the case was hidden.
-Evidence: LLM-Rubric (arXiv 2501.00274), and docs/decisions/0019-checks.md.
+A guideline fires where the answers to its checks are as its experts would expect them, all of them: a soft AND. Fires,
+what the answers say one by one, the model's own verdict and the length are weighed by one small regression with one
+ridge, drawn to what experts said: a guideline that fires counts +1 before any case was seen. It is fitted to the memory's own
+cases, a pure function of them and of the recorded answers. No guideline counts on a case that it stems from.
+Evidence: LLM-Rubric (arXiv 2501.00274); docs/decisions/0019-checks.md; docs/results.md, "Simulated rules".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from memalign.cache import kept_async
-from memalign.content import sides_of
-from memalign.judge.checks import which_checks
-from memalign.judge.columns import TOGETHER, Columns, Known, Taught
-from memalign.judge.features import plain_features
-from memalign.judge.logit import conditional_logit, least_squares, softmax
+from memalign.cache import kept
+from memalign.judge.observations import LabelledCase, Observation, labelled_cases, sides_in
+from memalign.judge.regression import conditional_logit, least_squares, softmax
 from memalign.judge.spec import base_fingerprint_of
-from memalign.memory.model import Case
-from memalign.models.resolve import resolve_embedding
-from memalign.types import Check, Example, Guideline
+from memalign.memory.model import Expectation
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
@@ -33,25 +28,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memalign.judge.judge import Judge
-    from memalign.models.base import Limits
 
-__all__ = ["FEWEST", "Calibrated", "Calibrator", "Fit", "Worth", "calibrate", "calibrates", "fit_calibrator"]
+__all__ = ["FEWEST", "HABIT", "LENGTH", "VERDICT", "Calibrated", "Calibrator", "Worth", "calibrator_of", "fit"]
 
-FEWEST, MOST = 10, 500
-"""Cases that a calibrator is fitted on: with fewer there is none, and of more a fixed sample is enough."""
+HABIT, VERDICT, LENGTH = "how often experts say so", "the model's own verdict", "the length"
+FIRES, CHECKS = "guidelines that fire", "answers one by one"
+FEWEST = 10
+"""Labelled cases that weights are fitted to."""
 MOST_LABELS = 10
 """With more labels there is no calibrator."""
+FOLDS = 5
+RIDGE = 1.0
+"""How strongly every weight is drawn to where it starts."""
+START = {FIRES: 1.0, VERDICT: 2.0}
+"""What counts before any case was seen, in log-odds; all else starts at 0. Below 2 weak checks outvote a good model."""
+ALONE = 0.3
+"""The size of a column of one check alone: so the one ridge holds it ten times as strongly as what all checks share."""
+SHRUNK = 2.0
+"""Answers that the usual one of all checks counts for, where one check has few of its own."""
+FAR, WIDTH = 3.0, 0.3
+"""Spreads that one extreme counts for at most; and what is added to a spread, which may be 0."""
+SURE = 6.0
+"""Log-odds of an answer, at most: what models say beyond tells nothing more."""
 SAME = 1e-9
 """Two verdicts are as near to a label where their nearness differs by no more."""
-FOLDS = 5
-RIDGES = (1e5, 100.0, 30.0, 10.0, 3.0)
-"""How strongly each check's weight is drawn to that of all: by the first, all checks count the same."""
-TOGETHER_WEIGHT, TOGETHER_RIDGE, RIDGE = 1.0, 0.5, 1.0
-"""What all checks together count before any case was seen, how strongly that holds, and how strongly all else is drawn to 0."""
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the model's own verdict and the calibrator agree with the labels of `n` cases not fitted on.
+    """How well the model's own verdict and the calibrator agree with the labels of `n` cases held out of the fit.
 
     Attributes:
         n: Cases whose own verdict is known.
@@ -62,318 +66,330 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
         broken: Cases where the model's own verdict is nearer.
     """
 
-    n: int
-    model: float
-    calibrator: float
+    n: int = 0
+    model: float = 0.0
+    calibrator: float = 0.0
     fixed: int = 0
     broken: int = 0
 
     @classmethod
     def of(cls, model: Sequence[float], calibrator: Sequence[float]) -> Worth:
         """What the nearness of the two verdicts to the label, case by case, comes to."""
-        if len(model) < FOLDS:
-            return cls(n=0, model=0.0, calibrator=0.0)
-        pairs = list(zip(model, calibrator, strict=True))
+        if not model:
+            return cls()
+        gains = [after - before for before, after in zip(model, calibrator, strict=True)]
         return cls(
-            n=len(pairs),
+            n=len(gains),
             model=fmean(model),
             calibrator=fmean(calibrator),
-            fixed=sum(after - before > SAME for before, after in pairs),
-            broken=sum(before - after > SAME for before, after in pairs),
+            fixed=sum(gain > SAME for gain in gains),
+            broken=sum(gain < -SAME for gain in gains),
         )
 
     @property
     def decides(self) -> bool:
         """Whether the calibrator is better by more than chance: by whole cases, so that no rounding decides."""
-        return self.fixed - self.broken > max(1.0, math.sqrt(self.fixed + self.broken))
+        return self.n >= FEWEST and self.fixed - self.broken > max(1.0, math.sqrt(self.fixed + self.broken))
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
-    """What a calibrator says of an item: a value, each label's probability (none of a float), and what adds up to it.
+    """What a calibrator says of an item.
 
-    `parts` are (name, contribution): of labels the log-odds for the value against the strongest other, of a float its
-    distance from the mean. A name is a question, or one of `memalign.judge.columns`: `HABIT`, `VERDICT`, `PLAIN`.
-    `fitted`: it is fitted on taught cases, not only on what guidelines expect. `decides`: these cases say that it is better
-    than the model's own verdict.
+    Attributes:
+        value: The verdict.
+        probabilities: Of each label; None of a float.
+        fitted: Whether labelled cases taught the weights; else guidelines count as their experts meant them.
+        decides: Whether held-out cases say that it is better than the model's own verdict.
     """
 
     value: Value
     probabilities: dict[Value, float] | None
-    parts: tuple[tuple[str, float], ...]
     fitted: bool = True
     decides: bool = False
 
 
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """How an observation becomes the rows of a regression: one a label, or a single one of a number.
+
+    Attributes:
+        kind: The two sides of an item, labels without an order, ranks of an int, or a number.
+        code: How one number of an item speaks for the labels, (columns, labels).
+        alone: The checks with a weight of their own, by name.
+        usual: The mean and the spread of the answers to each check, and under "" to all of them.
+        asks_new: Whether checks that no case answered count: where cases were asked others, written without them, or none.
+        length: The mean and the spread of the length.
+    """
+
+    kind: Literal["sides", "labels", "ranks", "number"]
+    labels: tuple[Value, ...]
+    code: Any
+    middle: float
+    half: float
+    alone: tuple[str, ...]
+    usual: dict[str, tuple[float, float]]
+    asks_new: bool
+    length: tuple[float, float]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each column stands for."""
+        habits = max(len(self.labels), 1)
+        return (*[HABIT] * habits, VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, *self.alone)
+
+    def rows(self, known: Observation) -> NDArray[np.float64]:
+        """Shape (labels, columns); of a number (1, columns)."""
+        import numpy as np
+
+        height = max(len(self.labels), 1)
+        terms = self.terms(known)
+        shared = sum(terms.values(), np.zeros((height, 3)))
+        alone = [terms[name][:, 2] if name in terms else np.zeros(height) for name in self.alone]
+        length = np.clip((known.length - self.length[0]) / self.length[1], -FAR, FAR)
+        habit = np.eye(height) - 1 / height if self.labels else np.ones((1, 1))
+        return np.column_stack([habit, self._verdict(known), self.code.T * length, shared[:, :2], *alone])
+
+    def terms(self, known: Observation) -> dict[str, NDArray[np.float64]]:
+        """What each answered check adds to three columns (labels, 3): FIRES, CHECKS, and its own."""
+        import numpy as np
+
+        answers = {
+            name: self._centred(name, margin)
+            for name, margin in known.answers.items()
+            if margin is not None and (self.asks_new or name in self.usual)
+        }
+        terms: dict[str, NDArray[np.float64]] = {}
+        counting = [each for each in known.expected if any(name in answers for name, _ in each.checks)]
+        for expected in counting:
+            towards = self._towards(expected.label)
+            told = [(name, sign, sign * answers[name]) for name, sign in expected.checks if name in answers]
+            missing = 0.5 ** (len(expected.checks) - len(told))
+            fires = missing * self._fires([margin for *_, margin in told])
+            for name, sign, margin in told:
+                term = terms.setdefault(name, np.zeros((len(towards), 3)))
+                shares = (fires / len(told), margin / len(told) / math.sqrt(len(counting)), sign)
+                term += towards[:, None] * shares
+        for name, term in terms.items():
+            # Its own weight has either sign, whatever is expected. Only of several labels does it matter for which.
+            own = self.code[0] if len(self.code) == 1 else term[:, 2] / max(float(np.abs(term[:, 2]).max()), SAME)
+            term[:, 2] = ALONE * answers[name] * own
+        return terms
+
+    def _fires(self, margins: Sequence[float]) -> float:
+        """How far a guideline fires beyond what nothing known would say; of two sides, for the first one less for the other."""
+        fires = math.prod(1 / (1 + math.exp(-2 * margin)) for margin in margins)
+        other = math.prod(1 / (1 + math.exp(2 * margin)) for margin in margins)
+        return fires - (other if self.kind == "sides" else 0.5 ** len(margins))
+
+    def _centred(self, name: str, margin: float) -> float:
+        mean, spread = self.usual.get(name, self.usual[""])
+        return max(-FAR, min(FAR, (max(-SURE, min(SURE, margin)) - mean) / spread))
+
+    def _towards(self, label: Value | None) -> NDArray[np.float64]:
+        """Which labels a guideline speaks for, (labels,), where the answers are as expected; zeros where nobody knows."""
+        import numpy as np
+
+        if self.kind == "sides":
+            return np.asarray(self.code[0])
+        if label is None or (self.labels and label not in self.labels):
+            return np.zeros(len(self.code.T))
+        if self.kind == "labels":
+            return np.array([other == label for other in self.labels]) - 1 / len(self.labels)
+        return np.asarray(np.sign(float(label) - self.middle) * self.code[0])
+
+    def _verdict(self, known: Observation) -> NDArray[np.float64]:
+        import numpy as np
+
+        height, verdict = max(len(self.labels), 1), known.verdict
+        if verdict is None or (self.labels and verdict not in self.labels):
+            return np.zeros(height)
+        chances = known.chances or {verdict: 1.0}
+        if self.kind in ("ranks", "number"):
+            mean = sum(float(label) * chance for label, chance in chances.items())
+            return np.asarray(self.code[0] * (mean - self.middle) / self.half)
+        return np.array([chances.get(label, 0.0) for label in self.labels]) - 1 / len(self.labels)
+
+
 class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
-    """Fitted weights (columns,) over `columns`, and what they are worth on the cases they were fitted on, held out in turn."""
+    """Weights (columns,) of `columns`, and what they are worth on the labelled cases, each held out in turn."""
 
     columns: Columns
     weights: Any
-    ridge: float
-    worth: Worth
+    value_type: ValueType
+    worth: Worth = Worth()
     fitted: bool = True
-    low: float = 0.0
-    high: float = 1.0
 
-    def says(self, known: Known) -> Calibrated:
+    def says(self, known: Observation) -> Calibrated:
         """The verdict on an item of which this is known."""
         import numpy as np
 
-        added = self.columns.rows([known])[0] * self.weights
-        scores = added.sum(axis=1)
-        if self.columns.kind == "number":
-            value: Value = float(np.clip(scores[0] + self.columns.middle, self.low, self.high))
-            parts = self._parts(added[0])
-            return Calibrated(
-                value=value, probabilities=None, parts=parts, fitted=self.fitted, decides=self.worth.decides
-            )
-        chances = softmax(scores[None])[0]
-        best = int(np.argmax(scores))
-        other = int(np.argsort(scores)[-2])
-        return Calibrated(
-            value=self.columns.labels[best],
-            probabilities=dict(zip(self.columns.labels, map(float, chances), strict=True)),
-            parts=self._parts(added[best] - added[other]),
-            fitted=self.fitted,
-            decides=self.worth.decides,
-        )
-
-    def _parts(self, added: NDArray[np.float64]) -> tuple[tuple[str, float], ...]:
-        """What each thing adds, by its name; what two answers add together is half of either."""
-        found: dict[str, float] = {}
-        for names, part in zip(self.columns.names, added, strict=True):
-            for name in names:
-                if name != TOGETHER:
-                    found[name] = found.get(name, 0.0) + float(part) / len(names)
-        return tuple(found.items())
-
-
-def calibrates(judge: Judge, limits: Limits) -> bool:
-    """Whether the judge has a calibrator: as it is set, else where checks were answered, and for weak models."""
-    answered = any(case.answers is not None for case in judge.memory.cases)
-    return bool(judge.parameters.get("calibrate", answered or limits.brief))
-
-
-async def calibrate(judge: Judge, example: Example, verdict: Value, margins: Mapping[str, float]) -> Calibrated | None:
-    """What the calibrator says of an item; None where there is none."""
-    calibrator = await fit_calibrator(judge)
-    if calibrator is None:
-        return None
-    return calibrator.says((await _known_of(judge, [example], [(verdict, margins)]))[0])
-
-
-async def fit_calibrator(judge: Judge) -> Calibrator | None:
-    """The calibrator of the judge's memory, fitted once for all who ask.
-
-    With fewer than ten labelled cases that the judge's model was asked about, or with one label only, nothing is fitted:
-    every check that was answered counts the same, for what its guideline expects; see `Fit.of`.
-    """
-
-    async def make() -> Calibrator | None:
-        guidelines = judge.memory.semantic
-        fit = Fit(
-            value_type=judge.value_type,
-            checks=await _checks(judge),
-            together=_pairs_of_questions(guidelines),
-            sides=_sides(judge),
-            pinned=frozenset(check.question for each in guidelines if each.pinned for check in each.checks),
-        )
-        return fit.of(await _taught(judge))
-
-    return await kept_async(judge.memory, ("calibrator", base_fingerprint_of(judge)), make)
-
-
-async def _known_of(
-    judge: Judge, examples: Sequence[Example], said: Sequence[tuple[Value | None, Mapping[str, float]]]
-) -> list[Known]:
-    """What a calibrator is told of these examples, of each of which the model's own verdict and the margins are `said`."""
-    # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
-    plain = await plain_features(examples, judge.value_type, resolve_embedding(None))
-    return [
-        # "Does not apply" is kept as a margin of 0, and is no answer: neither a yes nor a no.
-        Known(features, verdict, {question: margin for question, margin in margins.items() if margin != 0.0})
-        for features, (verdict, margins) in zip(plain, said, strict=True)
-    ]
-
-
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
-
-    `together` are pairs of questions that one guideline asks. `sides` are the labels that name the sides of every item,
-    empty where it has none. Checks that are `pinned` keep the weight that is expected, at least.
-    """
-
-    value_type: ValueType
-    checks: Mapping[str, Sequence[Check]]
-    together: tuple[tuple[str, str], ...] = ()
-    sides: tuple[str, ...] = ()
-    pinned: frozenset[str] = frozenset()
-
-    def of(self, taught: Sequence[Taught]) -> Calibrator | None:
-        """What these cases give: with fewer than ten, or one label only, what is expected of the checks that were answered.
-
-        None where there is no such check, and for a float, which has no unit in which one could count.
-        """
-        # What is usual of a check that no case answered is not known: a model that leans to yes would turn every verdict.
-        answered = {q: asking for q, asking in self.checks.items() if any(q in each.known.margins for each in taught)}
-        fit = msgspec.structs.replace(self, checks=answered)
-        if len(taught) >= FEWEST and len({each.label for each in taught}) > 1:
-            return fit.calibrator(taught)
-        return fit.expected(taught) if answered and self.value_type.labels else None
-
-    def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
-        """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
-        told: list[float] = []
-        held: list[float] = []
-        for fold in range(FOLDS):
-            rest = [each for n, each in enumerate(taught) if n % FOLDS != fold]
-            fitted = self.fitted(rest, self.ridge(rest))
-            for each in taught[fold::FOLDS]:
-                if each.known.verdict is not None:  # one that is not known is neither right nor wrong
-                    told.append(_nearness(self.value_type, each.known.verdict, each.label))
-                    held.append(_nearness(self.value_type, fitted.says(each.known).value, each.label))
-        return msgspec.structs.replace(self.fitted(taught, self.ridge(taught)), worth=Worth.of(told, held))
-
-    def expected(self, taught: Sequence[Taught]) -> Calibrator:
-        """Not fitted: what the guidelines expect of their checks, which all count the same; it never decides."""
-        import numpy as np
-
-        columns = self.columns(taught)
-        weights = np.zeros(len(columns.names))
-        weights[columns.of_checks] = TOGETHER_WEIGHT * columns.share
-        return msgspec.structs.replace(self._made(columns, weights, RIDGES[0]), fitted=False)
-
-    def ridge(self, taught: Sequence[Taught]) -> float:
-        """The ridge of the checks' own weights: the strongest whose loss is within one standard error of the least."""
-        import numpy as np
-
-        if not self.checks:
-            return RIDGES[0]
-        losses = np.zeros((len(RIDGES), len(taught)))
-        for fold in range(FOLDS):
-            rest = [each for n, each in enumerate(taught) if n % FOLDS != fold]
-            columns = self.columns(rest)
-            rows, held = columns.rows([each.known for each in rest]), list(taught[fold::FOLDS])
-            for number, ridge in enumerate(RIDGES):
-                fitted = self.fitted(rest, ridge, columns, rows)
-                losses[number, fold::FOLDS] = [_loss(fitted, each) for each in held]
-        least = int(losses.mean(axis=1).argmin())
-        for number in range(least):
-            more = losses[number] - losses[least]
-            if more.mean() <= more.std() / np.sqrt(len(taught)):
-                return RIDGES[number]
-        return RIDGES[least]
-
-    def columns(self, taught: Sequence[Taught]) -> Columns:
-        """The columns, in the scales of these cases."""
-        return Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
-
-    def fitted(
-        self,
-        taught: Sequence[Taught],
-        ridge: float,
-        columns: Columns | None = None,
-        rows: NDArray[np.float64] | None = None,
-    ) -> Calibrator:
-        """A calibrator with these columns (None: those of the cases) and this ridge; its worth is not known yet."""
-        import numpy as np
-
-        columns = self.columns(taught) if columns is None else columns
-        rows = columns.rows([each.known for each in taught]) if rows is None else rows
-        first = [names[0] for names in columns.names]
-        pulls = {TOGETHER: TOGETHER_RIDGE} | dict.fromkeys(columns.questions, ridge)
-        drawn = np.array([pulls.get(name, RIDGE) for name in first])
-        # A number has no unit in which a check could be expected to count.
-        prior = 0.0 if columns.kind == "number" else TOGETHER_WEIGHT
-        centre = np.array([prior * (name == TOGETHER) for name in first])
+        columns, probabilities = self.columns, None
+        scores = columns.rows(known) @ self.weights
         if columns.kind == "number":
-            values = np.array([float(each.label) - columns.middle for each in taught])
-            weights = least_squares(rows[:, 0], values, drawn, centre)
+            low, high = float(self.value_type.low or 0.0), float(self.value_type.high or 1.0)
+            value: Value = float(np.clip(columns.middle + columns.half * scores[0], low, high))
         else:
-            codes = np.array([columns.labels.index(each.label) for each in taught])
-            weights = conditional_logit(rows, codes, drawn, centre)
-        # What all checks count together is each one's part of it: so a finding has one weight.
-        shared = first.index(TOGETHER)
-        weights[columns.of_checks] += weights[shared] * columns.share
-        weights[shared] = 0.0
-        # A check that a person pinned is heard, whatever few cases say.
-        floor = np.array([question in self.pinned for question in columns.questions]) * prior * columns.share
-        own = weights[columns.of_checks]
-        weights[columns.of_checks] = np.where(floor > 0, np.maximum(own, floor), own)
-        return self._made(columns, weights, ridge)
+            value = columns.labels[int(np.argmax(scores))]
+            probabilities = dict(zip(columns.labels, map(float, softmax(scores[None])[0]), strict=True))
+        return Calibrated(value=value, probabilities=probabilities, fitted=self.fitted, decides=self.worth.decides)
 
-    def _made(self, columns: Columns, weights: NDArray[np.float64], ridge: float) -> Calibrator:
-        low, high = self.value_type.low or 0.0, self.value_type.high or 1.0
-        return Calibrator(columns=columns, weights=weights, ridge=ridge, worth=_UNKNOWN, low=low, high=high)
+    def parts(self, known: Observation, value: Value) -> dict[str, float]:
+        """What adds up to the score of a verdict, by the name of a check, `HABIT`, `VERDICT` or `LENGTH`.
+
+        Args:
+            known: What is known of the item.
+            value: The verdict, whoever gave it.
+
+        Returns:
+            Of labels the log-odds for it against the strongest other, of a float the points from the mean of all labels.
+            A check has its share of what all checks have together.
+        """
+        import numpy as np
+
+        columns, rows = self.columns, self.columns.rows(known)
+        if columns.kind == "number":
+            counts = np.array([columns.half])
+        else:
+            place = columns.labels.index(value)
+            scores = rows @ self.weights
+            others = np.where(np.arange(len(scores)) == place, -np.inf, scores)
+            counts = np.eye(len(scores))[place] - np.eye(len(scores))[int(np.argmax(others))]
+        weight = dict(zip(columns.names, map(float, self.weights), strict=True))
+        parts: dict[str, float] = {}
+        for name, part in zip(columns.names, counts @ (rows * self.weights), strict=True):
+            if name in (HABIT, VERDICT, LENGTH):
+                parts[name] = parts.get(name, 0.0) + float(part)
+        for name, term in columns.terms(known).items():
+            parts[name] = float(counts @ term @ [weight[FIRES], weight[CHECKS], weight.get(name, 0.0)])
+        return parts
 
 
-_UNKNOWN = Worth(n=0, model=0.0, calibrator=0.0)
+# -- fitting -----------------------------------------------------------------------------------------------------------
 
 
-async def _checks(judge: Judge) -> dict[str, tuple[Check, ...]]:
-    """The questions that a judgment asks, with every check of the guidelines in force that asks them."""
-    asked, _ = await which_checks(judge)
-    guidelines = judge.memory.semantic
-    return {
-        each.question: tuple(check for g in guidelines for check in g.checks if check.question == each.question)
-        for each in asked
-    }
+def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...] = ()) -> Calibrator | None:
+    """The calibrator of these cases; a pure function of them.
+
+    With fewer than ten, or one label only, nothing is fitted: guidelines count as their experts meant them, and it never
+    decides. None for a float then, which has no unit to start in.
+
+    Args:
+        value_type: What labels and verdicts are.
+        cases: The labelled cases, in an order that does not hang on who came first.
+        sides: The two labels that name the sides of every item; empty where it has none.
+    """
+    import numpy as np
+
+    columns = _columns(value_type, cases, sides)
+    starts = np.array([START.get(name, 0.0) for name in columns.names])
+    if columns.kind == "number":  # the verdict as it is: of a guideline nobody knows by how many points it counts
+        starts = np.array([float(name == VERDICT) for name in columns.names])
+    made = Calibrator(columns=columns, weights=starts, value_type=value_type)
+    if len(cases) < FEWEST or len({case.label for case in cases}) < 2:
+        return None if columns.kind == "number" else msgspec.structs.replace(made, fitted=False)
+    rows, numbers = np.stack([columns.rows(case.known) for case in cases]), np.arange(len(cases))
+
+    def fitted(chosen: NDArray[np.bool_]) -> Calibrator:
+        weights = _weights(columns, rows[chosen], [cases[n].label for n in numbers[chosen]], starts)
+        return msgspec.structs.replace(made, weights=weights)
+
+    own: list[float] = []
+    calibrated: list[float] = []
+    for fold in range(FOLDS):
+        rest = fitted(numbers % FOLDS != fold)
+        for known, label in cases[fold::FOLDS]:
+            if known.verdict is not None:  # one that is not known is neither right nor wrong
+                own.append(_nearness(value_type, known.verdict, label))
+                calibrated.append(_nearness(value_type, rest.says(known).value, label))
+    return msgspec.structs.replace(fitted(numbers >= 0), worth=Worth.of(own, calibrated))
 
 
-def _pairs_of_questions(guidelines: Sequence[Guideline]) -> tuple[tuple[str, str], ...]:
-    """Every two questions that one guideline asks, each pair once."""
-    asked = (sorted({check.question for check in guideline.checks}) for guideline in guidelines)
-    return tuple(dict.fromkeys(pair for questions in asked for pair in combinations(questions, 2)))
+def _weights(
+    columns: Columns, rows: NDArray[np.float64], labels: Sequence[Value], starts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    import numpy as np
+
+    ridge = np.full(len(starts), RIDGE)
+    if columns.kind == "number":
+        values = np.array([(float(label) - columns.middle) / columns.half for label in labels])
+        return least_squares(rows[:, 0], values, ridge, starts)
+    return conditional_logit(rows, np.array([columns.labels.index(label) for label in labels]), ridge, starts)
 
 
-def _nearness(value_type: Any, value: Value, label: Value) -> float:
+def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...]) -> Columns:
+    import numpy as np
+
+    kind: Literal["sides", "labels", "ranks", "number"] = "sides" if sides else "labels"
+    if value_type.numeric:
+        kind = "ranks" if value_type.kind == "int" else "number"
+    labels = value_type.labels if kind != "number" else ()
+    low, high = (float(value_type.low or 0), float(value_type.high or 1)) if value_type.numeric else (0.0, 1.0)
+    margins: dict[str, list[float]] = {}
+    for known, _ in cases:
+        for name, margin in known.answers.items():
+            if margin is not None:
+                margins.setdefault(name, []).append(max(-SURE, min(SURE, margin)))
+    lengths = np.array([known.length for known, _ in cases] or [0.0])
+    centre = (
+        0.0 if kind == "sides" else float(lengths.mean())
+    )  # swapping sides must turn every sign: nothing is taken off
+    named = {name for known, _ in cases for each in known.expected for name, _ in each.checks}
+    return Columns(
+        kind=kind,
+        labels=labels,
+        code=_code(kind, labels, sides),
+        middle=fmean(float(case.label) for case in cases) if value_type.numeric and cases else (low + high) / 2,
+        half=(high - low) / 2,
+        alone=tuple(name for name in sorted(margins.keys() & named) if not name.startswith(Expectation.WORDLESS)),
+        usual=_usual(margins, centred=kind != "sides"),
+        asks_new=not margins or any(name.startswith(Expectation.WORDLESS) for name in margins),
+        length=(centre, float(np.sqrt(((lengths - centre) ** 2).mean())) + SAME),
+    )
+
+
+def _usual(margins: Mapping[str, Sequence[float]], *, centred: bool) -> dict[str, tuple[float, float]]:
+    """The mean and spread of the answers to each check, drawn to those of all: what was never asked has none of its own."""
+    every = [margin for several in margins.values() for margin in several]
+    mean = fmean(every) if every and centred else 0.0
+    square = fmean((margin - mean) ** 2 for margin in every) if every else 1.0
+    usual = {"": (mean, math.sqrt(square) + WIDTH)}
+    for name, several in margins.items():
+        own = (sum(several) + SHRUNK * mean) / (len(several) + SHRUNK) if centred else 0.0
+        squares = sum((margin - own) ** 2 for margin in several) + SHRUNK * square
+        usual[name] = own, math.sqrt(squares / (len(several) + SHRUNK)) + WIDTH
+    return usual
+
+
+def _code(kind: str, labels: tuple[Value, ...], sides: tuple[str, ...]) -> NDArray[np.float64]:
+    import numpy as np
+
+    if kind == "number":
+        return np.ones((1, 1))
+    if kind == "ranks":
+        return np.linspace(-1.0, 1.0, len(labels))[None]
+    if kind == "sides":
+        return np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
+    return np.array([[0.5, -0.5]]) if len(labels) == 2 else np.eye(len(labels)) - 1 / len(labels)
+
+
+def _nearness(value_type: ValueType, value: Value, label: Value) -> float:
     """How near a verdict is to the label: 1 the same; of numbers one less the distance over the range."""
     if not value_type.numeric:
         return float(value_type.agree(value, label))
-    return 1 - abs(float(value) - float(label)) / (float(value_type.high) - float(value_type.low))
+    return 1 - abs(float(value) - float(label)) / (float(value_type.high or 1) - float(value_type.low or 0))
 
 
-def _loss(calibrator: Calibrator, taught: Taught) -> float:
-    said = calibrator.says(taught.known)
-    if said.probabilities is None:
-        return (float(said.value) - float(taught.label)) ** 2
-    return -math.log(max(said.probabilities[taught.label], 1e-9))
+def calibrator_of(judge: Judge) -> Calibrator | None:
+    """The calibrator of the judge's memory, fitted once for all who ask; None where it has none.
 
-
-# -- what the memory knows ---------------------------------------------------------------------------------------------
-
-
-async def _taught(judge: Judge) -> list[Taught]:
-    """The memory's labelled cases that the judge's model was asked about.
-
-    What another model said, or this one with other instructions, does not count. A verdict that is not known from the
-    pass over labelled cases may be the one from before learning.
+    It is fitted to what this very judge's models answered: not another model, nor these with other instructions.
     """
-    memory, value_type = judge.memory, judge.value_type
-    if not value_type.closed or (not value_type.labels and value_type.kind != "float"):
-        return []
-    if len(value_type.labels) > MOST_LABELS:
-        return []
-    made_by, known = base_fingerprint_of(judge), dict[str, tuple[Case, Value | None, Mapping[str, float], Value]]()
-    for case in memory.cases:
-        label = memory.label(case)
-        if label is None or (value_type.labels and label not in value_type.labels):
-            continue
-        answers = case.answers if case.answers is not None and case.answers.judge == made_by else None
-        first = case.pre_alignment.value if case.pre_alignment and case.pre_alignment.judge == made_by else None
-        verdict = answers.verdict if answers is not None and answers.verdict is not None else first
-        if verdict is not None or answers is not None:
-            known.setdefault(case.example.content_hash, (case, verdict, answers.margins if answers else {}, label))
-    # By hash: as good as drawn, and the same whatever came first.
-    chosen = [known[content] for content in sorted(known)[:MOST]]
-    said = [(verdict, margins) for _, verdict, margins, _ in chosen]
-    items = await _known_of(judge, [case.example for case, *_ in chosen], said)
-    return [Taught(known, label) for known, (*_, label) in zip(items, chosen, strict=True)]
+    value_type, memory = judge.value_type, judge.memory
+    if not value_type.closed or len(value_type.labels) > MOST_LABELS or not memory.cases:
+        return None
 
+    def make() -> Calibrator | None:
+        made = fit(value_type, labelled_cases(judge), sides_in(judge))
+        checked = any(guideline.checks for guideline in memory.semantic)
+        return made if made is not None and (made.fitted or checked) else None
 
-def _sides(judge: Judge) -> tuple[str, ...]:
-    """The two labels that name the sides of every case in memory, in the labels' order; empty where there are none."""
-    found = {tuple(sorted(sides_of(case.example.content, judge.value_type.choices))) for case in judge.memory.cases}
-    if len(found) != 1 or len(sides := next(iter(found))) != 2:
-        return ()
-    return tuple(label for label in judge.value_type.choices if label in sides)
+    return kept(memory, ("calibrator", base_fingerprint_of(judge)), make)

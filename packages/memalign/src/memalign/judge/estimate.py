@@ -10,7 +10,7 @@ import msgspec
 
 from memalign import aio
 from memalign.judge.judge import Judge
-from memalign.judge.open_model import open_model
+from memalign.judge.open_model import open_judging_model
 from memalign.judge.paid_calls import PaidCalls
 from memalign.judge.rehearsal import Rehearsal
 from memalign.models.asking import asked_through
@@ -59,7 +59,7 @@ async def _estimate(judge: Judge, examples: Sequence[Example], rows: int) -> Jud
         output_tokens=round(spent.output_tokens * times),
         cost=None if spent.cost is None else spent.cost * times,
     )
-    model = open_model(judge)
+    model = open_judging_model(judge)
     cached = msgspec.structs.replace(usage, cached_tokens=round(rehearsal.prefix_tokens * times))
     mean = spent.input_tokens / len(each)
     left = math.sqrt(1 - len(each) / rows) if rows > len(each) else 0.0

@@ -7,22 +7,52 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from memalign.errors import InputError, MemalignError
+from memalign.errors import ConfigurationError, InputError, MemalignError
 from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.headers import checked_headers, filled_headers
 from memalign.models.list_prices import checked_prices
 from memalign.models.providers import parse_name
-from memalign.models.resolve import canonical_name, configured, configured_decision, default_model_name, resolve
+from memalign.models.resolve import (
+    canonical_name,
+    configured,
+    configured_decision,
+    default_model_name,
+    names_decision_model,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["checked_models", "libraries_loaded", "open_decision_model", "open_model", "open_reflection_model"]
+__all__ = [
+    "checked_models",
+    "decides_alone",
+    "libraries_loaded",
+    "open_decision_model",
+    "open_judging_model",
+    "open_model",
+    "open_reflection_model",
+]
 
 _TELLS = ("headers", "prices", "context")
 _LEAST_CONTEXT = 1_024
 
 _ready: set[tuple[str | None, bool]] = set()
+
+
+def decides_alone(judge: Judge) -> bool:
+    """Whether the judge's own model is a decision model, which writes nothing."""
+    model = judge.model
+    if isinstance(model, str):
+        return names_decision_model(model)
+    return isinstance(model, DecisionModel) and not isinstance(model, ChatModel)
+
+
+def open_judging_model(judge: Judge) -> ChatModel | DecisionModel:
+    """What gives the judge's verdicts. Raises ConfigurationError as `open_model` and `open_decision_model` do."""
+    if decides_alone(judge):
+        return open_decision_model(judge, cast("str | DecisionModel", judge.model))
+    return open_model(judge)
 
 
 def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
@@ -31,7 +61,7 @@ def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
     The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does, and for a header whose
     environment variable is not set.
     """
-    chosen = judge.model if model is None else model
+    chosen = cast("str | ChatModel | None", judge.model) if model is None else model
     name = default_model_name() if chosen is None else chosen
     if not isinstance(name, str):
         return resolve(cast("ChatModel", name))
@@ -74,8 +104,17 @@ def _settings_of(judge: Judge, name: str) -> Mapping[str, Any]:
 
 
 def open_reflection_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
-    """What writes the judge's guidelines: `model`, else the `reflection_model` of its parameters, else its own."""
-    return open_model(judge, model if model is not None else judge.parameters.get("reflection_model"))
+    """What writes the judge's guidelines: `model`, else the `reflection_model` of its parameters, else its own.
+
+    Raises ConfigurationError as `open_model` does, and where its own model only decides.
+    """
+    named = model if model is not None else judge.parameters.get("reflection_model")
+    if named is None and decides_alone(judge):
+        raise ConfigurationError(
+            f"{judge.model_name} is a decision model and writes no guidelines: name the chat model that does, with "
+            "reflection_model (--reflection-model)"
+        )
+    return open_model(judge, named)
 
 
 async def libraries_loaded(judge: Judge, *, vectors: bool = False) -> None:
@@ -97,7 +136,7 @@ def _load_libraries(judge: Judge, *, vectors: bool) -> None:
     if vectors:
         import numpy as np  # noqa: F401
     with suppress(MemalignError):  # no key, no such model: it is told where the model is asked
-        _ = open_model(judge).limits  # looks it up in a price list
+        _ = open_judging_model(judge).limits  # looks it up in a price list
 
 
 def checked_models(models: object) -> dict[str, dict[str, Any]]:

@@ -11,15 +11,13 @@ import msgspec
 
 from memalign.errors import ModelError
 from memalign.judge.answer import read_answer
-from memalign.judge.calibrator import Calibrated, calibrate, calibrates
-from memalign.judge.checks import ask_checks, margins_of, which_checks
-from memalign.judge.findings import weighed
-from memalign.judge.open_model import libraries_loaded, open_model
-from memalign.judge.prompt import Prompt, check_item, items_alone, prompt_of
+from memalign.judge.decision import decided, with_checks
+from memalign.judge.open_model import decides_alone, libraries_loaded, open_model
+from memalign.judge.prompt import Prompt, check_item, prompt_of
 from memalign.judge.samples import Sample, average, swapped, swapped_names
 from memalign.judge.standing import standing_judgment
 from memalign.judge.trace_reading import read_trace
-from memalign.models.base import ChatModel, YesNoModel
+from memalign.models.base import ChatModel
 from memalign.models.raw_answers import asked_about
 from memalign.types import Example, Judgment, Usage
 from memalign.values import Value, value_text
@@ -45,13 +43,14 @@ class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
-async def decide(judge: Judge, example: Example, *, standing: bool = True) -> Judgment:
+async def decide(judge: Judge, example: Example, *, standing: bool = True, checks: bool = True) -> Judgment:
     """Judge one item.
 
     Args:
         judge: Who judges.
         example: The item.
         standing: Whether the experts' label on this very item answers for the model, where they gave one.
+        checks: Whether the questions of the guidelines are asked, and weighed; else the model's own verdict stands.
 
     Raises:
         InputError: The item lacks a field that the instructions name, or holds what no prompt can.
@@ -63,12 +62,15 @@ async def decide(judge: Judge, example: Example, *, standing: bool = True) -> Ju
         return judgment
     await libraries_loaded(judge)
     with asked_about(example.id):
+        # A decision model gets one request, for the verdict and all questions.
+        if decides_alone(judge):
+            return await decided(judge, example, checks=checks)
         model = open_model(judge)
         # One prompt and one answer: findings, reason, value. Samples and swapped sides average several.
         verdict = await _own_verdict(judge, example, model)
         judgment = _judgment(judge, example, model, verdict)
-        # What checks say of the item, where a model answers such: it may confirm the verdict, or decide another.
-        return await _checked(judge, example, model, judgment)
+        # What a check model answers about the item: it makes the verdict more or less sure, or decides another.
+        return await with_checks(judge, example, judgment) if checks else judgment
 
 
 def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdict) -> Judgment:
@@ -80,6 +82,7 @@ def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdic
         rationale=sample.rationale,
         confidence=sample.confidence,
         probabilities=_keyed(sample.chances),
+        own_value=sample.value,
         findings=(*sample.findings, *prompt.facts),
         # A weak model names no findings: all that it read may have counted.
         guideline_ids=prompt.guideline_ids if model.limits.brief else applied,
@@ -164,62 +167,6 @@ async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None =
             failures[0].usage = total
         raise failures[0]
     return answers
-
-
-# -- the checks and the calibrator -------------------------------------------------------------------------------------
-
-
-async def _checked(judge: Judge, example: Example, model: ChatModel, own: Judgment) -> Judgment:
-    """The judgment with what a model that tells probabilities answers to checks, weighed by the calibrator.
-
-    Args:
-        judge: Who judges.
-        example: The item.
-        model: The judge's model.
-        own: The model's own judgment.
-
-    Returns:
-        `own` with findings, notes and usage of the checks; with the calibrator's value where the calibrator decides, and
-        its probability of the value delivered.
-    """
-    own = msgspec.structs.replace(own, own_value=own.value)
-    checks, notes = await which_checks(judge) if isinstance(model, YesNoModel) else ((), ())
-    if checks and isinstance(model, YesNoModel):
-        items = items_alone(judge, example, model.limits)
-        answered = await ask_checks(model, checks, items, seconds=judge.parameters.get("timeout"))
-        own = msgspec.structs.replace(
-            own,
-            findings=(*own.findings, *answered.findings),
-            notes=(*own.notes, *notes, *answered.notes),
-            usage=own.usage + answered.usage,
-        )
-    if not calibrates(judge, model.limits):
-        return own
-    calibrated = await calibrate(judge, example, own.value, margins_of(own.findings))
-    if calibrated is None:
-        return own
-    return msgspec.structs.replace(
-        own,
-        value=calibrated.value if calibrated.decides else own.value,
-        decided_by="calibrator" if calibrated.decides else "model",
-        confidence=_confidence(own, calibrated),
-        calibrated_value=calibrated.value,
-        calibrated_probabilities=_keyed(calibrated.probabilities),
-        findings=weighed(own.findings, calibrated),
-    )
-
-
-def _confidence(own: Judgment, calibrated: Calibrated) -> float | None:
-    """How probable the verdict is that is delivered: by a fitted calibrator that says the same, else by the model itself.
-
-    A calibrator that says another value and does not decide has lost against the model on the taught cases: its
-    probability of the model's value would contradict the verdict beside it.
-    """
-    if not calibrated.fitted or calibrated.probabilities is None:
-        return own.confidence
-    if not calibrated.decides and calibrated.value != own.value:
-        return own.confidence
-    return calibrated.probabilities[calibrated.value]
 
 
 def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:

@@ -1,10 +1,10 @@
-"""What of the recorded answers may stay: a check's answer lives as long as its guideline, a verdict as long as what it was made with."""
+"""What of the recorded answers may stay: a check's answer lives as long as its guideline, a verdict as long as what it saw."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Container, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,13 +33,11 @@ def with_live_answers(
     """The cases without answers and verdicts that may not stay; the same tuple where all may.
 
     An answer stays as long as a guideline asks its question that never met the case: a check must not be weighed by the
-    case that it stems from. A verdict was made with guidelines and with other cases in view, and goes with the first of
-    them that is gone. `annotations_on` gives all feedback on a case's content.
+    case that it stems from. `annotations_on` gives all feedback on a case's content.
     """
     if all(case.answers is None for case in cases):
         return cases
-    questions, names = questions_of(guidelines), {case.id for case in cases}
-    ids = {guideline.id for guideline in guidelines}
+    questions = questions_of(guidelines)
     met_by: dict[FeedbackKey, set[str]] = {}
     for guideline in guidelines:
         for key in guideline.exposed_to:
@@ -50,22 +48,32 @@ def with_live_answers(
         asked = (
             {q for q, asking in questions.items() if any(each.id not in met for each in asking)} if met else questions
         )
-        stands = ids.issuperset(answers.guideline_ids) and names.issuperset(answers.example_ids)
-        return _left(answers, asked, stands=stands)
+        written = {name for expected in answers.expected for name, _ in expected.checks}
+        return _left(answers, lambda name: name in written or name in asked)
 
     return _changed(cases, live)
 
 
 def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tuple[Case, ...]:
-    """The cases without verdicts that were made with one of the cases `ids` in view: what was said of those has changed."""
+    """The cases without what was answered with feedback on one of the cases `ids` in view: what was said of those has changed.
+
+    That is verdicts, and the answers to questions that were written for the case. Answers to the memory's own questions
+    stay as long as these.
+    """
     gone = frozenset(ids)
-    return _changed(
-        cases,
-        lambda _, answers: (
-            answers
-            if gone.isdisjoint(answers.example_ids) and gone.isdisjoint(key.id for key in answers.exposed_to)
-            else _left(answers, None, stands=False)
-        ),
+
+    def unexposed(_: Case, answers: Answers) -> Answers | None:
+        if gone.isdisjoint(key.id for key in answers.exposed_to):
+            return answers
+        written = {name for expected in answers.expected for name, _ in expected.checks}
+        bare = replace(answers, verdict=None, chances={}, expected=(), exposed_to=())
+        return _left(bare, lambda name: name not in written)
+
+    return tuple(
+        replace(case, pre_alignment=None)
+        if case.pre_alignment is not None and not gone.isdisjoint(key.id for key in case.pre_alignment.exposed_to)
+        else case
+        for case in _changed(cases, unexposed)
     )
 
 
@@ -79,20 +87,9 @@ def _with(case: Case, answers: Answers | None) -> Case:
     return case if answers is case.answers else replace(case, answers=answers)
 
 
-def _left(answers: Answers, questions: Container[str] | None, *, stands: bool) -> Answers | None:
-    """What is left of the answers: those to these questions (None: to all), and where it `stands` what was written for them."""
-    left = answers
-    if not stands:
-        nothing: dict[str, Any] = dict.fromkeys(("expected", "guideline_ids", "example_ids", "exposed_to"), ())
-        left = replace(answers, verdict=None, chances={}, **nothing)
-    wordless = {name for expected in left.expected for name, _ in expected.checks}
-    was_wordless = {name for expected in answers.expected for name, _ in expected.checks}
-    margins = {
-        name: margin
-        for name, margin in answers.margins.items()
-        if name in wordless or (name not in was_wordless and (questions is None or name in questions))
-    }
-    left = replace(left, margins=margins)
-    if not margins and left.verdict is None:
+def _left(answers: Answers, stays: Callable[[str], bool]) -> Answers | None:
+    """What is left of the answers where only some stay, by the names of their checks."""
+    margins = {name: margin for name, margin in answers.margins.items() if stays(name)}
+    if not margins and answers.verdict is None:
         return None
-    return answers if left == answers else left
+    return answers if len(margins) == len(answers.margins) else replace(answers, margins=margins)

@@ -136,8 +136,6 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
         chances: The probability of each label, as text, where a decision model gave the verdict.
         expected: Where guidelines were written for this, without the case, what they expect; empty where the memory's own
             were asked.
-        guideline_ids: The guidelines in view of the verdict.
-        example_ids: The cases in view of it.
         exposed_to: The feedback whose words were in a prompt that `expected` or the verdict come from.
     """
 
@@ -146,8 +144,6 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Value | None = None
     chances: dict[str, float] = {}
     expected: tuple[Expectation, ...] = ()
-    guideline_ids: tuple[str, ...] = ()
-    example_ids: tuple[str, ...] = ()
     exposed_to: tuple[FeedbackKey, ...] = ()
 
 

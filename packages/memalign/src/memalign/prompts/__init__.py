@@ -19,6 +19,7 @@ from memalign.prompts.render import (
     render_tool_call,
     render_tools_cue,
     render_tools_intro,
+    render_verdict_question,
     tool_call_text,
     values_in_words,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "render_tool_call",
     "render_tools_cue",
     "render_tools_intro",
+    "render_verdict_question",
     "tool_call_text",
     "values_in_words",
 ]

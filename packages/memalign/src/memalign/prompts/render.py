@@ -37,6 +37,7 @@ __all__ = [
     "render_tool_call",
     "render_tools_cue",
     "render_tools_intro",
+    "render_verdict_question",
     "tool_call_text",
     "values_in_words",
 ]
@@ -120,6 +121,19 @@ def render_judge_system(
         values=values_in_words(value_type),
         guidelines=tuple(guidelines),
         brief=brief,
+    )
+
+
+def render_verdict_question(
+    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline]
+) -> str:
+    """What a decision model is asked for the verdict on an item, which stands apart."""
+    return _render(
+        "decide_verdict",
+        instructions=instructions.strip(),
+        fields=tuple(fields),
+        values=values_in_words(value_type),
+        guidelines=tuple(guidelines),
     )
 
 

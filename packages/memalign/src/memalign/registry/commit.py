@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 
 from memalign.errors import InvalidRows, JudgeExists, JudgeNotFound, RowError, VersionConflict
 from memalign.judge import Judge
-from memalign.memory import Case, Memory
+from memalign.memory import Memory
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
@@ -122,15 +122,8 @@ def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
             replaced_by=names.get(replaced, replaced) if replaced else None,
         )
 
-    def answered(case: Case) -> Case:
-        if case.answers is None:
-            return case
-        ids = tuple(names.get(name, name) for name in case.answers.guideline_ids)
-        return replace(case, answers=replace(case.answers, guideline_ids=ids))
-
     return replace(
         memory,
-        cases=tuple(map(answered, memory.cases)),
         guidelines=tuple(sorted(map(renamed, memory.guidelines), key=lambda guideline: guideline.number)),
         next_guideline=free,
     )

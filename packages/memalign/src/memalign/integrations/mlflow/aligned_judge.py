@@ -22,7 +22,7 @@ from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
 from memalign.integrations.mlflow.verdict_origin import memory_used, told_reason
-from memalign.judge.findings import finding_text
+from memalign.judge.decision import finding_text
 from memalign.judge.open_model import open_model
 from memalign.models.providers import parse_name
 from memalign.registry.bundle import bundle_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memalign.integrations.mlflow.memory_shown import LearnedGuideline
-from memalign.judge.findings import finding_text, reason
+from memalign.judge.decision import finding_text
 from memalign.types import Judgment
 
 __all__ = ["memory_used", "told_reason"]
@@ -36,7 +36,7 @@ def told_reason(judgment: Judgment, guidelines: Sequence[LearnedGuideline]) -> s
 
     Of these with the words of the item that the model quotes. Where experts judged the item, their words alone.
     """
-    said = reason(judgment)
+    said = judgment.rationale
     if judgment.decided_by != "model":
         return said  # the checks, or the experts' words, are the reason
     answered = [finding_text(each) for each in judgment.findings if each.answer in ("yes", "no")]

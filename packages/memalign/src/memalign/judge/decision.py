@@ -1,0 +1,407 @@
+"""Decision models: typed questions about an item, asked at once; what they come to, and a verdict with its reason in words.
+
+A decision model may be a judge's `check_model` beside a chat model, or its `model`: then it is asked for the verdict in
+the same request. Of a pair each side is asked alone, and the difference counts: swapping the sides turns the sign.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from memalign.cache import kept
+from memalign.content.parts import part_in
+from memalign.errors import ConfigurationError, ModelError, ModelRejected
+from memalign.judge.calibrator import Calibrated, calibrator_of
+from memalign.judge.code_tests import facts
+from memalign.judge.observations import Observation, expectations, length_of, margin_of, test_margins
+from memalign.judge.open_model import open_decision_model, open_judging_model
+from memalign.judge.prompt import budget_of, fit_guidelines, items_alone
+from memalign.memory.check_answers import questions_of
+from memalign.memory.model import Memory
+from memalign.models.base import Decision, DecisionModel, Limits, Question
+from memalign.models.resolve import default_model_name, names_decision_model
+from memalign.prompts import render_item, render_verdict_question
+from memalign.prompts.fit import fit_fields
+from memalign.types import Example, FeedbackKey, Finding, Judgment, Usage
+from memalign.values import Value, ValueType, value_text
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+
+__all__ = [
+    "Answered",
+    "AskedCheck",
+    "answered_about",
+    "asked_checks",
+    "check_model_of",
+    "decided",
+    "finding_text",
+    "with_checks",
+]
+
+replace = msgspec.structs.replace
+
+MOST_BRIEF = 24
+"""Questions that a model in this process is asked about an item: each takes it a tenth of a second or more."""
+LEVELS = 5
+"""Levels of a scale without steps, of which the mean is the verdict."""
+NAMED = 3
+"""Guidelines that a reason in words names, the weightiest first."""
+
+
+class AskedCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that a judgment asks, the first guideline with this check, and the feedback behind all that have it."""
+
+    question: str
+    guideline: str
+    taught_by: tuple[FeedbackKey, ...]
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decision model answered about an item.
+
+    Attributes:
+        findings: One for each question with an answer.
+        margins: By its question the log-odds of yes, of two sides the first one's less the second one's; None for "does
+            not apply".
+        value: The verdict; None where it was not asked for.
+        chances: The probability of each label, by its text.
+        notes: Which questions have no answer, and why.
+        usage: What all requests cost.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    margins: dict[str, float | None] = {}
+    value: Value | None = None
+    chances: dict[str, float] = {}
+    notes: tuple[str, ...] = ()
+    usage: Usage = Usage()
+
+
+# -- who is asked ------------------------------------------------------------------------------------------------------
+
+
+def check_model_of(judge: Judge) -> DecisionModel | None:
+    """What answers the judge's questions: its check model, else its own model where that decides; None without one.
+
+    Raises:
+        ConfigurationError: It cannot be opened.
+    """
+    model = judge.check_model or judge.model or default_model_name()
+    if isinstance(model, str):
+        answers = judge.check_model is not None or names_decision_model(model) or model.startswith("local:")
+        return open_decision_model(judge, model) if answers else None
+    return open_decision_model(judge, model) if isinstance(model, DecisionModel) else None
+
+
+# -- a judgment --------------------------------------------------------------------------------------------------------
+
+
+async def with_checks(judge: Judge, example: Example, own: Judgment) -> Judgment:
+    """A chat model's judgment with what the check model answers, weighed by the calibrator; as it is without one.
+
+    A check model that fails takes nothing from the judgment: a note says so.
+    """
+    model = check_model_of(judge)
+    if model is None:
+        return own
+    try:
+        answered = await answered_about(judge, example, model)
+    except ModelError as error:
+        return replace(
+            own, notes=(*own.notes, f"no answer to checks: {error}"), usage=own.usage + (error.usage or Usage())
+        )
+    own = replace(
+        own,
+        findings=(*own.findings, *answered.findings),
+        notes=(*own.notes, *answered.notes),
+        usage=own.usage + answered.usage,
+    )
+    return _weighed(judge, example, own, answered)
+
+
+async def decided(judge: Judge, example: Example, *, checks: bool = True) -> Judgment:
+    """The judgment of a judge whose model is a decision model: one request for the verdict and all questions.
+
+    Args:
+        judge: Who judges.
+        example: The item.
+        checks: Whether the questions are asked, and weighed; else the model's own verdict stands.
+
+    Raises:
+        ConfigurationError: The judge's values are free text.
+        ModelError: The verdict has no answer.
+    """
+    model = cast("DecisionModel", open_judging_model(judge))
+    if not judge.value_type.closed:
+        raise ConfigurationError(f"{model.name} is a decision model and writes nothing: free text needs a chat model")
+    answered = await answered_about(judge, example, model, verdict=True, checks=None if checks else ())
+    if answered.value is None:
+        raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)
+    own = Judgment(
+        id=example.id,
+        value=answered.value,
+        confidence=_confidence(answered.chances, answered.value),
+        findings=(*answered.findings, *facts(judge.memory, example.content, judge.value_type.choices)),
+        memory_hash=judge.memory.hash,
+        model=model.name,
+        usage=answered.usage,
+        notes=answered.notes,
+    )
+    judgment = _weighed(judge, example, own, answered) if checks else own
+    firing = _firing(judge.memory, judgment.findings)
+    words = judgment.rationale or _in_words(judge.memory, firing, judgment.findings)
+    return replace(judgment, guideline_ids=tuple(firing), rationale=words)
+
+
+def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) -> Judgment:
+    """The judgment with the calibrator's say: its value where held-out cases say it is better, and its confidence."""
+    own = replace(own, own_value=own.value)
+    calibrator = calibrator_of(judge)
+    if calibrator is None:
+        return own
+    known = _observation(judge, example, own, answered)
+    calibrated = calibrator.says(known)
+    value = calibrated.value if calibrated.decides or own.value is None else own.value
+    judgment = replace(
+        own,
+        value=value,
+        decided_by="calibrator" if calibrated.decides else "model",
+        findings=_contributing(own.findings, calibrator.parts(known, value)),
+        confidence=_calibrated_confidence(own, calibrated, value),
+    )
+    if not calibrated.decides:
+        return judgment
+    reason = _in_words(judge.memory, _firing(judge.memory, judgment.findings), judgment.findings)
+    also = f" The model's own verdict: {value_text(own.value)}. {own.rationale or ''}".rstrip()
+    return replace(judgment, rationale=reason + also)
+
+
+def _observation(judge: Judge, example: Example, own: Judgment, answered: Answered) -> Observation:
+    memory, value_type = judge.memory, judge.value_type
+    chances = {label: answered.chances.get(value_text(label), 0.0) for label in value_type.labels}
+    return Observation(
+        answers={**answered.margins, **test_margins(memory, example, value_type)},
+        expected=expectations(memory.semantic),
+        verdict=own.value,
+        chances=chances if answered.chances and value_type.labels else None,
+        length=length_of(example, value_type),
+    )
+
+
+def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
+    """The findings with what each contributes to the verdict, and with what no expert taught, the weightiest first."""
+    taught = [replace(each, contribution=parts.get(each.check)) if each.check else each for each in findings]
+    asked = {finding.check for finding in findings}
+    untaught = [
+        Finding(guideline=None, check=name, contribution=part)
+        for name, part in parts.items()
+        if name not in asked and part != 0.0
+    ]
+    return tuple(sorted((*taught, *untaught), key=lambda finding: -abs(finding.contribution or 0.0)))
+
+
+def _calibrated_confidence(own: Judgment, calibrated: Calibrated, value: Value) -> float | None:
+    """The calibrator's probability of the verdict delivered, where labelled cases taught it; else the model's own."""
+    if not calibrated.fitted or calibrated.probabilities is None:
+        return own.confidence
+    return calibrated.probabilities.get(value)
+
+
+def _confidence(chances: Mapping[str, float], value: Value) -> float | None:
+    return chances.get(value_text(value))
+
+
+# -- the reason in words -----------------------------------------------------------------------------------------------
+
+
+def finding_text(finding: Finding) -> str:
+    """A finding in words: `G3 (t-3@ana): Is money promised? yes: +1.8`, or `the length: +0.4` where nobody taught it.
+
+    Of a chat model's: `G3 (t-3@ana) applies, here: "a refund of $20"`.
+    """
+    who = f"{finding.guideline} ({', '.join(map(str, finding.taught_by)) or 'a person'})" if finding.guideline else ""
+    if finding.guideline and not finding.check:
+        return f"{who} applies" + (f', here: "{finding.evidence}"' if finding.evidence else "")
+    who = f"{who}: " if who else ""
+    answer = f" {finding.answer}" if finding.answer is not None else ""
+    counts = "" if finding.contribution is None else f": {finding.contribution:+.1f}"
+    return f"{who}{finding.check}{answer}{counts}"
+
+
+def _firing(memory: Memory, findings: Sequence[Finding]) -> list[str]:
+    """The guidelines of which every answer is as their experts would expect it, the weightiest first."""
+    answers = {finding.check: finding.answer for finding in findings if finding.check}
+    order = {finding.check: place for place, finding in enumerate(findings)}
+    firing = [
+        guideline
+        for guideline in memory.semantic
+        if guideline.checks and all(answers.get(check.question) == check.answer for check in guideline.checks)
+    ]
+    return [g.id for g in sorted(firing, key=lambda g: min(order[check.question] for check in g.checks))]
+
+
+def _in_words(memory: Memory, firing: Sequence[str], findings: Sequence[Finding]) -> str:
+    """The weightiest guidelines that fire, with the answers for which they do; of a pair the weightiest answers."""
+    reasons = []
+    answers = {finding.check: finding.answer for finding in findings}
+    for name in firing[:NAMED]:
+        guideline = memory.guideline(name)
+        told = "; ".join(f"{check.question} {answers[check.question]}" for check in guideline.checks)
+        reasons.append(f"{name}: {guideline.text} Here: {told}.")
+    if not reasons:
+        weighty = [each for each in findings if each.guideline and each.contribution][:NAMED]
+        reasons = [f"{each.guideline}: {memory.guideline(each.guideline or '').text}" for each in weighty]
+    return " ".join(reasons) or "No guideline applies."
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+def asked_checks(memory: Memory, limits: Limits) -> tuple[AskedCheck, ...]:
+    """The questions that a judgment asks, each once, in the order of the guidelines; of a model in this process 24.
+
+    Those of pinned guidelines come first, then those of the best supported.
+    """
+
+    def make() -> tuple[AskedCheck, ...]:
+        every = questions_of(memory.semantic)
+        tests = {check.question for g in memory.semantic for check in g.checks if check.test is not None}
+        questions = [question for question in every if question not in tests]
+        if limits.brief and len(questions) > MOST_BRIEF:
+            ranked = sorted(
+                questions,
+                key=lambda q: (not any(g.pinned for g in every[q]), -sum(len(g.supported_by) for g in every[q])),
+            )
+            chosen = frozenset(ranked[:MOST_BRIEF])
+            questions = [question for question in questions if question in chosen]
+        return tuple(
+            AskedCheck(
+                question=question,
+                guideline=every[question][0].id,
+                taught_by=tuple(dict.fromkeys(key for g in every[question] for key in memory.sources_of(g))),
+            )
+            for question in questions
+        )
+
+    return kept(memory, ("asked checks", limits.brief), make)
+
+
+async def answered_about(
+    judge: Judge,
+    example: Example,
+    model: DecisionModel,
+    *,
+    verdict: bool = False,
+    checks: Sequence[AskedCheck] | None = None,
+) -> Answered:
+    """What `model` answers about an item: to all questions of the judge's guidelines, and for its verdict.
+
+    Args:
+        judge: Whose guidelines and instructions are asked.
+        example: The item.
+        model: Who is asked; one request, of a pair one a side and one for the verdict.
+        verdict: Whether the verdict is asked for.
+        checks: Which questions; None for all.
+
+    Raises:
+        ModelError: Nothing has an answer.
+    """
+    started = time.perf_counter()
+    timeout = judge.parameters.get("timeout")
+    asking = asked_checks(judge.memory, model.limits) if checks is None else tuple(checks)
+    questions = [Question(key=f"q{n}", text=check.question) for n, check in enumerate(asking, 1)]
+    value = [_verdict_question(judge, model.limits)] if verdict else []
+    items = items_alone(judge, example, model.limits)
+    requests = [(item, questions) for item in items if questions]
+    if value and len(items) == 1:
+        requests = [(items[0], [*questions, *value])]
+    elif value:
+        requests.append((_whole_item(judge, example, model.limits), value))
+    decisions = list[Decision]()
+    spent = Usage()
+    try:
+        for state, wanted in requests:
+            decisions.append(await model.decide(state, wanted, timeout=timeout))
+            spent += decisions[-1].usage
+    except ModelError as error:
+        error.usage = spent + (error.usage or Usage())
+        raise
+    sides = decisions[: len(items)] if questions else []
+    margins, findings = _read(asking, [decision.probabilities for decision in sides])
+    chances = decisions[-1].probabilities.get("value", {}) if value else {}
+    return Answered(
+        findings=findings,
+        margins=margins,
+        value=_value(judge.value_type, chances) if chances else None,
+        chances=chances,
+        notes=_refusals(asking, decisions),
+        usage=spent + Usage(seconds={"checks": time.perf_counter() - started}),
+    )
+
+
+def _read(
+    asking: Sequence[AskedCheck], sides: Sequence[Mapping[str, Mapping[str, float]]]
+) -> tuple[dict[str, float | None], tuple[Finding, ...]]:
+    """The margin and the finding of every question with an answer about each of the `sides`."""
+    margins: dict[str, float | None] = {}
+    findings = list[Finding]()
+    for number, check in enumerate(asking, 1):
+        told = [side[f"q{number}"] for side in sides if f"q{number}" in side]
+        if not told or len(told) < len(sides):
+            continue
+        each = [margin_of(chances) for chances in told]
+        known = [margin for margin in each if margin is not None]
+        margins[check.question] = None if len(known) < len(each) else known[0] - sum(known[1:])
+        finding = Finding(guideline=check.guideline, check=check.question, taught_by=check.taught_by)
+        if len(told) == 1:
+            answer = max(("yes", "no", "n/a"), key=lambda label: told[0].get(label, 0.0))
+            finding = replace(finding, answer=answer, probability=told[0].get("yes", 0.0))
+        findings.append(finding)
+    return margins, tuple(findings)
+
+
+def _verdict_question(judge: Judge, limits: Limits) -> Question:
+    value_type = judge.value_type
+    guidelines, _ = fit_guidelines(judge.memory.semantic, budget_of(judge, limits).guidelines)
+    text = render_verdict_question(
+        instructions=judge.instructions, fields=judge.parts, value_type=value_type, guidelines=guidelines
+    )
+    return Question(
+        key="value", text=text, kind="score" if value_type.numeric else "choice", labels=_labels(value_type)
+    )
+
+
+def _labels(value_type: ValueType) -> tuple[str, ...]:
+    if value_type.kind == "float":
+        low, high = value_type.low or 0.0, value_type.high or 0.0
+        return tuple(value_text(low + (high - low) * n / (LEVELS - 1)) for n in range(LEVELS))
+    return tuple(map(value_text, value_type.labels))
+
+
+def _value(value_type: ValueType, chances: Mapping[str, float]) -> Value:
+    """The likeliest label; of whole numbers that nearest to the mean, of a scale without steps the mean."""
+    if value_type.numeric:
+        mean = sum(float(label) * chance for label, chance in chances.items())
+        if value_type.kind == "float":
+            return mean
+        return min(value_type.labels, key=lambda label: (abs(float(label) - mean), label))
+    return max(value_type.labels, key=lambda label: chances.get(value_text(label), 0.0))
+
+
+def _whole_item(judge: Judge, example: Example, limits: Limits) -> str:
+    shown = {name: part_in(example.content, name) for name in judge.parts}
+    return render_item(fit_fields(shown, budget_of(judge, limits).item).fields, ())
+
+
+def _refusals(asking: Sequence[AskedCheck], decisions: Sequence[Decision]) -> tuple[str, ...]:
+    names = {f"q{number}": check.guideline for number, check in enumerate(asking, 1)}
+    refused = {key: why for decision in decisions for key, why in decision.refused.items()}
+    return tuple(
+        f"no answer to a check of {names[key]}: {why}" if key in names else f"no verdict: {why}"
+        for key, why in refused.items()
+    )

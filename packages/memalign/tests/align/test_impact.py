@@ -1,0 +1,101 @@
+"""The impact of an align: taught cases judged again, before and after, only where it is asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from memalign import Judge, MemAlign
+from memalign.align import AlignResult
+from memalign.errors import InputError, ModelUnavailable
+from memalign.models.base import ChatRequest
+from memalign.testing import ScriptedChatModel
+
+RULE = "Without a day a reply is bad."
+
+
+def answer(request: ChatRequest) -> Any:
+    """Passes everything, but with the rule in view what names no day; it then names the rule."""
+    if request.schema_name == "changes":
+        named = re.findall(r"^(F\d+) <<<", request.user.rpartition("New feedback:")[2], re.MULTILINE)
+        return {"changes": [{"action": "ADD", "feedback": named, "text": RULE, "guideline": "", "checks": []}]}
+    item = request.user.rpartition("outputs:")[2]
+    if "down" in item:
+        return ModelUnavailable("down")
+    value = RULE not in request.system or " May" in item
+    known = re.findall(r"^(G\d+):", request.system, re.MULTILINE)
+    findings = [{"guideline": name, "evidence": "", "value": value} for name in known]
+    return {"findings": findings, "rationale": "r", "value": value}
+
+
+def row(number: int, outputs: str, *, value: bool, words: str | None = None) -> dict[str, Any]:
+    return {"id": f"t-{number}", "source": "ana", "outputs": outputs, "value": value, "rationale": words}
+
+
+ROWS = [
+    row(1, "On 3 May.", value=True, words="Names the day."),
+    row(2, "Soon.", value=False, words="Which day?"),
+    row(3, "Very soon.", value=False, words="Which day?"),
+    row(4, "We do not deliver there.", value=True, words="Clear."),
+]
+
+
+def learn(rows: list[dict[str, Any]], **knobs: Any) -> tuple[AlignResult, ScriptedChatModel]:
+    model = ScriptedChatModel(answer)
+    judge = Judge(name="j", feedback_value_type=bool, model=model, instructions="Good? {{ outputs }}", retrieval_k=0)
+    return judge.align(rows, optimizer=MemAlign(**knobs)), model
+
+
+def test_without_a_number_nothing_is_asked() -> None:
+    result, model = learn(ROWS)
+    assert result.impact is None
+    assert {request.schema_name for request in model.requests} == {"changes"}
+
+
+def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
+    result, model = learn(ROWS, impact=10)
+    assert result.impact is not None
+    assert (result.impact.checked, result.impact.fixed, result.impact.broken) == (4, 2, 1)
+    effects = {change.id: (change.effect, change.before, change.after) for change in result.impact.changes}
+    assert effects == {"t-2": ("fixed", True, False), "t-3": ("fixed", True, False), "t-4": ("broken", True, False)}
+    assert all(change.guideline_ids == ("G1",) for change in result.impact.changes)
+    judged = [request for request in model.requests if request.schema_name == "judgment"]
+    assert len(judged) == 8
+    assert "impact" in result.usage.seconds
+
+
+def test_no_more_than_so_many_cases_are_judged_again() -> None:
+    result, model = learn(ROWS, impact=2)
+    assert result.impact is not None
+    assert result.impact.checked == 2
+    assert len([request for request in model.requests if request.schema_name == "judgment"]) == 4
+
+
+def test_the_case_is_hidden_from_both() -> None:
+    _, model = learn([*ROWS, row(5, "On 3 May.", value=True)], impact=10, retrieval_k=5)
+    for request in model.requests:
+        if request.schema_name == "judgment":
+            item = request.user.rpartition("outputs:")[2]
+            assert item not in request.user.rpartition("outputs:")[0], "as a case, or a copy of it"
+
+
+def test_a_judgment_that_fails_is_named_and_the_others_count() -> None:
+    result, _ = learn([*ROWS, row(5, "It is down.", value=False)], impact=10)
+    assert result.impact is not None
+    assert result.impact.checked == 4
+    assert any("judgments for the impact failed" in note for note in result.notes)
+
+
+def test_an_align_that_changes_nothing_asks_nothing() -> None:
+    first, model = learn(ROWS)
+    before = len(model.requests)
+    assert first.judge.align(ROWS, optimizer=MemAlign(impact=4)).impact is None
+    assert len(model.requests) == before
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_it_is_a_number_of_cases(number: int) -> None:
+    with pytest.raises(InputError, match="impact"):
+        MemAlign(impact=number)

@@ -1,0 +1,401 @@
+"""The calibrator: what answers, what guidelines expect of them, and the model's own verdict say of labels and numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign.judge.calibrator import FEWEST, HABIT, VERDICT, Calibrator, Worth, fit
+from memalign.judge.observations import LabelledCase, Observation, margin_of
+from memalign.judge.regression import conditional_logit, softmax
+from memalign.memory import Expectation
+from memalign.values import ValueType
+
+TYPES: dict[str, Sequence[Any]] = {
+    "bool": (True, False),
+    "A|B": ("A", "B"),
+    "good|fair|poor": ("good", "fair", "poor"),
+    "int:1..5": (1, 2, 3, 4, 5),
+    "float:0..1": (0.0, 0.25, 0.5, 0.75, 1.0),
+}
+CLOSED = [kind for kind in TYPES if not kind.startswith("float")]
+BOOL = ValueType.of(bool)
+
+
+# -- rules of which every answer is right with some probability ----------------------------------------------------------
+
+
+class World(NamedTuple):
+    """Items with a label, the first `taught` of them with a comment that became a guideline."""
+
+    cases: list[LabelledCase]
+    taught: int
+
+    def right(self, calibrator: Calibrator | None) -> float:
+        """The calibrator's share of right verdicts on the others."""
+        assert calibrator is not None
+        return fmean(calibrator.says(known).value == label for known, label in self.cases[self.taught :])
+
+    def own(self) -> float:
+        return fmean(known.verdict == label for known, label in self.cases[self.taught :])
+
+    def fitted(self) -> Calibrator | None:
+        return fit(BOOL, self.cases[: self.taught])
+
+
+def world(seed: int, *, taught: int, p: float, conditional: bool, own: float | None = None, unseen: int = 60) -> World:
+    """Items with two features, each asked about in four wordings, every answer right with probability `p`.
+
+    A comment tells both features of its own case, or the first, and the label: that they are alike, or the first.
+    """
+    rng = random.Random(seed)
+    features = [(rng.random() < 0.5, rng.random() < 0.5) for _ in range(taught + unseen)]
+    labels = [first == second if conditional else first for first, second in features]
+    asked = [(number, wording) for number in range(2) for wording in range(4)]
+    expected = []
+    for (first, second), label in zip(features[:taught], labels, strict=False):
+        one, other = f"0.{rng.randrange(4)}", f"1.{rng.randrange(4)}"
+        checks = [(one, 1 if first else -1), (other, 1 if second else -1)][: 1 + conditional]
+        expected.append(Expectation(label=label, checks=tuple(checks)))
+    cases = []
+    for place, (both, label) in enumerate(zip(features, labels, strict=True)):
+        answers = {
+            f"{number}.{wording}": abs(rng.gauss(2, 1)) * (1 if both[number] == (rng.random() < p) else -1)
+            for number, wording in asked
+        }
+        verdict = None if own is None else label == (rng.random() < own)
+        others = tuple(each for number, each in enumerate(expected) if number != place)
+        cases.append(LabelledCase(Observation(answers, others, verdict), label))
+    return World(cases, taught)
+
+
+@pytest.mark.parametrize(
+    ("p", "taught", "least"),
+    # A product of two answers, its weight learned, came to .50, .77, .51, .93 and .93 (below ten nothing is fitted here).
+    [(0.85, 8, 0.66), (0.85, 20, 0.77), (0.95, 8, 0.8), (0.95, 12, 0.87), (0.95, 20, 0.92)],
+)
+def test_few_comments_teach_a_conditional_rule(p: float, taught: int, least: float) -> None:
+    worlds = [world(seed, taught=taught, p=p, conditional=True) for seed in range(16)]
+    assert fmean(each.right(each.fitted()) for each in worlds) > least
+
+
+@pytest.mark.parametrize(("p", "taught", "least"), [(0.75, 20, 0.8), (0.85, 8, 0.87), (0.95, 4, 0.9), (0.95, 8, 0.95)])
+def test_few_comments_teach_a_plain_rule(p: float, taught: int, least: float) -> None:
+    worlds = [world(seed, taught=taught, p=p, conditional=False) for seed in range(16)]
+    assert fmean(each.right(each.fitted()) for each in worlds) > least
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+@pytest.mark.parametrize("own", [0.9, 0.97])
+def test_weak_checks_take_next_to_nothing_from_a_strong_verdict(conditional: bool, own: float) -> None:
+    losses = []
+    for seed in range(12):
+        for p in (0.55, 0.65):
+            for taught in (10, 12, 24):
+                drawn = world(seed, taught=taught, p=p, conditional=conditional, own=own, unseen=40)
+                calibrator = drawn.fitted()
+                if calibrator is not None and calibrator.worth.decides:
+                    losses.append(drawn.own() - drawn.right(calibrator))
+                else:
+                    losses.append(0.0)
+    assert fmean(losses) < 0.02
+
+
+# -- every kind of label -------------------------------------------------------------------------------------------------
+
+
+def speaks(kind: str, label: Any, said: Any) -> float:
+    """How much a yes is expected where the label is `label`, of a check that speaks for `said`."""
+    if kind == "A|B":
+        return 1.0 if label == "A" else -1.0
+    if isinstance(label, bool | str):
+        return 1.0 if label == said else -1.0
+    values = TYPES[kind]
+    return float(np.sign(said - np.mean(values)) * (label - np.mean(values)) / (max(values) - np.mean(values)))
+
+
+def checks_of(kind: str) -> dict[str, Any]:
+    """Two checks that tell the label, four that tell nothing, and the label that each speaks for."""
+    labels = TYPES[kind]
+    return {f"tells {n}": labels[-1 if n % 2 else 0] for n in range(2)} | {f"useless {n}": labels[0] for n in range(4)}
+
+
+def cases_of(kind: str, *, count: int = 40, seed: int = 0, turned: bool = False) -> list[LabelledCase]:
+    """Cases of which the model's own verdicts are drawn at random."""
+    rng, labels, checks = random.Random(seed), TYPES[kind], checks_of(kind)
+    expected = tuple(
+        Expectation(label=None if kind == "A|B" else label, checks=((name, -1 if turned else 1),))
+        for name, label in checks.items()
+    )
+    return [
+        LabelledCase(
+            Observation(
+                {
+                    name: 2 * (speaks(kind, label, said) if name.startswith("tells") else 0.0) + rng.gauss(0, 0.5)
+                    for name, said in checks.items()
+                },
+                expected,
+                rng.choice(list(labels)),
+            ),
+            label,
+        )
+        for label in (labels[number % len(labels)] for number in range(count))
+    ]
+
+
+def fitted(kind: str, cases: Sequence[LabelledCase] | None = None, **settings: Any) -> Calibrator:
+    sides = ("A", "B") if kind == "A|B" else ()
+    calibrator = fit(ValueType.of(kind), cases_of(kind, **settings) if cases is None else cases, sides)
+    assert calibrator is not None
+    return calibrator
+
+
+def told(kind: str, label: Any, **changes: Any) -> Observation:
+    """An item whose telling answers speak for the label."""
+    answers = {
+        name: 3 * speaks(kind, label, said) for name, said in checks_of(kind).items() if name.startswith("tells")
+    }
+    return cases_of(kind, count=1)[0].known._replace(answers=answers, verdict=TYPES[kind][0], **changes)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_checks_decide_where_the_verdict_tells_nothing(kind: str) -> None:
+    calibrator = fitted(kind)
+    assert calibrator.worth.decides
+    assert calibrator.worth.calibrator > calibrator.worth.model + 0.1
+    for label in (TYPES[kind][0], TYPES[kind][-1]):
+        value = calibrator.says(told(kind, label)).value
+        assert abs(float(value) - float(label)) < 0.3 if kind.startswith("float") else value == label
+
+
+@pytest.mark.parametrize("kind", ["bool", "A|B", "int:1..5"])
+def test_a_wrong_sign_in_every_guideline_is_corrected(kind: str) -> None:
+    calibrator = fitted(kind, count=80, turned=True)
+    for label in (TYPES[kind][0], TYPES[kind][-1]):
+        known = told(kind, label, expected=cases_of(kind, count=1, turned=True)[0].known.expected)
+        assert calibrator.says(known).value == label
+
+
+@pytest.mark.parametrize("kind", CLOSED)
+def test_contributions_add_up_to_the_log_odds(kind: str) -> None:
+    calibrator, known = fitted(kind), told(kind, TYPES[kind][1])
+    chances = calibrator.says(known).probabilities
+    assert chances is not None
+    assert sum(chances.values()) == pytest.approx(1.0)
+    for label in TYPES[kind]:  # whoever gave the verdict
+        parts = calibrator.parts(known, label)
+        other = max(chance for name, chance in chances.items() if name != label)
+        assert sum(parts.values()) == pytest.approx(np.log(chances[label] / other))
+        assert {HABIT, VERDICT} <= parts.keys()
+
+
+def test_contributions_to_a_number_add_up_to_its_distance_from_the_mean() -> None:
+    cases = cases_of("float:0..1")
+    calibrator, known = fitted("float:0..1", cases), told("float:0..1", 0.75)
+    value = calibrator.says(known).value
+    distance = float(value) - fmean(float(case.label) for case in cases)
+    assert sum(calibrator.parts(known, value).values()) == pytest.approx(distance)
+
+
+def test_swapping_the_sides_turns_every_part_of_the_checks() -> None:
+    calibrator, known = fitted("A|B"), told("A|B", "A")
+    turned = known._replace(answers={name: -margin for name, margin in known.answers.items() if margin is not None})
+    assert (calibrator.says(known).value, calibrator.says(turned).value) == ("A", "B")
+    one, other = calibrator.parts(known, "A"), calibrator.parts(turned, "B")
+    for name in known.answers:  # each speaks for its side
+        assert one[name] == pytest.approx(other[name])
+
+
+def test_numbers_take_the_verdict_as_it_is_where_guidelines_are_silent() -> None:
+    rng = random.Random(1)
+    cases = [
+        LabelledCase(Observation({}, (), min(1.0, max(0.0, label + rng.gauss(0, 0.05)))), label)
+        for label in (n / 19 for n in range(20))
+    ]
+    assert float(fitted("float:0..1", cases).says(Observation({}, (), 0.9)).value) == pytest.approx(0.9, abs=0.1)
+
+
+# -- answers that are missing --------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_is_missing_says_nothing() -> None:
+    known = told("bool", True)._replace(answers={})
+    calibrator = fitted("bool")
+    assert not [name for name in calibrator.parts(known, True) if name.startswith(("tells", "useless"))]
+    unasked, inapplicable = (calibrator.says(each) for each in (known, known._replace(answers={"tells 0": None})))
+    assert unasked.probabilities == inapplicable.probabilities
+
+
+def test_does_not_apply_is_no_answer() -> None:
+    # A yes-leaning model: were "n/a" a margin between its answers, it would count as a no.
+    assert margin_of({"yes": 0.2, "no": 0.3, "n/a": 0.5}) is None
+    assert margin_of({"yes": 0.4, "no": 0.3, "n/a": 0.3}) == pytest.approx(np.log(4 / 3))
+    rng, cases = random.Random(4), []
+    expected = (Expectation(label=True, checks=(("named", 1),)),)
+    for number in range(40):
+        margin = (1.0, 1.0, 1.0, -1.0, None)[number % 5]
+        label = margin > 0 if margin else rng.random() < 0.5
+        cases.append(LabelledCase(Observation({"named": margin}, expected, number % 2 == 0), label))
+    assert "named" not in fitted("bool", cases).parts(Observation({"named": None}, expected, True), True)
+
+
+def with_lesson(known: Observation, kind: str, margin: float) -> Observation:
+    """The item with the answer to one check more, which no case was asked."""
+    new = Expectation(label=TYPES[kind][0], checks=(("learned today", 1),))
+    return known._replace(answers={**known.answers, "learned today": margin}, expected=(*known.expected, new))
+
+
+@pytest.mark.parametrize("kind", ["bool", "good|fair|poor", "int:1..5", "float:0..1"])
+def test_a_check_that_no_case_answered_turns_no_verdict(kind: str) -> None:
+    calibrator = fitted(kind)
+    for label in (TYPES[kind][0], TYPES[kind][-1]):
+        known = told(kind, label)
+        before, after = calibrator.says(known), calibrator.says(with_lesson(known, kind, 4.0))
+        assert (after.value, after.probabilities) == (before.value, before.probabilities)
+
+
+def test_where_guidelines_were_written_for_the_cases_new_ones_count_like_these() -> None:
+    # The model leans to yes: what is usual of the new check is what is usual of the others.
+    named = [
+        case._replace(
+            known=case.known._replace(
+                answers={f"#0.{name}": 2.0 + (margin or 0.0) for name, margin in case.known.answers.items()},
+                expected=tuple(
+                    Expectation(label=each.label, checks=tuple((f"#0.{name}", sign) for name, sign in each.checks))
+                    for each in case.known.expected
+                ),
+            )
+        )
+        for case in cases_of("bool")
+    ]
+    calibrator = fitted("bool", named)
+    bare = Observation({}, (), None)
+    yes, usual, no = (with_lesson(bare, "bool", margin) for margin in (6.0, 2.0, -2.0))
+    assert calibrator.parts(yes, True)["learned today"] > 0.3
+    assert abs(calibrator.parts(usual, True)["learned today"]) < 0.2
+    assert (calibrator.says(yes).value, calibrator.says(no).value) == (True, False)
+
+
+def test_answers_that_always_lean_to_yes_are_measured_by_what_is_usual() -> None:
+    rng, expected = random.Random(2), (Expectation(label=True, checks=(("kind", 1),)),)
+    cases = [
+        LabelledCase(Observation({"kind": 5.0 + (0.5 if label else -0.5) + rng.gauss(0, 0.2)}, expected), label)
+        for label in [True, False] * 20
+    ]
+    calibrator = fitted("bool", cases)
+    assert calibrator.says(Observation({"kind": 5.5}, expected)).value is True
+    assert calibrator.says(Observation({"kind": 4.5}, expected)).value is False
+
+
+# -- who decides ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [10, 12, 16, 20, 24, 30, 40, 50])
+@pytest.mark.parametrize(
+    ("fixed", "broken", "decides"),
+    [(1, 0, False), (0, 1, False), (2, 0, True), (3, 1, False), (4, 1, True), (5, 3, False), (9, 4, True)],
+)
+def test_fixed_and_broken_cases_decide_whatever_their_number(n: int, fixed: int, broken: int, decides: bool) -> None:
+    if fixed + broken > n:
+        pytest.skip("more turned verdicts than cases")
+    model = [0.0] * fixed + [1.0] * broken + [1.0] * (n - fixed - broken)
+    calibrator = [1.0] * fixed + [0.0] * broken + [1.0] * (n - fixed - broken)
+    worth = Worth.of(model, calibrator)
+    assert (worth.n, worth.fixed, worth.broken, worth.decides) == (n, fixed, broken, decides)
+
+
+def test_fewer_than_ten_known_verdicts_decide_nothing() -> None:
+    assert not Worth.of([0.0] * (FEWEST - 1), [1.0] * (FEWEST - 1)).decides
+    assert Worth.of([0.0] * FEWEST, [1.0] * FEWEST).decides
+
+
+def test_an_unknown_verdict_is_neither_right_nor_wrong() -> None:
+    cases = [
+        case if number % 2 else case._replace(known=case.known._replace(verdict=None))
+        for number, case in enumerate(cases_of("bool"))
+    ]
+    worth = fitted("bool", cases).worth
+    assert worth.n == 20
+    assert worth.model > 0.2, "half of the verdicts are drawn right, and no missing one counts as wrong"
+
+
+def test_a_calibrator_is_measured_on_cases_it_was_not_fitted_to() -> None:
+    # Of labels that nothing tells a calibrator has half right; on what it was fitted to it would have more.
+    worths = []
+    for seed in range(12):
+        labels = np.random.default_rng(seed).permutation([True, False] * 20)
+        cases = [
+            case._replace(label=bool(label)) for case, label in zip(cases_of("bool", seed=seed), labels, strict=True)
+        ]
+        worths.append(fitted("bool", cases).worth.calibrator)
+    assert fmean(worths) < 0.56
+
+
+@pytest.mark.parametrize("kind", CLOSED)
+def test_below_ten_cases_guidelines_count_as_meant_and_decide_nothing(kind: str) -> None:
+    calibrator = fitted(kind, count=FEWEST - 1)
+    for label in (TYPES[kind][0], TYPES[kind][-1]):
+        known = told(kind, label)._replace(verdict=None)
+        said = calibrator.says(known)
+        assert (said.value, said.fitted, said.decides) == (label, False, False)
+
+
+def test_of_few_numbers_nothing_is_expected() -> None:
+    assert fit(ValueType.of("float:0..1"), cases_of("float:0..1", count=FEWEST - 1)) is None
+
+
+def test_one_label_throughout_fits_nothing() -> None:
+    cases = [case._replace(label=True) for case in cases_of("bool")]
+    assert not fitted("bool", cases).fitted
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(sorted(TYPES)), st.integers(0, 10**6))
+def test_a_fit_is_a_pure_function(kind: str, seed: int) -> None:
+    cases = cases_of(kind, count=20, seed=seed)
+    one, other = fitted(kind, cases), fitted(kind, list(cases))
+    assert np.array_equal(one.weights, other.weights)
+    assert one.worth == other.worth
+
+
+def test_length_counts_up_to_three_spreads() -> None:
+    cases = [
+        case._replace(known=case.known._replace(length=float(number % 5)))
+        for number, case in enumerate(cases_of("bool"))
+    ]
+    calibrator = fitted("bool", cases)
+    far, farther = (calibrator.says(told("bool", True, length=length)) for length in (50.0, 500.0))
+    assert far.probabilities == farther.probabilities
+
+
+def test_a_models_probabilities_count_beyond_its_label() -> None:
+    def case(label: bool, sure: float) -> LabelledCase:
+        return LabelledCase(Observation({}, (), True, {True: sure, False: 1 - sure}), label)
+
+    cases = [case(label, 0.95 if label else 0.6) for label in [True, False] * 20]
+    calibrator = fitted("bool", cases)
+    sure, unsure = (calibrator.says(case(True, chance).known) for chance in (0.95, 0.6))
+    assert (sure.value, unsure.value) == (True, False)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(30, 120))
+def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 3))
+    codes = np.concatenate([np.arange(labels), rng.integers(0, labels, n - labels)])
+    rows[:, 0] += codes  # something to find
+    theirs = linear.LogisticRegression(max_iter=5000, tol=1e-8).fit(rows, codes)
+    # One column a label and feature, and intercepts that nothing draws to 0; of two labels theirs are one line.
+    spread = np.einsum("nf,lk->nklf", np.hstack([rows, np.ones((n, 1))]), np.eye(labels)).reshape(n, labels, -1)
+    ridge = np.tile([2.0 if labels == 2 else 1.0] * 3 + [1e-9], labels)
+    weights = conditional_logit(spread, codes, ridge, np.zeros(len(ridge)))
+    assert np.allclose(softmax(spread @ weights), theirs.predict_proba(rows), atol=5e-3)

@@ -1,0 +1,328 @@
+"""Judges with a decision model: beside a chat model that gives the verdict, or as the model that judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memalign import Check, Example, Guideline, Judge
+from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
+from memalign.io.judged import JudgmentWriter, read_judgments
+from memalign.judge.code_tests import sentence
+from memalign.judge.decision import MOST_BRIEF, finding_text
+from memalign.judge.spec import base_fingerprint_of
+from memalign.memory import Annotation, Answers, Case, Memory
+from memalign.models.base import Limits, Question
+from memalign.testing import ScriptedChatModel, ScriptedDecisionModel, ScriptedEmbeddedModel
+from memalign.types import CodeTest, Usage
+from tests.support.keys import keys
+
+SORRY, MONEY, HARM = "Does the reply apologise?", "Does the reply promise money?", "Did the customer lose something?"
+PAIR = {"A": "We are sorry.", "B": "Read the terms."}
+
+
+def guideline(number: int, *checks: Check, **changes: Any) -> Guideline:
+    return Guideline(
+        id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), checks=checks, **changes
+    )
+
+
+def asks(question: str, answer: Any = "yes", value: Any = True) -> Check:
+    return Check(question=question, answer=answer, value=value)
+
+
+RULES = (guideline(1, asks(SORRY), asks(HARM)), guideline(2, asks(MONEY, "no", value=False)))
+
+
+def deciding(told: Mapping[str, Any], verdict: Any = None, *, limits: Limits | None = None) -> ScriptedDecisionModel:
+    """A decision model with one answer a question, and one for the verdict."""
+    return ScriptedDecisionModel(
+        lambda _, question: verdict if question.key == "value" else told.get(question.text, 0.5), limits=limits
+    )
+
+
+def judge(model: Any, *, check_model: Any = None, value_type: Any = bool, memory: Memory | None = None) -> Judge:
+    return Judge(
+        name="tone",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=value_type,
+        model=model,
+        check_model=check_model,
+        memory=Memory(guidelines=RULES) if memory is None else memory,
+    )
+
+
+def chat(value: Any = True) -> ScriptedChatModel:
+    return ScriptedChatModel(lambda _: {"findings": [], "rationale": "It answers.", "value": value})
+
+
+def taught(made_by: str, *, right: bool, count: int = 20) -> Memory:
+    """A memory whose judge was asked about `count` cases: its own verdict is `right`, or always true; SORRY tells."""
+    cases = []
+    for number in range(count):
+        label, name = number % 2 == 0, f"c-{number:02}"
+        answers = Answers(
+            judge=made_by,
+            margins={SORRY: 3.0 if label else -3.0, HARM: 3.0 if label else -3.0},
+            verdict=label if right else True,
+        )
+        cases.append(
+            Case(
+                example=Example(id=name, outputs=f"text {number}"),
+                annotations=(Annotation(id=name, source="ana", value=label),),
+                answers=answers,
+            )
+        )
+    return Memory(cases=tuple(cases), guidelines=RULES)
+
+
+def with_cases(bare: Judge, *, right: bool, count: int = 20) -> Judge:
+    return bare.replace(memory=taught(base_fingerprint_of(bare), right=right, count=count))
+
+
+class TestBesideAChatModel:
+    def test_every_question_is_asked_in_one_request(self) -> None:
+        model = deciding({SORRY: 0.9, HARM: 0.2, MONEY: {"yes": 0.1, "no": 0.1, "n/a": 0.8}})
+        made = judge(chat(), check_model=model)(outputs="x")
+        assert model.calls == [3]
+        assert {state for state, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}, "the item alone, fenced"
+        asked = {finding.check: (finding.guideline, finding.answer, finding.probability) for finding in made.findings}
+        assert asked[SORRY] == ("G1", "yes", 0.9)
+        assert asked[HARM] == ("G1", "no", 0.2)
+        assert asked[MONEY] == ("G2", "n/a", 0.1)
+        assert (made.value, made.own_value, made.decided_by, made.rationale) == (True, True, "model", "It answers.")
+        assert made.usage.calls == 2
+        assert "checks" in made.usage.seconds
+
+    def test_a_shared_question_is_asked_once(self) -> None:
+        rules = (guideline(1, asks(SORRY)), guideline(2, asks(MONEY), asks(SORRY)))
+        model = deciding({})
+        made = judge(chat(), check_model=model, memory=Memory(guidelines=rules))(outputs="x")
+        assert [question.text for _, question in model.asked] == [SORRY, MONEY]
+        (finding,) = (each for each in made.findings if each.check == SORRY)
+        assert list(map(str, finding.taught_by)) == ["t-1@ana", "t-2@ana"]
+
+    def test_only_guidelines_in_force_ask(self) -> None:
+        rules = (guideline(1, asks(SORRY), retired_by="ana"), guideline(2, asks(MONEY)))
+        model = deciding({})
+        judge(chat(), check_model=model, memory=Memory(guidelines=rules))(outputs="x")
+        assert [question.text for _, question in model.asked] == [MONEY]
+
+    def test_a_chat_model_of_a_provider_has_no_calibrator_of_its_own(self) -> None:
+        bare = judge(chat())
+        made = with_cases(bare, right=False)(outputs="a new text")
+        assert (made.decided_by, made.confidence, made.findings) == ("model", None, ())
+
+    @pytest.mark.parametrize("failure", [ModelUnavailable("down", usage=Usage(calls=2)), ModelRejected("no")])
+    def test_a_check_model_that_fails_takes_no_verdict_along(self, failure: Exception) -> None:
+        model = ScriptedDecisionModel(lambda *_: failure)
+        made = judge(chat(), check_model=model)(outputs="x")
+        assert (made.value, made.findings, made.error) == (True, (), None)
+        assert made.notes[-1].startswith("no answer to checks: ")
+
+    def test_a_refused_question_is_named_and_the_others_stay(self) -> None:
+        model = deciding({SORRY: "not about people", HARM: 0.9, MONEY: 0.9})
+        made = judge(chat(), check_model=model)(outputs="x")
+        assert {finding.check for finding in made.findings if finding.guideline} == {HARM, MONEY}
+        assert made.notes[-1] == "no answer to a check of G1: not about people"
+
+    def test_a_memory_without_questions_asks_nothing(self) -> None:
+        model = deciding({})
+        made = judge(chat(), check_model=model, memory=Memory(guidelines=(guideline(1),)))(outputs="x")
+        assert (model.calls, made.value) == ([], True)
+
+    def test_where_the_verdict_fails_nothing_more_is_asked(self) -> None:
+        model = deciding({})
+        with pytest.raises(ModelUnavailable):
+            judge(ScriptedChatModel([ModelUnavailable("down")]), check_model=model)(outputs="x")
+        assert not model.asked
+
+
+class TestWhoDecides:
+    def test_the_calibrator_where_held_out_cases_say_so(self) -> None:
+        one = with_cases(judge(chat(), check_model=deciding({SORRY: 0.02, HARM: 0.02})), right=False)
+        made = one(outputs="a new text")
+        assert (made.value, made.own_value, made.decided_by) == (False, True, "calibrator")
+        assert made.confidence is not None
+        assert made.confidence > 0.5
+        assert made.rationale is not None
+        assert made.rationale.endswith("The model's own verdict: true. It answers.")
+        first = next(finding for finding in made.findings if finding.guideline)
+        assert first.check in (SORRY, HARM)
+        assert first.contribution is not None
+        assert f"{first.contribution:+.1f}" in finding_text(first)
+        assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"
+
+    def test_the_models_own_verdict_elsewhere_and_confidence_is_of_what_is_delivered(self) -> None:
+        model = deciding({SORRY: 0.02, HARM: 0.02})
+        one = with_cases(judge(chat(value=True), check_model=model), right=True)
+        made = one(outputs="a new text")
+        assert (made.value, made.decided_by) == (True, "model")
+        sure = with_cases(judge(chat(value=False), check_model=model), right=True)(outputs="a new text")
+        assert made.confidence is not None
+        assert sure.confidence is not None
+        assert sure.confidence > 0.9 > made.confidence, "checks that contradict a verdict make it less sure"
+
+    def test_below_ten_cases_nothing_is_claimed(self) -> None:
+        model = deciding({SORRY: 0.02, HARM: 0.02})
+        made = with_cases(judge(chat(), check_model=model), right=False, count=9)(outputs="a new text")
+        assert (made.value, made.decided_by, made.confidence) == (True, "model", None)
+        contributions = {each.check: each.contribution for each in made.findings}
+        assert contributions[SORRY] is not None, "what experts meant counts from the first comment on"
+
+    def test_answers_of_another_check_model_do_not_count(self) -> None:
+        one = with_cases(judge(chat(), check_model=deciding({SORRY: 0.02, HARM: 0.02})), right=False)
+        other = ScriptedDecisionModel(lambda *_: 0.02, name="another")
+        assert one.replace(check_model=other)(outputs="a new text").decided_by == "model"
+
+
+class TestSides:
+    def told(self, state: str, question: Question) -> Any:
+        if question.key == "value":
+            return {"A": 0.7, "B": 0.3}
+        return 0.9 if "sorry" in state else 0.2
+
+    def test_each_side_of_a_pair_is_asked_alone(self) -> None:
+        model = ScriptedDecisionModel(self.told)
+        one = judge(chat("A"), check_model=model, value_type="A|B")
+        made = one(outputs=PAIR)
+        assert model.calls == [3, 3]
+        assert {state for state, _ in model.asked} == {f'<<<\noutputs: "{side}"\n>>>' for side in PAIR.values()}
+        asked = [finding for finding in made.findings if finding.guideline]
+        assert {(finding.answer, finding.probability) for finding in asked} == {(None, None)}
+        turned = one(outputs=dict(reversed(PAIR.items())))
+        assert turned.findings == made.findings, "the order in which the item has its sides is of no account"
+
+    def test_swapped_sides_turn_the_sign(self) -> None:
+        rules = (guideline(1, asks(SORRY, value=None)),)
+        case = Case(example=Example(id="c", outputs=PAIR), annotations=(Annotation(id="c", source="ana", value="A"),))
+        memory = Memory(guidelines=rules, cases=(case,))
+        one = judge(chat("A"), check_model=ScriptedDecisionModel(self.told), value_type="A|B", memory=memory)
+        swapped = one.replace(model=chat("B"))(outputs={"A": PAIR["B"] + " ", "B": PAIR["A"]})
+        for made in (one(outputs={"A": PAIR["A"] + " ", "B": PAIR["B"]}), swapped):
+            (contribution,) = (each.contribution for each in made.findings if each.check == SORRY)
+            assert contribution is not None
+            assert contribution > 0, "it speaks for the side that says sorry, and so does each verdict"
+
+    def test_a_decision_model_compares_the_sides_in_a_request_of_its_own(self) -> None:
+        model = ScriptedDecisionModel(self.told)
+        made = judge(model, value_type="A|B")(outputs=PAIR)
+        assert model.calls == [3, 3, 1]
+        assert "We are sorry." in model.asked[-1][0]
+        assert "Read the terms." in model.asked[-1][0]
+        assert made.value == "A"
+        assert made.confidence == pytest.approx(0.7)
+
+
+class TestAsTheModel:
+    def test_verdict_and_questions_are_one_request(self) -> None:
+        model = deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.9}, {"true": 0.8, "false": 0.2})
+        made = judge(model)(outputs="x")
+        assert model.calls == [4]
+        assert (made.value, made.confidence, made.decided_by, made.model) == (True, 0.8, "model", "scripted-decision")
+        verdict = next(question for _, question in model.asked if question.key == "value")
+        assert "Good? {{ outputs }}" in verdict.text
+        assert "Rule 2." in verdict.text
+        assert (verdict.kind, verdict.labels) == ("choice", ("true", "false"))
+
+    def test_the_reason_is_put_into_words_from_the_findings(self) -> None:
+        model = deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.9}, {"true": 0.8, "false": 0.2})
+        made = judge(model)(outputs="x")
+        assert made.guideline_ids == ("G1",), "every answer is as expected; G2 expects no money"
+        assert made.rationale == f"G1: Rule 1. Here: {SORRY} yes; {HARM} yes."
+        silent = judge(deciding({SORRY: 0.1, HARM: 0.1, MONEY: 0.9}, {"true": 0.8, "false": 0.2}))(outputs="x")
+        assert (silent.guideline_ids, bool(silent.rationale)) == ((), True)
+
+    @pytest.mark.parametrize(
+        ("value_type", "chances", "kind", "value"),
+        [
+            ("good|fair|poor", {"fair": 0.6, "poor": 0.4}, "choice", "fair"),
+            ("int:1..5", {"4": 0.5, "5": 0.5}, "score", 4),
+            ("int:1..5", {"1": 0.5, "5": 0.5}, "score", 3),
+            ("float:0..1", {"0.5": 0.5, "1": 0.5}, "score", 0.75),
+        ],
+    )
+    def test_every_closed_value_type_is_a_typed_question(
+        self, value_type: str, chances: Mapping[str, float], kind: str, value: Any
+    ) -> None:
+        model = deciding({}, chances)
+        made = judge(model, value_type=value_type, memory=Memory())(outputs="x")
+        assert made.value == value
+        assert model.asked[0][1].kind == kind
+
+    def test_free_text_cannot_be_decided(self) -> None:
+        with pytest.raises(ConfigurationError, match="writes nothing"):
+            judge(deciding({}, {}), value_type=str)(outputs="x")
+
+    def test_a_refused_verdict_is_an_error_with_the_reason(self) -> None:
+        with pytest.raises(ModelRejected, match="no verdict: too long"):
+            judge(deciding({SORRY: 0.9}, "too long"))(outputs="x")
+
+    def test_a_weighed_verdict_says_so(self) -> None:
+        bare = judge(deciding({SORRY: 0.02, HARM: 0.02, MONEY: 0.5}, {"true": 0.8, "false": 0.2}))
+        made = with_cases(bare, right=False)(outputs="a new text")
+        assert (made.value, made.own_value, made.decided_by) == (False, True, "calibrator")
+        assert made.rationale is not None
+        assert made.rationale.endswith("The model's own verdict: true.")
+
+    def test_many_items_are_judged(self) -> None:
+        model = deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.9}, {"true": 0.8, "false": 0.2})
+        judgments = judge(model).judge_many([{"id": f"n-{n}", "outputs": f"text {n}"} for n in range(3)])
+        assert [judgment.value for judgment in judgments] == [True] * 3
+
+    def test_who_distils_is_named_when_missing(self) -> None:
+        one = judge(deciding({}, {"true": 1.0}), memory=Memory())
+        with pytest.raises(ConfigurationError, match="reflection_model"):
+            one.align([{"id": "t-1", "outputs": "x", "value": True, "rationale": "Good."}])
+
+    def test_findings_come_back_from_a_file(self, tmp_path: Path) -> None:
+        made = judge(deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.25}, {"true": 0.8, "false": 0.2}))(outputs="x")
+        assert sorted(finding.probability or 0.0 for finding in made.findings) == [0.25, 0.8, 0.9]
+        out = tmp_path / "judged.jsonl"
+        with JudgmentWriter(out, judge="f", examples=[Example(id="a", outputs="x")]) as writer:
+            writer.write("a", made)
+        assert read_judgments(out).judgments["a"] == msgspec.structs.replace(made, id="a")
+
+
+class TestInThisProcess:
+    def test_it_gives_a_reason_and_answers_its_own_questions(self) -> None:
+        limits = Limits(brief=True, shard_size=1)
+        model = ScriptedEmbeddedModel(lambda _: {"rationale": "r", "value": True}, decide=lambda *_: 0.9, limits=limits)
+        made = judge(model)(outputs="x")
+        assert (made.value, made.rationale, model.decisions.calls) == (True, "r", [3])
+        assert len(model.requests) == 1
+
+    def test_it_is_asked_so_many_questions_and_those_of_pinned_guidelines_first(self) -> None:
+        rules = tuple(
+            guideline(n, asks(f"Is it number {n}?"), pinned_by="ana" if n > MOST_BRIEF else None)
+            for n in range(1, MOST_BRIEF + 5)
+        )
+        for limits, most in ((Limits(brief=True), MOST_BRIEF), (Limits(), len(rules))):
+            model = deciding({}, limits=limits)
+            judge(chat(), check_model=model, memory=Memory(guidelines=rules))(outputs="x")
+            assert len(model.asked) == most
+            assert f"Is it number {MOST_BRIEF + 4}?" in {question.text for _, question in model.asked}
+
+
+def test_tests_of_code_count_as_answers_and_are_never_asked() -> None:
+    test = CodeTest(kind="contains", text="sorry")
+    rule = guideline(1, Check(question=sentence(test), answer="yes", value=True, test=test))
+    model = deciding({}, {"true": 0.6, "false": 0.4})
+    bare = judge(model, memory=Memory(guidelines=(rule,)))
+    cases = tuple(
+        Case(
+            example=Example(id=f"c-{n:02}", outputs=f"text {n}" + " sorry" * (n % 2)),
+            annotations=(Annotation(id=f"c-{n:02}", source="ana", value=n % 2 == 1),),
+            answers=Answers(judge=base_fingerprint_of(bare), verdict=True),
+        )
+        for n in range(20)
+    )
+    one = bare.replace(memory=Memory(guidelines=(rule,), cases=cases))
+    assert one(outputs="we are sorry").value is True
+    made = one(outputs="read the terms")
+    assert (made.value, made.decided_by) == (False, "calibrator")
+    assert [question.key for _, question in model.asked] == ["value", "value"]
