@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from memalign import Feedback, Guideline, Judge
 from memalign.align.admission import ALPHA, chance, chance_limit, least_chance
 from memalign.align.mining import mined, with_mined
+from memalign.judge.calibrator import calibrator_of
 from memalign.judge.code_tests import holds
-from memalign.memory import Annotation, Case, Memory
+from memalign.judge.spec import base_fingerprint_of
+from memalign.memory import Annotation, Answers, Case, Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.values import Value, ValueType
@@ -235,6 +237,20 @@ def aligned(*, brief: bool) -> Judge:
         embedding_model=HashEmbedding(8),
     )
     return judge.align(rows(12, reference)).judge
+
+
+def test_a_mined_rule_overrules_a_model_that_guesses() -> None:
+    judge = aligned(brief=True).replace(model="local:qwen2.5-coder-1.5b")
+    rng, judge_asked = random.Random(5), base_fingerprint_of(judge)
+    asked = tuple(
+        msgspec.structs.replace(case, answers=Answers(judge=judge_asked, verdict=rng.random() < 0.5))
+        for case in judge.memory.cases
+    )
+    judge = judge.replace(memory=msgspec.structs.replace(judge.memory, cases=asked))
+    calibrator = calibrator_of(judge)
+    assert calibrator is not None
+    assert calibrator.worth.decides
+    assert (calibrator.worth.calibrator, calibrator.worth.broken) == (1.0, 0)
 
 
 def test_only_a_weak_models_judge_mines() -> None:

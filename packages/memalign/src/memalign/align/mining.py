@@ -27,7 +27,7 @@ from memalign.align.admission import (
     least_chance,
     outcome,
 )
-from memalign.judge.code_tests import checked, holds, normal, sentence, shape
+from memalign.judge.code_tests import checked, holds, is_mined, normal, sentence, shape
 from memalign.memory import Memory
 from memalign.types import Check, CodeTest, Guideline
 from memalign.values import Value, ValueType, value_text
@@ -66,19 +66,13 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
         fields: The fields, and parts of fields, that the judge reads.
     """
     texts = {guideline.text: guideline for guideline in mined(memory, value_type, fields)}
-    standing = [g for g in memory.guidelines if not _is_mined(g) or g.text in texts]
+    standing = [g for g in memory.guidelines if not is_mined(g) or g.retired_by or g.text in texts]
     number = memory.next_guideline
     fresh = [text for text in texts if text not in {guideline.text for guideline in standing}]
     added = [msgspec.structs.replace(texts[text], id=f"G{n}") for n, text in enumerate(fresh, number)]
     if not added and len(standing) == len(memory.guidelines):
         return memory
     return msgspec.structs.replace(memory, guidelines=(*standing, *added), next_guideline=number + len(added))
-
-
-def _is_mined(guideline: Guideline) -> bool:
-    untouched = not guideline.people and guideline.retired_by is None
-    tests = [check.test for check in guideline.checks]
-    return untouched and not guideline.supported_by and bool(tests) and all(tests)
 
 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:

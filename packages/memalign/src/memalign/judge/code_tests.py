@@ -23,7 +23,19 @@ from memalign.memory import Memory
 from memalign.memory.guard import UNSPACED, check_fault, guideline_fault
 from memalign.types import CONTENT_FIELDS, Check, CodeTest, Finding, Guideline, TestKind
 
-__all__ = ["Reading", "answers", "checked", "facts", "holds", "normal", "places", "sentence", "shape", "standing_fault"]
+__all__ = [
+    "Reading",
+    "answers",
+    "checked",
+    "facts",
+    "holds",
+    "is_mined",
+    "normal",
+    "places",
+    "sentence",
+    "shape",
+    "standing_fault",
+]
 
 LONGEST = {"shape": 40}
 """Characters of a literal: 200, a sentence that an expert demands word for word, which has no shape."""
@@ -230,6 +242,12 @@ def standing_fault(check: Check) -> str | None:
     if check.test is None:
         return check_fault(check.question, task=None)
     return checked(check.test) or (None if check.question == sentence(check.test) else "it is not its test's sentence")
+
+
+def is_mined(guideline: Guideline) -> bool:
+    """Whether code found the guideline in the labels: nobody said it, nobody took it over, and all its checks are tests."""
+    untouched = not guideline.people and not guideline.supported_by
+    return untouched and bool(guideline.checks) and all(check.test for check in guideline.checks)
 
 
 def answers(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from memalign.content import sides_of, words_of
-from memalign.judge.code_tests import answers
+from memalign.judge.code_tests import answers, is_mined
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory.model import Answers, Case, Expectation, Memory
 from memalign.types import CONTENT_FIELDS, Example, FeedbackKey, Guideline
@@ -122,10 +122,11 @@ def _observation(memory: Memory, case: Case, value_type: ValueType, made_by: str
     if recorded is None and verdict is None:
         return None
     keys = [annotation.key for annotation in memory.annotations_on(case)]
-    expected = recorded.expected if recorded is not None else ()
+    expected = (recorded.expected if recorded is not None else ()) or expectations(memory.semantic, unmet=keys)
     return Observation(
         answers=test_margins(memory, case.example, value_type) | (recorded.margins if recorded is not None else {}),
-        expected=expected or expectations(memory.semantic, unmet=keys),
+        # What code mined met every label, and was admitted against all that it tried: it counts on all of them.
+        expected=(*expected, *expectations(filter(is_mined, memory.semantic))),
         verdict=verdict,
         chances=_chances(recorded, value_type),
         length=length_of(case.example, value_type),
