@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from memalign.errors import ModelRejected, ModelUnavailable
-from memalign.models.base import ChatModel, ChatRequest, DecisionModel, EmbeddingModel, Limits, Question, YesNoModel
+from memalign.models.base import ChatModel, ChatRequest, DecisionModel, EmbeddingModel, Limits, Question
 from memalign.testing import (
     HashEmbedding,
     ScriptedChatModel,
     ScriptedDecisionModel,
     ScriptedEmbeddedModel,
-    ScriptedYesNoModel,
 )
 
 
@@ -72,26 +71,6 @@ class TestScriptedChatModel:
         model = ScriptedChatModel([], name="weak", limits=Limits(shard_size=1, brief=True))
         assert isinstance(model, ChatModel)
         assert (model.name, model.limits.shard_size, model.limits.brief) == ("weak", 1, True)
-
-
-class TestScriptedYesNoModel:
-    async def test_margins_follow_the_function_and_questions_are_recorded(self) -> None:
-        model = ScriptedYesNoModel([], margin=lambda item, question: float(question in item))
-        margins, usage = await model.margins("Yes or no.", "is it so", ["is it", "is he so"])
-        assert margins == [1.0, 0.0]
-        assert model.asked == [("is it so", "is it"), ("is it so", "is he so")]
-        assert (usage.calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (2, 17, 6, 2)
-
-    async def test_an_exception_is_raised(self) -> None:
-        model = ScriptedYesNoModel([], margin=lambda *_: ModelUnavailable("down"))
-        with pytest.raises(ModelUnavailable, match="down"):
-            await model.margins("s", "i", ["q"])
-
-    async def test_only_one_scripted_model_reads_probabilities(self) -> None:
-        model = ScriptedYesNoModel([{"value": True}], margin=lambda *_: 0.0)
-        assert (await model.complete(request())).data == {"value": True}
-        assert isinstance(model, YesNoModel)
-        assert not isinstance(ScriptedChatModel([]), YesNoModel)
 
 
 class TestScriptedDecisionModel:

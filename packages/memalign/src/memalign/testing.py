@@ -25,7 +25,6 @@ __all__ = [
     "ScriptedChatModel",
     "ScriptedDecisionModel",
     "ScriptedEmbeddedModel",
-    "ScriptedYesNoModel",
 ]
 
 Answer = dict[str, Any] | ChatReply | BaseException
@@ -183,47 +182,6 @@ class ScriptedEmbeddedModel(ScriptedChatModel):
     ) -> Decision:
         """The scripted answers to the questions."""
         return await self.decisions.decide(state, questions, timeout=timeout)
-
-
-class ScriptedYesNoModel(ScriptedChatModel):
-    """A ScriptedChatModel whose probabilities can be read: it answers a judge's checks one by one.
-
-    `margin` gives log p(yes)/p(no), a number from -15 to 15, for an item's text and a question, or an exception to
-    raise. `asked` records these two texts for every question. Where one token answers, a check is no part of a request.
-    """
-
-    def __init__(
-        self,
-        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
-        *,
-        margin: Callable[[str, str], float | BaseException],
-        name: str = "scripted",
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(answers, name=name, limits=limits)
-        self._margin = margin
-        self.asked: list[tuple[str, str]] = []
-
-    async def margins(
-        self,
-        system: str,
-        item: str,
-        questions: Sequence[str],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
-    ) -> tuple[list[float], Usage]:
-        """What `margin` gives for each question, in their order; raises it when it is an exception."""
-        margins, usage, read = list[float](), Usage(), 0
-        for question in questions:
-            self.asked.append((item, question))
-            told = self._margin(item, question)
-            if isinstance(told, BaseException):
-                raise told
-            margins.append(told)
-            shared = _words(system) + _words(item)
-            usage += Usage(calls=1, input_tokens=shared + _words(question), cached_tokens=read, output_tokens=1)
-            read = shared
-        return margins, usage
 
 
 class HashEmbedding:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memalign.errors import ConfigurationError, InvalidOutput, ModelRejected, ModelUnavailable
-from memalign.models.base import ChatModel, ChatRequest, DecisionModel, Question, YesNoModel
+from memalign.models.base import ChatModel, ChatRequest, DecisionModel, Question
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import LocalChatModel
 from tests.support.patience import PATIENCE
@@ -60,7 +60,7 @@ class TestOpening:
         path.write_bytes(b"GGUF")
         model = LocalChatModel.open(f"local:{path}")
         assert isinstance(model, ChatModel)
-        assert isinstance(model, YesNoModel)
+        assert isinstance(model, DecisionModel)
         assert model.name == f"local:{path}"
         assert LocalChatModel.open(str(path)) is model
         assert LocalChatModel.open(f"local:{str(path)[1:]}") is model  # as it comes from `local:/…`
@@ -285,61 +285,6 @@ QUESTIONS = [
 
 
 @pytest.mark.embedded
-class TestYesOrNo:
-    async def test_ten_questions_read_their_item_only_once(self, model: LocalChatModel) -> None:
-        margins, usage = await model.margins(ASKED, LAMP, QUESTIONS)
-        assert len(margins) == usage.calls == usage.output_tokens == 10
-        assert usage.cost == 0.0
-        item = (await model.margins(ASKED, LAMP, QUESTIONS[:1]))[1]
-        assert item.cached_tokens == 0
-        read = usage.input_tokens - usage.cached_tokens
-        assert read < item.input_tokens + 9 * 22, "a question, and the template's end"
-        assert usage.cached_tokens > 9 * (item.input_tokens - 22)
-
-    async def test_an_answer_depends_on_no_other_question(self, model: LocalChatModel) -> None:
-        first, _ = await model.margins(ASKED, LAMP, QUESTIONS[:6])
-        again, _ = await model.margins(ASKED, LAMP, QUESTIONS[5::-1])
-        assert again[::-1] == first
-        await model.margins(ASKED, ITEM.format("Where is my train?"), QUESTIONS[:3])
-        await model.complete(request("Is water wet?", system=ASKED))
-        for place in (1, 3):
-            assert (await model.margins(ASKED, LAMP, [QUESTIONS[place]]))[0] == [first[place]]
-        model.close()
-        assert (await model.margins(ASKED, LAMP, QUESTIONS[4:6]))[0] == first[4:6]
-
-    async def test_an_obvious_answer_has_the_right_sign(self, model: LocalChatModel) -> None:
-        item = '<<<\noutputs: "The lamp is red. It is a red lamp."\n>>>'
-        (red, train), _ = await model.margins(ASKED, item, ["Is the lamp red?", "Is the text about a train?"])
-        assert red > 0 > train
-        assert -15 <= train < red <= 15
-
-    async def test_verdicts_between_questions_find_their_prefix_unchanged(self, model: LocalChatModel) -> None:
-        system = "You judge whether a customer would find the reply warm or cold. Answer yes or no. " * 3
-        asked = request("I waited three weeks. Reply: See the terms.", system=system, temperature=0.0, labels=YES_OR_NO)
-        before = await model.complete(asked)
-        await model.margins(ASKED, LAMP, QUESTIONS[:2])
-        after = await model.complete(asked)
-        assert (after.text, after.probabilities) == (before.text, before.probabilities)
-        assert after.usage.cached_tokens > 30
-
-    async def test_the_same_question_twice_is_asked_once(self, model: LocalChatModel) -> None:
-        margins, usage = await model.margins(ASKED, LAMP, [QUESTIONS[0], QUESTIONS[3], QUESTIONS[0]])
-        assert margins[0] == margins[2]
-        assert usage.calls == 2
-        assert (await model.margins(ASKED, LAMP, []))[0] == []
-
-    async def test_an_item_longer_than_the_context_is_rejected(self, model: LocalChatModel) -> None:
-        with pytest.raises(ModelRejected, match=r"limit is 1,024"):
-            await model.margins(ASKED, "word " * 2_000, QUESTIONS[:1])
-
-    async def test_no_answer_in_time_tells_what_was_spent(self, model: LocalChatModel) -> None:
-        with pytest.raises(ModelUnavailable, match=r"no answer after 0\.001 s") as failed:
-            await model.margins(ASKED, LAMP, QUESTIONS[:2], timeout=0.001)
-        assert failed.value.usage is not None
-        assert len((await model.margins(ASKED, LAMP, QUESTIONS[:2]))[0]) == 2
-
-
-@pytest.mark.embedded
 class TestDecisions:
     ASKED = tuple(Question(key=f"q{n}", text=text) for n, text in enumerate(QUESTIONS))
     RED = '<<<\noutputs: "The lamp is red. It is a red lamp."\n>>>'
@@ -370,9 +315,38 @@ class TestDecisions:
 
     async def test_an_answer_depends_on_no_other_question(self, model: LocalChatModel) -> None:
         first = (await model.decide(LAMP, self.ASKED[:6])).probabilities
-        again = (await model.decide(LAMP, self.ASKED[5:2:-1])).probabilities
+        assert (await model.decide(LAMP, self.ASKED[5::-1])).probabilities == first
+        await model.decide(ITEM.format("Where is my train?"), self.ASKED[:3])
+        await model.complete(request("Is water wet?", system=ASKED))
+        for question in self.ASKED[1:4:2]:
+            alone = (await model.decide(LAMP, [question])).probabilities
+            assert alone == {question.key: first[question.key]}
+        model.close()
+        again = (await model.decide(LAMP, self.ASKED[4:6])).probabilities
         assert again == {key: first[key] for key in again}
+
+    async def test_verdicts_between_questions_find_their_prefix_unchanged(self, model: LocalChatModel) -> None:
+        system = "You judge whether a customer would find the reply warm or cold. Answer yes or no. " * 3
+        asked = request("I waited three weeks. Reply: See the terms.", system=system, temperature=0.0, labels=YES_OR_NO)
+        before = await model.complete(asked)
+        await model.decide(LAMP, self.ASKED[:2])
+        after = await model.complete(asked)
+        assert (after.text, after.probabilities) == (before.text, before.probabilities)
+        assert after.usage.cached_tokens > 30
+
+    async def test_the_same_question_twice_is_asked_once(self, model: LocalChatModel) -> None:
+        twice = [self.ASKED[0], self.ASKED[3], Question(key="again", text=self.ASKED[0].text)]
+        decision = await model.decide(LAMP, twice)
+        assert decision.probabilities["again"] == decision.probabilities["q0"]
+        assert decision.usage.calls == 2
+        assert (await model.decide(LAMP, [])).probabilities == {}
 
     async def test_an_item_longer_than_the_context_is_rejected(self, model: LocalChatModel) -> None:
         with pytest.raises(ModelRejected, match=r"limit is 1,024"):
             await model.decide("word " * 2_000, self.ASKED[:1])
+
+    async def test_no_answer_in_time_tells_what_was_spent(self, model: LocalChatModel) -> None:
+        with pytest.raises(ModelUnavailable, match=r"no answer after 0\.001 s") as failed:
+            await model.decide(LAMP, self.ASKED[:2], timeout=0.001)
+        assert failed.value.usage is not None
+        assert len((await model.decide(LAMP, self.ASKED[:2])).probabilities) == 2

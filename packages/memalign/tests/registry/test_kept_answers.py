@@ -25,10 +25,9 @@ from memalign.errors import RegistryError, SpendLimitReached
 from memalign.judge.paid_calls import PaidCalls
 from memalign.models.base import ChatReply, ChatRequest, Decision, Question
 from memalign.registry.kept_answers import KeptAnswers
-from memalign.testing import HashEmbedding, ScriptedDecisionModel, ScriptedYesNoModel
+from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Usage
 from tests.support import paying
-from tests.support.asking import margin_of
 from tests.support.endpoint import Endpoint
 from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, kept_files, rows
@@ -302,26 +301,22 @@ def test_probabilities_vectors_and_half_characters_are_kept_exactly(path: Path) 
             data = {"changes": changes}
         return ChatReply(data=data, text=said, usage=usage, probabilities={"true": 0.1 + 0.2, "false": 0.7})
 
-    chat = ScriptedYesNoModel(answers, margin=lambda item, question: margin_of(question, item) / 3)
+    chat = ScriptedChatModel(answers)
     request = ChatRequest(system="s", user=said, schema={"type": "object"})
     vectors = HashEmbedding(dim=16)
     path.touch()
     with KeptAnswers(path, 1) as first:
         calls = PaidCalls(answers=first)
         paid = run(calls.chat(chat).complete(request))
-        margins = run(calls.chat(chat).margins("s", "item", ["one?", "two?"]))  # type: ignore[attr-defined]
         embedded = run(calls.embedding(vectors).embed(["a b", said]))
     with KeptAnswers(path, 1) as second:
         calls = PaidCalls(answers=second)
         again = run(calls.chat(chat).complete(request))
         assert (again.data, again.text, again.probabilities) == (paid.data, paid.text, paid.probabilities)
         assert (paid.usage, again.usage) == (usage, Usage())
-        asked = run(calls.chat(chat).margins("s", "item", ["two?", "three?", "one?"]))  # type: ignore[attr-defined]
-        assert [asked[0][2], asked[0][0]] == margins[0]
-        assert (margins[1].calls, asked[1].calls) == (2, 1)
         assert run(calls.embedding(vectors).embed([said, "a b"])).tobytes() == embedded[::-1].tobytes()
         assert vectors.texts == ["a b", said]
-        assert second.taken_up == 5
+        assert second.taken_up == 3
     assert len(chat.requests) == 1
 
 

@@ -27,7 +27,6 @@ from memalign.models.base import (
     EmbeddingModel,
     Limits,
     Question,
-    YesNoModel,
 )
 from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Usage
@@ -97,9 +96,7 @@ class PaidCalls:
         """`model`, asked within these limits and kept answers."""
         if isinstance(model, _Asked):
             return model
-        if isinstance(model, DecisionModel):
-            return (_AskedApartAndDeciding if isinstance(model, YesNoModel) else _AskedAndDeciding)(model, self)
-        return (_AskedApart if isinstance(model, YesNoModel) else _Asked)(model, self)
+        return (_AskedAndDeciding if isinstance(model, DecisionModel) else _Asked)(model, self)
 
     def decision(self, model: DecisionModel) -> DecisionModel:
         """`model`, asked within these limits and kept answers."""
@@ -254,41 +251,6 @@ class _Deciding(_Limited):
 
 class _AskedAndDeciding(_Asked, _Deciding):
     """Of a model that does both."""
-
-
-class _AskedApart(_Asked):
-    """The same of a model that is a YesNoModel too."""
-
-    async def margins(
-        self,
-        system: str,
-        item: str,
-        questions: Sequence[str],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
-    ) -> tuple[list[float], Usage]:
-        keys = {question: _key(self._model, (system, item, question)) for question in questions}
-        known = {q: margin for q, key in keys.items() if (margin := self._calls.find(key, float)) is not None}
-        usage = Usage()
-        new = [question for question in keys if question not in known]
-        if self._calls.rehearsal is not None:
-            margins = self._calls.rehearsal.margins(self._model, system, item, new)
-            known.update(zip(new, margins, strict=True))
-        elif new:
-            model = cast("YesNoModel", self._model)
-            size = sum(map(estimate_tokens, (system, item, *new)))
-            asked = Call(self.name, "margins", size)
-            margins, usage = await self._calls.pay(
-                asked, lambda: model.margins(system, item, new, timeout=timeout), lambda answer: answer[1]
-            )
-            for question, margin in zip(new, margins, strict=True):
-                known[question] = margin
-                self._calls.keep(keys[question], margin)
-        return [known[question] for question in questions], usage
-
-
-class _AskedApartAndDeciding(_AskedApart, _Deciding):
-    """The same of the embedded model."""
 
 
 class _Embedding:

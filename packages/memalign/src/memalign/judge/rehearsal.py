@@ -72,12 +72,6 @@ class Rehearsal:
         self.prefix_tokens += prefix if prefix >= CACHED_FROM else 0
         return ChatReply(data=data, text=text, usage=Usage())
 
-    def margins(self, model: ChatModel, system: str, item: str, questions: Sequence[str]) -> list[float]:
-        """A margin for each question: it cannot be told."""
-        for question in questions:
-            self._count(model, f"{system}{item}{question}", "yes")
-        return [0.0] * len(questions)
-
     def decision(self, model: DecisionModel, state: str, questions: Sequence[Question]) -> dict[str, dict[str, float]]:
         """Every label of every question as probable as the others: it cannot be told."""
         labels = [label for question in questions for label in question.labels]

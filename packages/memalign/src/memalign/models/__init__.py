@@ -11,7 +11,6 @@ from memalign.models.base import (
     EmbeddingModel,
     Limits,
     Question,
-    YesNoModel,
 )
 from memalign.models.resolve import default_model_name, resolve, resolve_decision, resolve_embedding
 
@@ -24,7 +23,6 @@ __all__ = [
     "EmbeddingModel",
     "Limits",
     "Question",
-    "YesNoModel",
     "default_model_name",
     "resolve",
     "resolve_decision",

@@ -23,7 +23,6 @@ __all__ = [
     "Limits",
     "PricedModel",
     "Question",
-    "YesNoModel",
 ]
 
 
@@ -149,27 +148,6 @@ class DecisionModel(Protocol):
         *,
         timeout: float | None = None,  # noqa: ASYNC109  # of each attempt, not of the call
     ) -> Decision: ...
-
-
-@runtime_checkable
-class YesNoModel(Protocol):
-    """A model whose probability of yes and of no can be read from one token, at next to no cost a question.
-
-    `margins` gives for each of the `questions` about `item` the margin log p(yes)/p(no), in nats, finite and in
-    [-15, 15]. What is asked is `system`, and as the user's message `item`, a line break and the question: the item is
-    read once for all of them. An answer depends on these three texts alone, on no other question and no earlier call.
-    `timeout` is in seconds for one question. Raises a ModelError, whose `usage` holds what was spent, when one of them
-    has no answer.
-    """
-
-    async def margins(
-        self,
-        system: str,
-        item: str,
-        questions: Sequence[str],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # of each question, not of the call
-    ) -> tuple[list[float], Usage]: ...
 
 
 @runtime_checkable

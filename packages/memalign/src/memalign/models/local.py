@@ -24,7 +24,6 @@ from memalign.models.answers import parse_answer
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
 from memalign.models.llama_cpp import (
-    STREAMED,
     Answer,
     chat_body,
     item_body,
@@ -45,19 +44,19 @@ T = TypeVar("T")
 
 _DEFAULT_CONTEXT = 8192
 _DEFAULT_TIMEOUT = 600.0
-_RAW_TIMEOUT = 3600.0  # a raw answer may be as long as the context
 _DECIDE = "Answer the question about the item with yes or no."
 
 
-class _Questions(NamedTuple):
-    system: str
-    item: str
-    questions: tuple[str, ...]
+class _Asked(NamedTuple):
+    """Lines, each answered by yes or no, about what is judged."""
+
+    state: str
+    lines: tuple[str, ...]
     timeout: float | None
 
 
 class LocalChatModel:
-    """A ChatModel, DecisionModel and YesNoModel over a GGUF file; `LocalChatModel.open` gives one object a file.
+    """A ChatModel and DecisionModel over a GGUF file; `LocalChatModel.open` gives one object a file.
 
     The file is read at the first call. Answers are constrained by a grammar of the request's schema, written without
     needless white space. Usage counts tokens and cached tokens; cost is 0.0, for nobody is paid.
@@ -146,39 +145,15 @@ class LocalChatModel:
         question is never n/a. An answer depends on the state and the question alone, on no other question and no
         earlier call. Errors are those of `complete`, with what was spent until then.
         """
-        asked = {question.key: _lines(question) for question in questions}  # one line, or one for each label
-        lines = [line for every in asked.values() for line in every]
-        answers, usage = await self.margins(_DECIDE, state, lines, timeout=timeout)
-        margins = dict(zip(lines, answers, strict=True))
+        if not questions:
+            return Decision(probabilities={})
+        lines = tuple(dict.fromkeys(line for question in questions for line in _lines(question)))
+        margins, usage = await self._in_turn(self._margins, _Asked(state, lines, timeout))
         probabilities = {
-            question.key: _probabilities(question, [margins[line] for line in asked[question.key]])
+            question.key: _probabilities(question, [margins[line] for line in _lines(question)])
             for question in questions
         }
         return Decision(probabilities=probabilities, usage=usage)
-
-    async def margins(
-        self,
-        system: str,
-        item: str,
-        questions: Sequence[str],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # of each question, counted in the worker thread
-    ) -> tuple[list[float], Usage]:
-        """Log p(yes)/p(no) of each question about the item, which is read once, in turn with the other calls.
-
-        See `YesNoModel`. Each question counts as a call; all but the first find the item in the cache. Errors are those
-        of `complete`, with what was spent until then.
-        """
-        if not questions:
-            return [], Usage()
-        return await self._in_turn(self._margins, _Questions(system, item, tuple(questions), timeout))
-
-    async def ask(self, body: dict[str, Any]) -> Answer:
-        """llama.cpp's own answer to a chat request of its API, in turn with the other calls.
-
-        Errors are those of `complete`.
-        """
-        return await self._in_turn(self._ask_apart, body)
 
     async def _in_turn(self, call: Callable[[Any, threading.Event], T], asked: Any) -> T:
         given_up = threading.Event()
@@ -255,47 +230,43 @@ class LocalChatModel:
             pass  # so is the request, whose error says by how much
         return 0
 
-    def _margins(self, asked: _Questions, given_up: threading.Event) -> tuple[list[float], Usage]:
+    def _margins(self, asked: _Asked, given_up: threading.Event) -> tuple[dict[str, float], Usage]:
+        """Log p(yes)/p(no) of each line about the state, which is read once."""
         self._ready(given_up)
         self._prefixes.lose()
         usage, margins = Usage(), dict[str, float]()
         try:
-            for question, answer in self._answers(asked, given_up):
-                known = 0 if not margins else answer.usage.cached_tokens  # for the first one the item was read
-                usage += replace(answer.usage, cached_tokens=known)
+            for line, answer in self._answers(asked, given_up):
+                cached = answer.usage.cached_tokens if margins else 0  # for the first one the state was read
+                usage += replace(answer.usage, cached_tokens=cached)
                 margin = answer.margin()
                 if margin is None:
                     raise InvalidOutput(f"{self._name} told no probabilities of its answer")
-                margins[question] = margin
+                margins[line] = margin
         except ModelError as error:
             error.usage = usage + (error.usage or Usage())
             raise
-        return [margins[question] for question in asked.questions], usage
+        return margins, usage
 
-    def _answers(self, asked: _Questions, given_up: threading.Event) -> Iterator[tuple[str, Answer]]:
-        """Each question, once, with its answer: whatever was asked before, it is read from where the item ends."""
+    def _answers(self, asked: _Asked, given_up: threading.Event) -> Iterator[tuple[str, Answer]]:
+        """Each line with its answer: whatever was asked before, it is read from where the state ends."""
 
         def ask(body: dict[str, Any]) -> Answer:
             return self._ask(body, asked.timeout, given_up, time.monotonic())
 
-        item = item_body(asked.system, asked.item)
-        ask({**item, "cache_prompt": False})
-        last, end = "", -1  # where the item ends, in tokens: nothing of a prompt that cannot be cut
-        for question in parting(dict.fromkeys(asked.questions)):
-            body = question_body(asked.system, asked.item, question)
-            if last and end and begin_alike(question, last):
-                ask(item)
+        state = item_body(_DECIDE, asked.state)
+        ask({**state, "cache_prompt": False})
+        last, end = "", -1  # where the state ends, in tokens: nothing of a prompt that cannot be cut
+        for line in parting(asked.lines):
+            body = question_body(_DECIDE, asked.state, line)
+            if last and end and begin_alike(line, last):
+                ask(state)
             answer = ask(body)
             if last and answer.usage.cached_tokens != end:  # two words may begin with one token
-                ask(item)
+                ask(state)
                 answer = ask(body)
-            last, end = question, answer.usage.cached_tokens if end < 0 else end
-            yield question, answer
-
-    def _ask_apart(self, body: dict[str, Any], given_up: threading.Event) -> Answer:
-        self._ready(given_up)
-        self._prefixes.lose()
-        return self._ask({**body, **STREAMED}, _RAW_TIMEOUT, given_up, time.monotonic())
+            last, end = line, answer.usage.cached_tokens if end < 0 else end
+            yield line, answer
 
     def _ask(self, body: dict[str, Any], timeout: float | None, given_up: threading.Event, started: float) -> Answer:
         timeout = _DEFAULT_TIMEOUT if timeout is None else timeout
