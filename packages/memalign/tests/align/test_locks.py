@@ -9,7 +9,7 @@ import pytest
 
 from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock
-from memalign.align.locked_cases import CULPRITS
+from memalign.align.locks import CULPRITS
 from memalign.errors import RateLimited
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer

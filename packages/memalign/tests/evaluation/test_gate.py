@@ -179,7 +179,7 @@ class TestKeptJudgments:
         [
             {"instructions": "Kind? {{ outputs }}"},
             {"parameters": {"temperature": 0.5}},
-            {"parameters": {"calibrate": False}},
+            {"parameters": {"samples": 3}},
             {"model": ScriptedChatModel(lambda _: {}, name="another")},
         ],
     )

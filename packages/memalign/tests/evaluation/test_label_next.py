@@ -46,11 +46,20 @@ def items(**outputs: str) -> list[dict[str, Any]]:
     return [{"id": name, "outputs": text} for name, text in outputs.items()]
 
 
-def said(value: bool = True, *, margin: float | None = 9.0, answer: Any = "yes", **fields: Any) -> Judgment:
+def said(value: bool = True, *, p: float | None = 0.99, answer: Any = "yes", **fields: Any) -> Judgment:
     """A judgment of which nothing stands out: a check speaks, and the model is sure."""
-    finding = Finding(guideline="G1", check="Is it warm?", answer=answer, margin=margin)
+    finding = Finding(guideline="G1", check="Is it warm?", answer=answer, probability=p)
     settled: dict[str, Any] = {"value": value, "own_value": value, "confidence": 0.99, "findings": (finding,)}
     return Judgment(**settled | fields)
+
+
+def applies(guideline: str, value: bool) -> Finding:
+    """What a chat model finds: a guideline, its evidence, and the value that it means."""
+    return Finding(guideline=guideline, evidence="a refund", value=value)
+
+
+def weighs(contribution: float) -> Finding:
+    return Finding(guideline="G1", check="Is it warm?", answer="yes", probability=0.99, contribution=contribution)
 
 
 def ranked(
@@ -69,14 +78,20 @@ class TestReasons:
         ("text", "judgment", "reason"),
         [
             (NEAR, said(), "nothing stands out"),
-            (NEAR, said(margin=0.1), "no check speaks"),
-            (NEAR, said(margin=None, answer="n/a"), "no check speaks"),
-            (NEAR, said(findings=()), "no check speaks"),
-            (NEAR, said(findings=(Finding(guideline=None, check="the length", margin=9.0),)), "no check speaks"),
-            (NEAR, said(margin=None, answer="no"), "nothing stands out"),
-            (NEAR, said(margin=-8.0, answer="no"), "nothing stands out"),
-            (NEAR, said(calibrated_value=False), "the model and the calibrator disagree (true, false)"),
-            (NEAR, said(calibrated_value=True), "nothing stands out"),
+            (NEAR, said(p=0.55), "no guideline speaks"),
+            (NEAR, said(p=0.1, answer="n/a"), "no guideline speaks"),
+            (NEAR, said(findings=()), "no guideline speaks"),
+            (
+                NEAR,
+                said(findings=(Finding(guideline=None, check="the length", contribution=2.0),)),
+                "no guideline speaks",
+            ),
+            (NEAR, said(p=None, answer="no"), "nothing stands out"),
+            (NEAR, said(p=0.01, answer="no"), "nothing stands out"),
+            (NEAR, said(findings=(applies("G1", True),)), "nothing stands out"),
+            (NEAR, said(findings=(applies("G1", True), applies("G2", False))), "guidelines pull both ways"),
+            (NEAR, said(findings=(weighs(1.0), weighs(-0.8))), "guidelines pull both ways"),
+            (NEAR, said(findings=(weighs(1.0), weighs(-0.1))), "nothing stands out"),
             (NEAR, said(confidence=0.55), "unsure (55%)"),
             (NEAR, said(confidence=None), "nothing stands out"),
             (FAR, said(), "unlike every case in memory (likeness "),
@@ -88,36 +103,19 @@ class TestReasons:
         assert (";" in found.reason) is False
 
     def test_several_reasons_are_named_the_strongest_first(self, tmp_path: Path) -> None:
-        both = said(margin=0.4, confidence=0.5, calibrated_value=True)
+        both = said(p=0.6, confidence=0.5)
         (found,) = ranked(judge(taught()), items(a=NEAR), tmp_path, {"a": both}).cases
-        assert found.reason == "unsure (50%); no check speaks"
+        assert found.reason == "unsure (50%); no guideline speaks"
 
-    def test_a_judge_without_checks_or_memory_says_so(self, tmp_path: Path) -> None:
+    def test_a_judge_without_guidelines_or_memory_says_so(self, tmp_path: Path) -> None:
         (found,) = ranked(judge(), items(a=NEAR), tmp_path, {"a": said(findings=())}).cases
-        assert found.reason == "no check speaks: the judge has none; no case is in memory"
-
-    @pytest.mark.parametrize(
-        ("value_type", "own", "other", "named"),
-        [
-            ("int:1..5", 2, 3, True),
-            ("int:1..5", 1, 5, True),
-            ("int:0..10", 4, 5, False),
-            ("float:0..1", 0.2, 0.3, False),
-        ],
-    )
-    def test_numbers_disagree_by_their_distance(
-        self, tmp_path: Path, value_type: str, own: Any, other: Any, named: bool
-    ) -> None:
-        numbers = said(own, calibrated_value=other)
-        one = judge(taught(), feedback_value_type=value_type)
-        (found,) = ranked(one, items(a=NEAR), tmp_path, {"a": numbers}).cases
-        assert ("disagree" in found.reason) is named
+        assert found.reason == "no guideline speaks: the judge has none; no case is in memory"
 
 
 class TestRanking:
     def test_the_strongest_reasons_come_first(self, tmp_path: Path) -> None:
         rows = items(sure=NEAR, torn=OTHER, odd=FAR)
-        judgments = {"sure": said(), "torn": said(confidence=0.5, calibrated_value=False), "odd": said()}
+        judgments = {"sure": said(), "torn": said(confidence=0.5, p=0.5), "odd": said()}
         found = ranked(judge(taught()), rows, tmp_path, judgments)
         assert [each.id for each in found.cases] == ["torn", "odd", "sure"]
         scores = [each.score for each in found.cases]
@@ -164,7 +162,7 @@ class TestRanking:
 
     def test_a_judgment_without_check_answers_says_nothing(self) -> None:
         (found,) = next_cases(judge(taught()), items(a=NEAR)).cases
-        assert found.reason == "no check speaks"
+        assert found.reason == "no guideline speaks"
 
 
 class TestWrongUse:

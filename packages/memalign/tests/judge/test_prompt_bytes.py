@@ -81,7 +81,6 @@ async def sent(kind: str, *, taught: bool, limits: Limits) -> str:
         model=model,
         embedding_model=EMBEDDING,
         memory=memory(content, labels) if taught else Memory(),
-        parameters={"calibrate": False} if value_type != "str" else {},
     )
     await judge.ajudge(Example(id="item", **content))
     (request,) = model.requests

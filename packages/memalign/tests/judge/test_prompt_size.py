@@ -59,7 +59,7 @@ def crowded(text: str, *, identical: str) -> tuple[Memory, Example]:
 async def test_the_parts_of_a_full_prompt_fit_the_context(context: int, brief: bool, text: str, identical: str) -> None:
     memory, item = crowded(TEXTS[text], identical=identical)
     limits = Limits(context_tokens=context, brief=brief)
-    settings: dict[str, Any] = {"embedding_model": EMBEDDING, "retrieval_k": 20, "parameters": {"calibrate": False}}
+    settings: dict[str, Any] = {"embedding_model": EMBEDDING, "retrieval_k": 20}
     answer = {"findings": [{"guideline": "G1", "evidence": "", "value": True}], "rationale": "r", "value": True}
     model = ScriptedChatModel(lambda _: answer, limits=limits)
     judge = Judge(

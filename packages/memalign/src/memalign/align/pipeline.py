@@ -17,7 +17,7 @@ from memalign.align.distil import distil
 from memalign.align.forget import forget, stays_theirs
 from memalign.align.impact import impact
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
-from memalign.align.locked_cases import keep_locks
+from memalign.align.locks import keep_locks
 from memalign.align.mining import with_mined
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult

@@ -46,7 +46,7 @@ Parameters = Annotated[
         "--param",
         metavar="KEY=VALUE",
         help="temperature, max_tokens, reasoning_effort (none to xhigh), seed, timeout (seconds), "
-        "samples, swap (true), trace_tool_calls or calibrate (true); may be given several times.",
+        "samples, swap (true) or trace_tool_calls; may be given several times.",
     ),
 ]
 

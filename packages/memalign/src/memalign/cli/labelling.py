@@ -32,7 +32,7 @@ def next_(
 ) -> int:
     """Name the cases that experts should label next, and why.
 
-    First come those where no check speaks, the model and the calibrator disagree, the verdict is unsure, or memory has
+    First come those where no guideline speaks, guidelines pull both ways, the verdict is unsure, or memory has
     nothing like them. Each case is judged once. Cases in memory, and copies of one case, are left out. A case that
     cannot be judged is named and does not stop the rest (exit 1). --json is a list of id, reason and score.
     """

@@ -1,8 +1,7 @@
-"""Which cases experts should label next: those of which the judge, its checks and its memory can say least."""
+"""Which cases experts should label next: those of which the judge, its guidelines and its memory can say least."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,7 @@ from memalign.evaluation.judgment_file import judgments_from
 from memalign.io import Examples, ExampleSource
 from memalign.memory.retrieval import RELEVANT, embedding_text
 from memalign.models import resolve_embedding
-from memalign.types import Example, Judgment, Usage
-from memalign.values import ValueType, value_text
+from memalign.types import Example, Finding, Judgment, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,9 +86,10 @@ async def anext_cases(
 
     A case's score is the mean of four degrees in [0, 1]; each from 0.5 on is named as a reason:
 
-    - no check speaks: 1 - |2p - 1| with p the probability of yes of the check that speaks loudest; without
-      probabilities 0 where one is answered with yes or no, else 1; 1 for a judge without checks;
-    - the model and the calibrator disagree: 1 for two labels; of numbers their distance in halves of the scale;
+    - no guideline speaks: 0 where a finding of the model names one; of checks 1 - |2p - 1| with p the probability of yes
+      of the one that speaks loudest, of two sides 0; 1 without a finding;
+    - guidelines pull both ways: 1 where findings mean different values; of checks twice the smaller of what speaks for the
+      verdict and what speaks against it, over both;
     - unsure: 2 (1 - confidence), at most 1; 0 where there is no confidence;
     - unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
 
@@ -162,33 +161,34 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
 
 
 def _signals(judge: Judge, judgment: Judgment, nearest: float | None) -> tuple[_Signal, ...]:
-    return (_silent(judge, judgment), _disagreed(judge.value_type, judgment), _unsure(judgment), _unlike(nearest))
+    return (_silent(judge, judgment), _torn(judgment), _unsure(judgment), _unlike(nearest))
 
 
 def silence(judgment: Judgment) -> float:
-    """How little the checks say of an item, in [0, 1]; see `anext_cases`."""
-    loudness = [
-        abs(math.tanh(each.margin / 2)) if each.margin is not None else float(each.answer in ("yes", "no"))
-        for each in judgment.findings
-        if each.guideline is not None
-    ]
-    return 1 - max(loudness, default=0.0)
+    """How little the guidelines say of an item, in [0, 1]; see `anext_cases`."""
+    return 1 - max((_loudness(each) for each in judgment.findings if each.guideline is not None), default=0.0)
+
+
+def _loudness(finding: Finding) -> float:
+    if finding.probability is not None and finding.answer != "n/a":
+        return abs(2 * finding.probability - 1)
+    return float(finding.answer in ("yes", "no") or not finding.check or finding.contribution is not None)
 
 
 def _silent(judge: Judge, judgment: Judgment) -> _Signal:
-    none = "" if any(guideline.checks for guideline in judge.memory.semantic) else ": the judge has none"
-    return _Signal(silence(judgment), f"no check speaks{none}")
+    none = "" if judge.memory.semantic else ": the judge has none"
+    return _Signal(silence(judgment), f"no guideline speaks{none}")
 
 
-def _disagreed(value_type: ValueType, judgment: Judgment) -> _Signal:
-    own, other = judgment.own_value, judgment.calibrated_value
-    if own is None or other is None or own == other:
-        return _Signal(0.0, "")
-    degree = 1.0
-    if not isinstance(own, str) and not isinstance(other, str) and value_type.numeric:
-        scale = (value_type.high or 0.0) - (value_type.low or 0.0)
-        degree = min(1.0, 2 * abs(own - other) / scale)
-    return _Signal(degree, f"the model and the calibrator disagree ({value_text(own)}, {value_text(other)})")
+def _torn(judgment: Judgment) -> _Signal:
+    taught = [each for each in judgment.findings if each.guideline is not None]
+    values = {each.value for each in taught if each.value is not None}
+    if len(values) > 1:
+        return _Signal(1.0, "guidelines pull both ways")
+    pulls = [each.contribution for each in taught if each.contribution is not None]
+    towards, against = sum(pull for pull in pulls if pull > 0), -sum(pull for pull in pulls if pull < 0)
+    degree = 2 * min(towards, against) / (towards + against) if towards and against else 0.0
+    return _Signal(degree, "guidelines pull both ways")
 
 
 def _unsure(judgment: Judgment) -> _Signal:

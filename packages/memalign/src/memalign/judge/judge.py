@@ -64,8 +64,6 @@ class Judge(Generic[ValueT_co]):
       where the endpoint tells them, for whole numbers by the expected score;
     - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
     - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
-    - `calibrate`: weigh the answers to checks, the model's own verdict and plain features by a regression on the memory's
-      own cases; the better of the two verdicts stands (on where checks were answered, and for embedded models);
     - `reasoning_effort`: "none", "minimal", "low", "medium", "high" or "xhigh", for models that think before they answer;
     - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
     - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables, its

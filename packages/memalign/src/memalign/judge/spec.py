@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OF_MODELS",
-    "SAID_BESIDE",
     "SAMPLING_TEMPERATURE",
     "base_fingerprint_of",
     "check_model_name",
@@ -144,13 +143,8 @@ _KNOWN = {  # whether it is a whole number, the least, the most
 }
 _SAYS = {
     "swap": (True, False),
-    "calibrate": (True, False),
     "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
 }
-
-SAID_BESIDE = frozenset({"calibrate"})
-"""Parameters that change nothing of the verdict itself: a verdict made without them is as good."""
-
 
 OF_MODELS = frozenset({"models", "reflection_model"})
 """Parameters that change no verdict: how the models are reached, what they cost, and who writes the guidelines."""
@@ -189,8 +183,6 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
                 raise InputError(f"parameter {key}={value!r}: it is {what} from {least} to {most}")
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
-    if parameters.get("calibrate") and not value_type.closed:
-        raise InputError("parameter calibrate=True: free text has no labels that a calibrator could be fitted on")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
         raise InputError("parameter samples: at temperature 0 all samples are the same; leave temperature out")
     return parameters
@@ -236,8 +228,7 @@ def fingerprint_of(judge: Judge) -> str:
 
 def base_fingerprint_of(judge: Judge) -> str:
     """16 hex digits over instructions, value type, model and parameters: what a verdict without memory is made with."""
-    made_with = {key: value for key, value in judge.parameters.items() if key not in SAID_BESIDE}
-    return fingerprint_of(judge.replace(memory=Memory(), parameters=made_with))  # whose label counts is no part of it
+    return fingerprint_of(judge.replace(memory=Memory()))  # whose label counts is no part of it
 
 
 def _other_embedding_model(judge: Judge) -> str | None:
