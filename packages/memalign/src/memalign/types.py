@@ -355,15 +355,21 @@ class ToolCall(PlainStruct, frozen=True, kw_only=True):
 
 
 class Finding(PlainStruct, frozen=True, kw_only=True):
-    """What one thing about an item says for or against its verdict.
+    """One guideline's bearing on one item, or that of what nobody taught.
 
-    `guideline` is the id of the guideline that `check` belongs to, and `taught_by` the feedback behind it. Without a
-    guideline no expert taught it, and `check` names it in words: the model's own verdict, the length.
-    Of a chat model's answer there is no check: `evidence` is what it quotes of the item, and `value` the label that the
-    guideline means for it. `probability` is that of yes, in [0, 1].
-    `margin` is log p(yes)/p(no), of two sides the first one's less the second one's; None where the model tells no
-    probabilities. `answer` is None where two sides were asked apart, and for what is no check. `contribution` is in the calibrator's units: of labels the log-odds for the verdict against the
-    strongest other label, of numbers points; None where no calibrator weighed it.
+    Of a chat model's answer: a guideline that applies, with words of the item. Of a check, which is a question to a decision
+    model or a test that code decides: its answer.
+
+    Attributes:
+        guideline: Its id; None for what no expert taught, which `check` names in words, such as the length.
+        check: The question or the test's sentence; empty of a chat model's finding.
+        answer: The check's answer; None where two sides were asked apart, and for what is no check.
+        probability: That of yes, in [0, 1]; None of a pair's sides, and without probabilities.
+        evidence: What a chat model quotes; the item has these words. None where it quotes nothing.
+        value: The value that the guideline means for the item, as a chat model says.
+        contribution: In the calibrator's units: of labels the log-odds for the verdict against the strongest other label,
+            of numbers points; None where no calibrator weighed it.
+        taught_by: The feedback behind the guideline.
     """
 
     guideline: str | None
@@ -380,22 +386,31 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
 class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     """One verdict and its receipt; generic in the value: a `bool` judge's judgments have a `bool` for a type checker.
 
-    `id` is the item's. `value` is None exactly when `error` says why. `rationale` and `probabilities` are the model's own: each label (as
-    text: "true", "4", "A") with its probability in [0, 1]. `confidence` is the probability of the value:
-    a fitted calibrator's where it says the same value, else the model's own; None where that gives none and was asked once.
-    `value` is the model's own verdict or the calibrator's, as `decided_by` says; both stand beside it, `own_value` and
-    `calibrated_value`. `findings` say what the calibrator's adds up from. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
-    used; `notes` say what was truncated or left out, and what was read in a trace too long to show. `not_judged` marks an item that the run stopped before, as `error` says.
+    Attributes:
+        id: The item's.
+        value: The verdict; None exactly when `error` says why there is none.
+        rationale: The reason; the experts' words where they judged this very item.
+        confidence: The probability of the value, in [0, 1]: a fitted calibrator's, else the model's own; None where none is
+            known.
+        own_value: The model's own verdict, also where a calibrator decided; None where experts judged the item.
+        decided_by: Whose the value is: the experts' label on this very item, the model's, or the calibrator's.
+        findings: Which guidelines apply, and what checks found.
+        guideline_ids: The guidelines that apply; of a weak model, which names none, all that it read.
+        example_ids: The cases in the prompt, or those whose label stands.
+        memory_hash: The memory that was used.
+        model: Who was asked; empty where nobody was.
+        usage: What it cost.
+        notes: What was truncated, left out or dropped, and what was read in a trace too long to show.
+        error: Why there is no verdict.
+        not_judged: Whether the run stopped before this item, as `error` says.
     """
 
     id: str = ""
     value: ValueT_co | None = None
     rationale: str | None = None
     confidence: float | None = None
-    probabilities: dict[str, float] | None = None
     own_value: ValueT_co | None = None
     calibrated_value: Value | None = None
-    calibrated_probabilities: dict[str, float] | None = None
     decided_by: Literal["expert", "model", "calibrator"] = "model"
     findings: tuple[Finding, ...] = ()
     guideline_ids: tuple[str, ...] = ()
@@ -406,14 +421,6 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     error: str | None = None
     not_judged: bool = False
-
-    @property
-    def expected(self) -> float | None:
-        """The mean score by the probabilities of whole-number labels; None for other labels, or without probabilities."""
-        chances = self.calibrated_probabilities if self.decided_by == "calibrator" else self.probabilities
-        if chances is None or isinstance(self.value, bool) or not isinstance(self.value, int):
-            return None
-        return sum(float(label) * probability for label, probability in chances.items())
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """The fields as `to_dict` has them, so that `dict(judgment)` works, and with it a web application's encoder."""
@@ -443,14 +450,19 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
             ("model", self.model),
         ]
         found = [
-            (each.guideline, each.check, each.answer, "" if each.contribution is None else f"{each.contribution:+.2f}")
+            (
+                each.guideline,
+                each.check or (f'here: "{each.evidence}"' if each.evidence else "applies"),
+                each.answer or ("" if each.value is None else value_text(each.value)),
+                "" if each.contribution is None else f"{each.contribution:+.2f}",
+            )
             for each in self.findings
         ]
         return card(
             verdict,
             self.id,
             facts(told),
-            table(("guideline", "check", "answer", "weighs"), found),
+            table(("guideline", "found", "answer", "weighs"), found),
         )
 
 

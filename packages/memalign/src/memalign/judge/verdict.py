@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -20,7 +20,6 @@ from memalign.judge.trace_reading import read_trace
 from memalign.models.base import ChatModel
 from memalign.models.raw_answers import asked_about
 from memalign.types import Example, Judgment, Usage
-from memalign.values import Value, value_text
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
@@ -81,7 +80,6 @@ def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdic
         value=sample.value,
         rationale=sample.rationale,
         confidence=sample.confidence,
-        probabilities=_keyed(sample.chances),
         own_value=sample.value,
         findings=(*sample.findings, *prompt.facts),
         # A weak model names no findings: all that it read may have counted.
@@ -167,9 +165,3 @@ async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None =
             failures[0].usage = total
         raise failures[0]
     return answers
-
-
-def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:
-    if chances is None:
-        return None
-    return {value_text(label): p for label, p in chances.items()}
