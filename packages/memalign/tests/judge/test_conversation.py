@@ -227,7 +227,12 @@ class TestSessions:
                 learned = "lost parcel" in request.system
                 return {"rationale": "So it is.", "value": not learned}
             rule = "A session about a lost parcel is resolved only when a new one is sent."
-            return {"changes": [{"action": "ADD", "text": rule, "feedback": ["F1"], "guideline": ""}]}
+            return {
+                "changes": [
+                    {"action": "ADD", "text": rule, "feedback": ["F1"], "guideline": ""},
+                    {"action": "NOOP", "text": "", "feedback": ["F2"], "guideline": ""},
+                ]
+            }
 
         return judge(answers)
 

@@ -35,7 +35,7 @@ def teaches_and_judges(experiment: str, endpoint: Endpoint) -> None:
     before = there(experiment)
     optimizer = MemAlignOptimizer(embedding_model="openai:/embed")
     aligned = tone_judge().align(traces, optimizer)
-    assert aligned(trace=traces[0]).value is False
+    assert aligned(trace=traces[0], inputs=CASE["inputs"]).value is False
     aligned.unalign(traces[:1])(**CASE)
     assert len(endpoint.requests) >= 4
     assert there(experiment) == before
