@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Feedback, Guideline, Judge
+from memalign import Example, Feedback, Guideline, Judge
 from memalign.align.admission import ALPHA, chance, chance_limit, least_chance
 from memalign.align.mining import mined, with_mined
-from memalign.judge.calibrator import calibrator_of
+from memalign.judge.calibrator import calibrator_of, fit
 from memalign.judge.code_tests import holds
+from memalign.judge.observations import LabelledCase, Observation, expectations
+from memalign.judge.observations import test_margins as margins_of_tests
 from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import Annotation, Answers, Case, Memory
+from memalign.memory import Annotation, Answers, Case, Expectation, Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.values import Value, ValueType
@@ -251,6 +253,27 @@ def test_a_mined_rule_overrules_a_model_that_guesses() -> None:
     assert calibrator is not None
     assert calibrator.worth.decides
     assert (calibrator.worth.calibrator, calibrator.worth.broken) == (1.0, 0)
+
+
+def test_guidelines_that_say_nothing_do_not_drown_a_mined_rule() -> None:
+    learned, rng = with_mined(memory(rows(16, reference)), BOOL, FIELDS), random.Random(1)
+    others = [
+        Expectation(label=rng.random() < 0.5, checks=((f"q{n}", rng.choice((1, -1))), (f"q{n + 1}", 1)))
+        for n in range(0, 24, 2)
+    ]
+
+    def observation(example: Example) -> Observation:
+        margins = margins_of_tests(learned, example, BOOL) | {f"q{n}": rng.gauss(0, 2) for n in range(24)}
+        expected = (*others, *expectations(learned.semantic))
+        return Observation(answers=margins, expected=expected, verdict=rng.random() < 0.5)
+
+    cases = [LabelledCase(observation(case.example), bool(learned.label(case))) for case in learned.cases]
+    calibrator = fit(BOOL, cases)
+    assert calibrator is not None
+    assert calibrator.worth.decides
+    unseen = [row for row in rows(40, reference, seed=1) if row.example]
+    right = [calibrator.says(observation(row.example)).value == row.value for row in unseen if row.example]
+    assert sum(right) >= 38
 
 
 def test_only_a_weak_models_judge_mines() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["FEWEST", "HABIT", "LENGTH", "VERDICT", "Calibrated", "Calibrator", "Worth", "calibrator_of", "fit"]
 
 HABIT, VERDICT, LENGTH = "how often experts say so", "the model's own verdict", "the length"
-FIRES, CHECKS = "guidelines that fire", "answers one by one"
+FIRES, CHECKS, MINED = "guidelines that fire", "answers one by one", "mined guidelines that fire"
 FEWEST = 10
 """Labelled cases that weights are fitted to."""
 MOST_LABELS = 10
@@ -40,8 +40,9 @@ MOST_LABELS = 10
 FOLDS = 5
 RIDGE = 1.0
 """How strongly every weight is drawn to where it starts."""
-START = {FIRES: 1.0, VERDICT: 2.0}
-"""What counts before any case was seen, in log-odds; all else starts at 0. Below 2 weak checks outvote a good model."""
+START = {FIRES: 1.0, VERDICT: 2.0, MINED: 5.0}
+"""What counts before any case was seen, in log-odds; all else starts at 0. Below 2 weak checks outvote a good model.
+Mined guidelines were admitted by these labels already; with less than 5 two dozen guidelines that say nothing drown them."""
 ALONE = 0.3
 """The size of a column of one check alone: so the one ridge holds it ten times as strongly as what all checks share."""
 SHRUNK = 2.0
@@ -134,7 +135,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         """What each column stands for."""
         habits = max(len(self.labels), 1)
-        return (*[HABIT] * habits, VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, *self.alone)
+        return (*[HABIT] * habits, VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, MINED, *self.alone)
 
     def rows(self, known: Observation) -> NDArray[np.float64]:
         """Shape (labels, columns); of a number (1, columns)."""
@@ -142,14 +143,14 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
         height = max(len(self.labels), 1)
         terms = self.terms(known)
-        shared = sum(terms.values(), np.zeros((height, 3)))
-        alone = [terms[name][:, 2] if name in terms else np.zeros(height) for name in self.alone]
+        shared = sum(terms.values(), np.zeros((height, 4)))
+        alone = [terms[name][:, 3] if name in terms else np.zeros(height) for name in self.alone]
         length = np.clip((known.length - self.length[0]) / self.length[1], -FAR, FAR)
         habit = np.eye(height) - 1 / height if self.labels else np.ones((1, 1))
-        return np.column_stack([habit, self._verdict(known), self.code.T * length, shared[:, :2], *alone])
+        return np.column_stack([habit, self._verdict(known), self.code.T * length, shared[:, :3], *alone])
 
     def terms(self, known: Observation) -> dict[str, NDArray[np.float64]]:
-        """What each answered check adds to three columns (labels, 3): FIRES, CHECKS, and its own."""
+        """What each answered check adds to four columns (labels, 4): FIRES, CHECKS, MINED, and its own."""
         import numpy as np
 
         answers = {
@@ -165,13 +166,14 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             missing = 0.5 ** (len(expected.checks) - len(told))
             fires = missing * self._fires([margin for *_, margin in told])
             for name, sign, margin in told:
-                term = terms.setdefault(name, np.zeros((len(towards), 3)))
-                shares = (fires / len(told), margin / len(told) / math.sqrt(len(counting)), sign)
+                term = terms.setdefault(name, np.zeros((len(towards), 4)))
+                part, alone = fires / len(told), margin / len(told) / math.sqrt(len(counting))
+                shares = (0.0, 0.0, part, sign) if expected.mined else (part, alone, 0.0, sign)
                 term += towards[:, None] * shares
         for name, term in terms.items():
             # Its own weight has either sign, whatever is expected. Only of several labels does it matter for which.
-            own = self.code[0] if len(self.code) == 1 else term[:, 2] / max(float(np.abs(term[:, 2]).max()), SAME)
-            term[:, 2] = ALONE * answers[name] * own
+            own = self.code[0] if len(self.code) == 1 else term[:, 3] / max(float(np.abs(term[:, 3]).max()), SAME)
+            term[:, 3] = ALONE * answers[name] * own
         return terms
 
     def _fires(self, margins: Sequence[float]) -> float:
@@ -259,7 +261,7 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
             if name in (HABIT, VERDICT, LENGTH):
                 parts[name] = parts.get(name, 0.0) + float(part)
         for name, term in columns.terms(known).items():
-            parts[name] = float(counts @ term @ [weight[FIRES], weight[CHECKS], weight.get(name, 0.0)])
+            parts[name] = float(counts @ term @ [weight[FIRES], weight[CHECKS], weight[MINED], weight.get(name, 0.0)])
         return parts
 
 

@@ -66,7 +66,7 @@ def expectations(guidelines: Iterable[Guideline], *, unmet: Iterable[FeedbackKey
             for label in dict.fromkeys(check.value for check in guideline.checks):
                 checks = [check for check in guideline.checks if check.value == label]
                 signs = tuple((check.question, 1 if check.answer == "yes" else -1) for check in checks)
-                found.append(Expectation(label=label, checks=signs))
+                found.append(Expectation(label=label, checks=signs, mined=is_mined(guideline)))
     return tuple(found)
 
 

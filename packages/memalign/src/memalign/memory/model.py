@@ -117,12 +117,14 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
         label: The label that it speaks for; None where its answers only say which of two sides is better.
         checks: Each check's name, which is its question, with 1 where yes is expected and -1 where no is. The name of a
             question that is not kept begins with `WORDLESS`.
+        mined: Whether code found the guideline in the labels, which bear it out against all that was tried.
     """
 
     WORDLESS: ClassVar[str] = "#"
 
     checks: tuple[tuple[str, int], ...]
     label: Value | None = None
+    mined: bool = False
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
