@@ -378,7 +378,6 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
     probability: float | None = None
     evidence: str | None = None
     value: Value | None = None
-    margin: float | None = None
     contribution: float | None = None
     taught_by: tuple[FeedbackKey, ...] = ()
 
@@ -410,7 +409,6 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     rationale: str | None = None
     confidence: float | None = None
     own_value: ValueT_co | None = None
-    calibrated_value: Value | None = None
     decided_by: Literal["expert", "model", "calibrator"] = "model"
     findings: tuple[Finding, ...] = ()
     guideline_ids: tuple[str, ...] = ()
