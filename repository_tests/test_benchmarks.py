@@ -29,3 +29,13 @@ def test_competence_goes_on_where_it_stopped(tmp_path: Path, arm: str) -> None:
     cells = {json.loads(line)["cell"] for line in file.read_text("utf-8").splitlines()}
     assert len(cells) == 2
     assert benchmark("competence.py", file, "--table").count("plain") >= 1
+
+
+def test_price_prints_calls_and_dollars_of_each_step(tmp_path: Path) -> None:
+    out = tmp_path / "price.jsonl"
+    table = benchmark("price.py", "--runs", "1", "--latency", "0", "--many", "60", "--out", out)
+    assert "| align of 50 | memalign | " in table
+    assert "| align of 60 | memalign | " in table
+    steps = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    assert {step["step"] for step in steps} >= {"align of 50", "five more", "later judgment after 50"}
+    assert all(step["cost"] > 0 for step in steps)
