@@ -216,8 +216,8 @@ class CodeTest(PlainStruct, frozen=True, kw_only=True):
 
     Attributes:
         kind: `contains`, `word`, `starts`, `ends`: the field has `text` somewhere, as whole words, at its beginning, at
-            its end. `shape`: a piece of the form of `text`, such as `KD/4821`. `length`: its number of words. `count`: how
-            often it has `text`. `number`: a number with `text` beside it as its unit. `before`: `text` comes before
+            its end. `shape`: a piece of the form of `text`, such as `KD/4821`. `length`: its number of words. `count`:
+            how often it has `text`. `number`: a number with `text` beside it as its unit. `before`: `text` comes before
             `then`. `json_path`: what is at the path `text` is `then`.
         field: The field, or the part of it, as the instructions of a judge name it.
         text: The literal.
@@ -357,8 +357,8 @@ class ToolCall(PlainStruct, frozen=True, kw_only=True):
 class Finding(PlainStruct, frozen=True, kw_only=True):
     """One guideline's bearing on one item, or that of what nobody taught.
 
-    Of a chat model's answer: a guideline that applies, with words of the item. Of a check, which is a question to a decision
-    model or a test that code decides: its answer.
+    Of a chat model's answer: a guideline that applies, with words of the item. Of a check, which is a question to a
+    decision model or a test that code decides: its answer.
 
     Attributes:
         guideline: Its id; None for what no expert taught, which `check` names in words, such as the length.
@@ -367,8 +367,8 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
         probability: That of yes, in [0, 1]; None of a pair's sides, and without probabilities.
         evidence: What a chat model quotes; the item has these words. None where it quotes nothing.
         value: The value that the guideline means for the item, as a chat model says.
-        contribution: In the calibrator's units: of labels the log-odds for the verdict against the strongest other label,
-            of numbers points; None where no calibrator weighed it.
+        contribution: In the calibrator's units: of labels the log-odds for the verdict against the strongest other
+            label, of numbers points; None where no calibrator weighed it.
         taught_by: The feedback behind the guideline.
     """
 
@@ -389,8 +389,8 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         id: The item's.
         value: The verdict; None exactly when `error` says why there is none.
         rationale: The reason; the experts' words where they judged this very item.
-        confidence: The probability of the value, in [0, 1]: a fitted calibrator's, else the model's own; None where none is
-            known.
+        confidence: The probability of the value, in [0, 1]: a fitted calibrator's, else the model's own; None where
+            none is known.
         own_value: The model's own verdict, also where a calibrator decided; None where experts judged the item.
         decided_by: Whose the value is: the experts' label on this very item, the model's, or the calibrator's.
         findings: Which guidelines apply, and what checks found.

@@ -47,8 +47,8 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: str) -> Sample:
     """What a model answered: its value, reason and findings.
 
-    A finding of a guideline that was not in the prompt is dropped, and evidence that the item does not have; a note says
-    so. Neither note repeats what the model wrote: judgments are kept, and may not carry anyone's words along.
+    A finding of a guideline that was not in the prompt is dropped, and evidence that the item does not have; a note
+    says so. Neither note repeats what the model wrote: judgments are kept, and may not carry anyone's words along.
 
     Raises:
         InvalidOutput: The value is none of the judge's value type.

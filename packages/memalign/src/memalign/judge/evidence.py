@@ -12,7 +12,8 @@ __all__ = ["quotation"]
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
-_QUOTES = str.maketrans(dict.fromkeys("\"'`´‘’‚‛“”„‟′″«»‹›", "'"))  # noqa: RUF001  # they are what is searched for
+# The marks are what is searched for.
+_QUOTES = str.maketrans(dict.fromkeys("\"'`´‘’‚‛“”„‟′″«»‹›", "'"))  # noqa: RUF001
 _OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # as above
 
 

@@ -50,29 +50,33 @@ class Judge(Generic[ValueT_co]):
 
     `instructions` is the author's text; `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
     `{{ trace }}` in it name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them. They
-    stay as written. Nothing is rendered: a warning says so where the text holds a template's tags. `feedback_value_type` is bool, a Literal of strings,
-    a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
-    such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
-    at the first call. It may be a decision model, which answers typed questions and writes nothing (`system-one:m@URL`,
-    `typesafe:m`, `openai-decisions:m`); then `parameters` name the `reflection_model` that writes guidelines. `check_model`
-    is a decision model beside a chat model: it answers the questions of the guidelines, and tells how sure a verdict is.
-    `retrieval_k` is how many similar past cases a judgment sees: None means as
-    many as suit the model (5, for the embedded ones 3), or none where an align found the judge better without;
-    an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, timeout (seconds), and:
+    stay as written. Nothing is rendered: a warning says so where the text holds a template's tags.
+    `feedback_value_type` is bool, a Literal of strings, a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str,
+    or the same as text (`int:1..5`). `model` is a name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`,
+    or any ChatModel; None takes it from the environment at the first call. It may be a decision model, which answers
+    typed questions and writes nothing (`system-one:m@URL`, `typesafe:m`, `openai-decisions:m`); then `parameters` name
+    the `reflection_model` that writes guidelines. `check_model` is a decision model beside a chat model: it answers
+    the questions of the guidelines, and tells how sure a verdict is. `retrieval_k` is how many similar past cases a
+    judgment sees: None means as many as suit the model (5, for the embedded ones 3), or none where an align found the
+    judge better without; an identical case is always shown. `parameters` may hold temperature, max_tokens, seed,
+    timeout (seconds), and:
 
     - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by the probabilities of the labels
       where the endpoint tells them, for whole numbers by the expected score;
     - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
     - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
-    - `reasoning_effort`: "none", "minimal", "low", "medium", "high" or "xhigh", for models that think before they answer;
+    - `reasoning_effort`: "none", "minimal", "low", "medium", "high" or "xhigh", for models that think before they
+      answer;
     - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
     - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables, its
-      `context` in tokens, and its `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`.
+      `context` in tokens, and its `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1":
+      {"prices": {"input": 0.1, "output": 0.2}}}`.
 
     `columns` says which column of files and frames a field is read from where it has another name, such as
     `{"outputs": "answer"}`; it changes no verdict.
 
-    Raises InvalidInstructions, InvalidValueType, InputError or, for a model's address, ConfigurationError on construction.
+    Raises InvalidInstructions, InvalidValueType, InputError or, for a model's address, ConfigurationError on
+    construction.
     Immutable: `align`, `unalign` and `replace` return a new judge.
     """
 
@@ -286,15 +290,16 @@ class Judge(Generic[ValueT_co]):
 
         `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
         checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
-        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines, or, where
-        it is a URL or ends in `.parquet` or a slash, as a folder of parts; an `out` that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
-        file alone: what comes back reads each when it is asked for.
+        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines, or,
+        where it is a URL or ends in `.parquet` or a slash, as a folder of parts; an `out` that an earlier run of the
+        same judge left is resumed, and only what failed is judged again. They then lie in the file alone: what comes
+        back reads each when it is asked for.
 
-        `max_cost` is what this run may spend, in dollars, or a SpendLimit that it shares with others. Where it is reached, or where dozens in a row failed and none
-        was answered, the run stops, and the rest have an error that begins with `NotJudged`. Raises ConfigurationError
-        where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
-        judged in this run, `progress` with "judge", how many are done and how many there are. In a notebook a bar is shown
-        where no `progress` is given.
+        `max_cost` is what this run may spend, in dollars, or a SpendLimit that it shares with others. Where it is
+        reached, or where dozens in a row failed and none was answered, the run stops, and the rest have an error that
+        begins with `NotJudged`. Raises ConfigurationError where the model's price is not known. `on_judgment` is
+        called with the id and the judgment of each item that was judged in this run, `progress` with "judge", how many
+        are done and how many there are. In a notebook a bar is shown where no `progress` is given.
         """
         judgments = await judge_many(
             self,
@@ -329,8 +334,9 @@ class Judge(Generic[ValueT_co]):
         """The verdict on every row of a frame, as a frame of the same library: a row a row, in the same order.
 
         The columns are `id`, `value` (of the judge's value type), `probability` (of the value, in [0, 1]), `findings`
-        (JSON text), `rationale`, `input_tokens`, `cached_tokens`, `output_tokens`, `cost` (dollars), `error`, `judge` (name
-        and fingerprint) and `content_hash`. They have the same types whatever the rows are, and in a frame without rows.
+        (JSON text), `rationale`, `input_tokens`, `cached_tokens`, `output_tokens`, `cost` (dollars), `error`, `judge`
+        (name and fingerprint) and `content_hash`. They have the same types whatever the rows are, and in a frame
+        without rows.
 
         A row that cannot be judged has an `error` and no value, and stops no other; so has one that `max_cost` stopped.
         Rows of one id and one content are asked once, and the copies cost nothing. Rows that `done` has are left out: a

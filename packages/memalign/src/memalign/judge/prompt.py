@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 ENOUGH = 8
-"""Cases from which on a weak model learns more from guidelines: similar cases mislead it (docs/decisions/0009-stages.md)."""
+"""Cases from which on a weak model learns more from guidelines: similar cases mislead it (decision 9)."""
 TASK_TOKENS = 500
 """What the system message has beside instructions and guidelines, the form of the answer above all."""
 MOST_KEPT = 1000
@@ -66,8 +66,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         notes: What was cut or left out.
         seconds: By phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt).
         shown: The encoded texts of the item itself: what evidence may quote.
-        unread: How many tokens the judge may read in the item's trace before its verdict, 0 where nothing of it was left
-            out of the prompt; see `read_trace`.
+        unread: How many tokens the judge may read in the item's trace before its verdict, 0 where nothing of it was
+            left out of the prompt; see `read_trace`.
     """
 
     request: ChatRequest
@@ -89,8 +89,8 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel) -> Prompt:
     check_item(judge, example)
     limits, memory = model.limits, judge.memory
     # What tests find is said before the item; it takes its tokens from what is left for cases and item.
-    found = facts(memory, example.content, judge.value_type.choices)
-    lines = [_fact(finding, brief=limits.brief) for finding in found]
+    findings = facts(memory, example.content, judge.value_type.choices)
+    lines = [_fact(finding, brief=limits.brief) for finding in findings]
     budget = budget_of(judge, limits, beside=sum(map(estimate_tokens, lines)))
     # The system message is the same for every item, so that providers serve it from cache.
     stable = _stable(judge, limits, budget)
@@ -121,7 +121,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel) -> Prompt:
         request=request,
         guideline_ids=stable.guideline_ids,
         example_ids=tuple(name for name, _ in examples),
-        facts=found,
+        facts=findings,
         notes=(*notes, *example_notes, *item.notes, *repaired, *stable.notes),
         seconds=seconds | {"assemble": time.perf_counter() - started},
         shown=tuple(item.fields.values()),
@@ -130,8 +130,8 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel) -> Prompt:
 
 
 def _fact(finding: Finding, *, brief: bool) -> str:
-    said = f"{finding.check}: {finding.answer}"
-    return said if brief else f"{finding.guideline}: {said}"  # a weak model is shown no names of guidelines
+    answer = f"{finding.check}: {finding.answer}"
+    return answer if brief else f"{finding.guideline}: {answer}"  # a weak model is shown no names of guidelines
 
 
 # -- the item ----------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def check_item(judge: Judge, example: Example) -> None:
 
 
 def is_pair(judge: Judge, example: Example) -> bool:
-    """Whether the item shows two sides. A question about "the reply" has no answer there, unless each side is asked alone."""
+    """Whether the item shows two sides: a question about "the reply" is then asked of each side alone."""
     return len(sides_of(example.content, judge.value_type.choices)) == 2
 
 
@@ -156,7 +156,7 @@ def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ..
     shown: Sequence[Mapping[str, Any]] | None = parts_of_sides(example.content, judge.parts, choices)
     if shown is None:
         shown = each_side({name: part_in(example.content, name) for name in judge.parts}, choices)
-    return tuple(render_item(fit_fields(each, tokens).fields, ()) for each in shown)
+    return tuple(render_item(fit_fields(side, tokens).fields) for side in shown)
 
 
 # -- what is the same for every item -----------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
 def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
 
-    Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among equals
-    the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
+    Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among
+    equals the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
     """
     costs = {guideline.id: _cost_of(guideline) for guideline in guidelines}
     if sum(costs.values()) <= tokens:
@@ -235,10 +235,11 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
-    """Divide what the context leaves after system message, answer and what is `beside` the item: half for the item, a third for examples.
+    """Divide what the context leaves: half for the item, a third for examples.
 
-    A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well a model
-    follows instructions falls with their number (IFScale, arXiv 2507.11538).
+    Before that come the system message, the answer, and the tokens of what is `beside` the item.
+    A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well a
+    model follows instructions falls with their number (IFScale, arXiv 2507.11538).
     """
     guidelines = judge.memory.semantic
     most = min(limits.context_tokens // 8, 500 if limits.brief else 4000)
@@ -302,7 +303,7 @@ async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.flo
 def _fitted_cases(
     memory: Memory, hits: Sequence[Retrieved], parts: tuple[str, ...], budget: Budget
 ) -> tuple[list[tuple[str, RenderedExample]], tuple[str, ...]]:
-    """The cases that fit, by id, the most useful last; and notes. What people said of this very item is always shown."""
+    """The cases that fit, by id, the most useful last, and notes. What people said of this very item always fits."""
     shown: list[tuple[str, RenderedExample]] = []
     notes: list[str] = []
     used = 0
@@ -320,7 +321,7 @@ def _fitted_cases(
 def shown_case(
     memory: Memory, case: Case, parts: Sequence[str], tokens: int
 ) -> tuple[RenderedExample, tuple[str, ...]]:
-    """The `parts` of the case that a judge sees, with the words of all who gave the effective label, and notes on what was cut."""
+    """The `parts` of a case that a judge sees, with the words of all who gave its label; and notes on what was cut."""
     label = memory.label(case)
     content = {name: value for name in parts if (value := part_in(case.example.content, name)) is not None}
     return fit_example(content, expert_words(memory.annotations_on(case), label), label, tokens)

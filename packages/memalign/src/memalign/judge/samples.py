@@ -67,8 +67,8 @@ def label_texts(value_type: ValueType) -> Mapping[str, Value]:
 def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
     """The average of the samples, of which there is one or more; a single one stands as it is.
 
-    The verdict of several is the likeliest label, for whole numbers the one nearest to the expected score. Its reason and
-    findings are those of the first sample that has this verdict.
+    The verdict of several is the likeliest label, for whole numbers the one nearest to the expected score. Its reason
+    and findings are those of the first sample that has this verdict.
     """
     first = samples[0]
     if len(samples) == 1:

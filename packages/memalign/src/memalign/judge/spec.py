@@ -1,4 +1,4 @@
-"""What a judge is: its instructions, and what they name; its parameters, and what these may be; and by what it is known again."""
+"""What a judge is: its instructions and what they name, its parameters, and by what it is known again."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def named_fields(instructions: str) -> tuple[str, ...]:
 def named_parts(instructions: str) -> tuple[str, ...]:
     """What instructions name in double braces, as the user message shows it: `("inputs.question", "outputs")`.
 
-    Fields come in the order in which prompts show them, parts of one in the order of the text. Beside a whole field no part
-    of it is listed: the message shows it already. The text is parsed, never rendered. Raises InvalidInstructions when a
-    field is unknown, what stands in the braces is no name, or none is there.
+    Fields come in the order in which prompts show them, parts of one in the order of the text. Beside a whole field no
+    part of it is listed: the message shows it already. The text is parsed, never rendered. Raises InvalidInstructions
+    when a field is unknown, what stands in the braces is no name, or none is there.
     """
     parts = list(dict.fromkeys(_part(match) for match in _BRACES.findall(instructions)))
     if not parts:
@@ -80,7 +80,10 @@ def _part(braces: str) -> Part:
         return part
     hint = ""
     if any(said.startswith(name) for name in CONTENT_FIELDS):
-        hint = "; instructions are no template: they may name a part of a field, such as {{ inputs.question }} or {{ outputs[0].text }}, and nothing else"
+        hint = (
+            "; instructions are no template: they may name a part of a field, such as {{ inputs.question }} or "
+            "{{ outputs[0].text }}, and nothing else"
+        )
     raise InvalidInstructions(f"unknown field {{{{ {said} }}}} in the instructions; fields: {_FIELDS}{hint}")
 
 

@@ -57,7 +57,8 @@ def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
 
 def expert_words(annotations: Iterable[Annotation], label: object) -> str:
     """The comments of all who gave the `label`, or none."""
-    return " ".join(each.rationale for each in annotations if each.rationale and each.value in (None, label))
+    agreeing = (annotation for annotation in annotations if annotation.value in (None, label))
+    return " ".join(annotation.rationale for annotation in agreeing if annotation.rationale)
 
 
 def _groups(memory: Memory, parts: tuple[str, ...]) -> dict[str, tuple[Case, ...]]:

@@ -45,7 +45,8 @@ MOST_TEXT = 200
 async def read_trace(judge: Judge, example: Example, prompt: Prompt, model: ChatModel) -> tuple[Prompt, Usage]:
     """`prompt` with what the judge chose to read in the item's trace, and what the tool calls cost.
 
-    Unchanged, without any call, where the trace is shown whole or there is none. A model whose answer is no tool call ends the reading; any other failure of it raises its ModelError.
+    Unchanged, without any call, where the trace is shown whole or there is none. A model whose answer is no tool call
+    ends the reading; any other failure of it raises its ModelError.
     """
     most = int(judge.parameters.get("trace_tool_calls", MOST_TOOL_CALLS))
     tree = span_tree(example.trace) if prompt.unread and most else None
@@ -112,7 +113,7 @@ class _View:
         self.results.append(result)
 
     def text(self, left: int) -> str:
-        """The message that asks for another tool call, or with 0 left for the verdict; as it was where none was taken."""
+        """The message that asks for another tool call, or with 0 left for the verdict."""
         if left == 0 and len(self._parts) == 2:
             return self._parts[0]
         return "\n\n".join([*self._parts, render_tools_cue(left)])

@@ -96,7 +96,7 @@ def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdic
 
 
 async def _own_verdict(judge: Judge, example: Example, model: ChatModel) -> _Verdict:
-    """The model's verdict on the item; with `swap` the average of that and the one on the item with its sides swapped."""
+    """The model's verdict on the item; with `swap` averaged with the one on the item with its sides swapped."""
     if not judge.parameters.get("swap"):
         return await _asked_verdict(judge, example, model)
     names = swapped_names(example, judge.fields, judge.value_type.choices)  # before anything is paid: it may have none
@@ -130,7 +130,7 @@ async def _ask(judge: Judge, model: ChatModel, prompt: Prompt, number: int) -> _
 
 
 def _both(prompt: Prompt, other: Prompt) -> Prompt:
-    """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
+    """What the judgment says of an item that was asked about twice: all that the model read."""
     notes = (note for note in other.notes if note not in prompt.notes)
     return msgspec.structs.replace(
         prompt,
@@ -147,8 +147,8 @@ async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None =
     """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
     results: Sequence[T | BaseException]
     if len(calls) == 1:
-        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would then
-        # search the many connections that have become idle meanwhile. That costs more than everything else here.
+        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would
+        # then search the many connections that have become idle meanwhile. That costs more than everything else here.
         try:
             results = [await calls[0]]
         except ModelError as error:

@@ -31,11 +31,11 @@ EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
 ENGLISH_CENTRED = "wordllama:"  # what the names of such embedding models begin with
 RELEVANT = 0.6
-"""Cosine of the in-process embedder below which a case says nothing of an item's label (docs/decisions/0011-retrieval.md)."""
+"""Cosine of the in-process embedder below which a case says nothing of an item's label (decision 11)."""
 AT_ONCE = 64
 """Cases that one look sorts: enough for both uses of a judgment's neighbours, unless most are of a few groups."""
 CHOICE = 30
-"""Cases from which on there is a choice: of fewer the nearest are shown, however unlike they are, for they teach a house's ways."""
+"""Cases from which on there is a choice: of fewer the nearest are shown, however unlike, for they teach a house's ways."""
 NEAR_COPY = 0.98
 """Cosine of the in-process embedder from which on two cases say the same: the second one's place is another's."""
 
@@ -57,8 +57,8 @@ def embedding_text(example: Example) -> str:
     """The text of a case that is embedded, the same for a stored case and for a new item.
 
     Values only, without field names or JSON punctuation; of conversations and traces what they say (`words_of`). The
-    reference (`expectations`) is left out: a new item often has none, and labels and comments never enter. Falls back to
-    the reference when there is nothing else.
+    reference (`expectations`) is left out: a new item often has none, and labels and comments never enter. Falls back
+    to the reference when there is nothing else.
     """
     fields = [(name, value) for name in EMBEDDED_FIELDS if (value := getattr(example, name)) is not None]
     text = "\n".join(word for name, value in fields for word in words_of(name, value))
@@ -102,10 +102,10 @@ def similar_cases(
     """Up to `k` cases that an item is judged beside, the most useful first.
 
     An identical case comes first and always, also with k = 0: experts may have said of it what is no label. Then, among
-    the nearest 2k, the ones that the judge misjudged; then by likeness. None is there without a label that counts, nor a
-    second one of a group (`meta["group"]`, such as a conversation) or of the same words. From CHOICE cases on none is less
-    alike than RELEVANT. Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is
-    English-centred. Ties are broken by id, so the result is deterministic.
+    the nearest 2k, the ones that the judge misjudged; then by likeness. None is there without a label that counts, nor
+    a second one of a group (`meta["group"]`, such as a conversation) or of the same words. From CHOICE cases on none
+    is less alike than RELEVANT. Nearest is by embedding; by shared words for a Portuguese or Spanish item where the
+    embedder is English-centred. Ties are broken by id, so the result is deterministic.
 
     Args:
         memory: Whose cases.
