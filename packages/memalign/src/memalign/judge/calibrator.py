@@ -4,7 +4,7 @@ A guideline fires where the answers to its checks are as its experts would expec
 what the answers say one by one, the model's own verdict and the length are weighed by one small regression with one
 ridge, drawn to what experts said: a guideline that fires counts +1 before any case was seen. It is fitted to the memory's own
 cases, a pure function of them and of the recorded answers. No guideline counts on a case that it stems from.
-Evidence: LLM-Rubric (arXiv 2501.00274); docs/decisions/0019-checks.md; docs/results.md, "Simulated rules".
+Evidence: LLM-Rubric (arXiv 2501.00274); docs/decisions/0019-checks.md.
 """
 
 from __future__ import annotations
