@@ -58,9 +58,7 @@ def judge_of(teacher: Teacher, value_type: Any = bool, *, brief: bool = False, t
         instructions=f"{task} {{{{ outputs }}}}",
         feedback_value_type=value_type,
         model=ScriptedChatModel(teacher, limits=Limits(brief=brief, shard_size=1 if brief else 10)),
-        check_model=None
-        if brief
-        else ScriptedDecisionModel(lambda _, question: dict.fromkeys(question.labels, 1 / len(question.labels))),
+        check_model=ScriptedDecisionModel(lambda _, question: dict.fromkeys(question.labels, 1 / len(question.labels))),
         embedding_model=HashEmbedding(8),
     )
 

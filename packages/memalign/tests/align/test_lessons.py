@@ -96,7 +96,7 @@ class TestWhatIsSaid:
         assert states(judge) == {"t-1@ana": "learned"}
         judgment = judge(inputs="question", outputs="the answer")
         assert judgment.decided_by == "model"
-        assert judgment.example_ids == ("t-1",)
+        assert judgment.example_ids == (), "a case without a label is no example"
 
     @pytest.mark.parametrize("order", ORDERS)
     def test_the_models_answer_decides_about_the_lesson(self, order: str) -> None:
@@ -556,7 +556,7 @@ class TestModels:
     def test_a_judge_learns_with_its_own_embedding_model(self) -> None:
         embedding = HashEmbedding(dim=24)
         judge, _ = bare(embedding_model=embedding)
-        aligned = learn(judge, [row(1, "ana", "add")]).judge
+        aligned = learn(judge, [row(1, "ana", "add", value=True)]).judge
         assert aligned.memory.embedding_model == "hash:24"
         assert aligned(inputs="question", outputs="answer").example_ids == ("t-1",)
 

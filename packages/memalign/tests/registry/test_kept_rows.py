@@ -130,7 +130,7 @@ def test_processes_that_align_at_once_lose_nothing(endpoint: Endpoint, place: On
     learned = {str(annotation.key) for annotation in registry.load(NAME).memory.annotations()}
     assert learned == {f"{row['id']}@{who}" for who in people for row in rows(3, source=who)}
     assert [info.action for info in registry.history(NAME)] == ["create", "align", "align"]
-    distilled = [said for said in texts(endpoint) if "You maintain the guidelines of a judge" in said]
+    distilled = [said for said in texts(endpoint) if "New feedback:" in said]
     assert len(distilled) == len(set(distilled)), "no lesson was paid for twice"
     assert place.execute("SELECT count(*) FROM memalign_runs") == [(0,)]
 

@@ -1,7 +1,7 @@
 """Alignment: learning from experts' feedback, and forgetting it."""
 
 from memalign.align.edit import edit_guideline, lock, set_policy, write_guideline
-from memalign.align.pipeline import MemAlign
+from memalign.align.optimizer import MemAlign
 from memalign.align.result import (
     AlignResult,
     Conflict,

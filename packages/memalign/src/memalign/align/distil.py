@@ -16,7 +16,6 @@ from memalign.align.deltas import apply_answer
 from memalign.align.distil_call import DistilCall
 from memalign.align.distil_checks import left_out_note
 from memalign.align.merge import merge, outgrown
-from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress
 from memalign.judge.decision import check_model_of
 from memalign.judge.spec import base_fingerprint_of
@@ -61,7 +60,7 @@ async def distil(
         learned, ended, faults = apply_answer(learned, answer, memory)
         outcomes |= ended
         left_out += faults
-    learned = with_outcomes(learned, outcomes)
+    learned = learned.with_outcomes(outcomes)
     notes: tuple[str, ...] = ()
     fresh = size > 1 and len(calls) > 1 and not any(g.supported_by and not g.people for g in memory.semantic)
     if fresh or (learned.next_guideline > memory.next_guideline and outgrown(learned) and size > 1):
@@ -80,7 +79,7 @@ def _with_wordless_examples(judge: Judge, memory: Memory) -> Memory:
         return bool(annotation.rationale) or wrong
 
     wordless = [annotation.key for annotation in memory.pending if not teaches(annotation)]
-    return with_outcomes(memory, {key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in wordless})
+    return memory.with_outcomes({key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in wordless})
 
 
 def _calls(judge: Judge, memory: Memory, model: ChatModel, size: int) -> list[DistilCall]:

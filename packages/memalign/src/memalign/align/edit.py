@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from memalign.align.annotations import without_disputed
 from memalign.align.forget import unbarred
-from memalign.align.ingest import without_disputed
 from memalign.content import sides_of
 from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge

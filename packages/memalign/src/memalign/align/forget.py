@@ -12,7 +12,6 @@ from typing import Literal
 
 import msgspec
 
-from memalign.align.states import with_outcomes
 from memalign.memory import Memory, Outcome, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
@@ -90,7 +89,7 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, p
     left = memory.with_guidelines(_unexposed(guideline, lost) for guideline in memory.guidelines)
     conflicts = tuple(conflict for conflict in memory.conflicts if lost.isdisjoint(conflict.exposed_to))
     left = replace(left, conflicts=conflicts).with_live_answers()
-    return with_outcomes(left, dict.fromkeys(lost | carried | beside, waiting))
+    return left.with_outcomes(dict.fromkeys(lost | carried | beside, waiting))
 
 
 def stays_theirs(guideline: Guideline, lost: Collection[FeedbackKey]) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from memalign import aio
 from memalign.align.ask import PastCases, agrees
-from memalign.align.consolidate import bar, new_guidelines
 from memalign.align.result import LockCheck
-from memalign.align.states import with_outcomes
 from memalign.judge import Judge, Progress
-from memalign.memory import Case, Outcome
+from memalign.memory import Case, Memory, Outcome
 from memalign.types import Usage, guideline_number
 from memalign.values import value_text
 
@@ -76,7 +74,7 @@ def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
     left = replace(memory.without_guidelines(ids), next_guideline=number)
     waiting -= {key for g in left.guidelines for key in g.supported_by}
     outcome = Outcome(kind="waiting", reason=why)
-    return learned.replace(memory=with_outcomes(left, dict.fromkeys(waiting, outcome)))
+    return learned.replace(memory=left.with_outcomes(dict.fromkeys(waiting, outcome)))
 
 
 async def _mended(
@@ -86,7 +84,7 @@ async def _mended(
 
     `fault` is why the case got no answer, if it got none.
     """
-    fresh = sorted(new_guidelines(given.memory, learned.memory, case.id), key=guideline_number)
+    fresh = sorted(_new_guidelines(given.memory, learned.memory, case.id), key=guideline_number)
     try:
         culprits, rest = await _culprits(learned, case, fresh, past, fault)
     except _UnansweredError as unanswered:
@@ -103,7 +101,7 @@ async def _mended(
     if rest:
         reason += f", and so does something in {len(rest)} more, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
-    learned = learned.replace(memory=bar(learned.memory, culprits, case.id))
+    learned = learned.replace(memory=_barred(learned.memory, culprits, case.id))
     return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
 
 
@@ -119,7 +117,7 @@ async def _culprits(
         raise _UnansweredError(fault)
 
     async def broken(out: Sequence[str]) -> bool:
-        memory = bar(learned.memory, out, case.id)
+        memory = _barred(learned.memory, out, case.id)
         answer = await past.ask(learned.replace(memory=memory), case)
         if answer.fault is not None:
             raise _UnansweredError(answer.fault)
@@ -144,3 +142,26 @@ async def _culprits(
                 low = middle
         culprits.append(rest[high - 1])
     return tuple(culprits), ()
+
+
+def _barred(memory: Memory, ids: Iterable[str], case_id: str) -> Memory:
+    """`memory` with these guidelines out of force for the locked case; what stood behind them steps in."""
+    out = frozenset(ids)
+    return replace(
+        memory,
+        guidelines=tuple(
+            replace(g, barred_for=case_id, retired_by=None) if g.id in out else g for g in memory.guidelines
+        ),
+    )
+
+
+def _new_guidelines(before: Memory, after: Memory, locked_case: str) -> frozenset[str]:
+    """What a model wrote since and is in force now, or would be once the others of these are barred, by id."""
+    earlier = {guideline.id for guideline in before.guidelines}
+    fresh: frozenset[str] = frozenset()
+    while True:
+        rest = _barred(after, fresh, locked_case) if fresh else after
+        more = {g.id for g in rest.semantic if g.id not in earlier and g.origin == "distilled" and not g.pinned}
+        if not more:
+            return fresh
+        fresh |= more

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from memalign.align.ingest import NO_ROWS
+from memalign.align.annotations import NO_ROWS
 from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
@@ -15,7 +15,7 @@ from memalign.judge.calibrator import calibrator_of
 from memalign.judge.decision import check_model_of
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import FeedbackConflict, Memory
-from memalign.types import FeedbackKey, Guideline, Judgment, Usage
+from memalign.types import FeedbackKey, Guideline, Usage
 from memalign.values import Value
 
 __all__ = ["Run", "calibrator_note", "conflicts"]
@@ -30,7 +30,6 @@ class Run:
     progress: Progress | None = None
     file: FeedbackFile = NO_ROWS
     status: Mapping[FeedbackKey, Literal["new", "changed", "unchanged"]] = field(default_factory=dict)
-    own_verdicts: Mapping[str, Judgment] = field(default_factory=dict)
     removed: Sequence[FeedbackKey] = ()
     learned: bool = False
     usage: Usage = field(default_factory=Usage)
@@ -38,6 +37,11 @@ class Run:
     locks: tuple[LockCheck, ...] = ()
     notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
+
+    def spend(self, usage: Usage, notes: Iterable[str] = ()) -> None:
+        """Add what a step cost, and what it has to say."""
+        self.usage += usage
+        self.notes += notes
 
     def result(self, judge: Judge) -> AlignResult:
         """The report on `judge`, which the run made of the given one."""

@@ -161,8 +161,8 @@ def _preview(
     people_agree: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """What withdrawing these keys would take along, found without a model: JSON values, and lines for people."""
+    from memalign.align.annotations import without_disputed
     from memalign.align.forget import forget
-    from memalign.align.ingest import without_disputed
 
     memory = judge.memory
     after = without_disputed(forget(memory, keys, people_agree=people_agree))

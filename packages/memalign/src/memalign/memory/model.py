@@ -385,6 +385,25 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         number = max((self.next_guideline - 1, *(guideline.number for guideline in news.values()))) + 1
         return msgspec.structs.replace(self, guidelines=(*kept, *news.values()), next_guideline=number)
 
+    def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
+        """This memory with these annotations, each in the place of the one of its key; other cases stay the same objects."""
+        news = {annotation.key: annotation for annotation in annotations}
+        touched = {key.id for key in news}
+
+        def changed(case: Case) -> Case:
+            own = tuple(news.get(annotation.key, annotation) for annotation in case.annotations)
+            return msgspec.structs.replace(case, annotations=own)
+
+        if not news:
+            return self
+        cases = tuple(changed(case) if case.id in touched else case for case in self.cases)
+        return msgspec.structs.replace(self, cases=cases)
+
+    def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
+        """This memory with what a distillation made of the feedback of these keys."""
+        known = (annotation for key in outcomes if (annotation := self.annotation(key)))
+        return self.with_annotations(msgspec.structs.replace(each, outcome=outcomes[each.key]) for each in known)
+
     def hiding(self, example_ids: Collection[str]) -> Memory:
         """This memory as if it had never met these cases, without any model call: for leave-one-out.
 

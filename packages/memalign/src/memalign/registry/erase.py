@@ -13,9 +13,8 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
+from memalign.align.annotations import without_disputed
 from memalign.align.forget import forget
-from memalign.align.ingest import without_disputed
-from memalign.align.states import change_annotations
 from memalign.errors import UnknownKey
 from memalign.memory import Annotation, Memory, Outcome, Tombstone
 from memalign.memory.text_search import Finder
@@ -420,8 +419,7 @@ def _silent(memory: Memory, residue: Residue) -> Memory:
     def silent(entry: T) -> T:
         return msgspec.structs.replace(entry, reason=_NOTHING) if residue.in_sentence(entry.reason) else entry
 
-    memory = change_annotations(
-        memory,
+    memory = memory.with_annotations(
         (
             msgspec.structs.replace(annotation, outcome=silent(annotation.outcome))
             for annotation in memory.annotations()

@@ -14,8 +14,8 @@ import msgspec
 import memalign
 from memalign import aio
 from memalign.align import AlignResult, MemAlign
+from memalign.align.annotations import checked_rows
 from memalign.align.forget import forget
-from memalign.align.ingest import checked_rows
 from memalign.integrations.mlflow.alignment_runs import log_alignment
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import in_mlflows_words, invalid, translated

@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from memalign.align.forget import forget_lessons
-from memalign.align.states import change_annotations
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io import FeedbackFile, FeedbackSource, Given, check_feedback
 from memalign.judge import Judge
@@ -114,7 +113,7 @@ def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
             return annotation
         return replace(annotation, created_at=row.created_at or annotation.created_at, meta=row.meta or annotation.meta)
 
-    return change_annotations(memory, (new for each in memory.annotations() if (new := fresh(each)) != each))
+    return memory.with_annotations(new for each in memory.annotations() if (new := fresh(each)) != each)
 
 
 def without_disputed(memory: Memory) -> Memory:

@@ -1,7 +1,7 @@
-"""MemAlign: from experts' feedback to a judge that learned from it. The pipeline, top to bottom.
+"""MemAlign: from experts' feedback to a judge that learned from it. `align` and `unalign` are the pipeline, step by step.
 
-The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with typed deltas over
-shards and exact forgetting added. The order of the stages is the order of this file.
+The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with typed deltas and
+exact forgetting added.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from typing import Any
 
 import msgspec
 
+from memalign.align.annotations import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
 from memalign.align.ask import ask, with_own_verdicts
 from memalign.align.distil import distil
 from memalign.align.forget import forget, stays_theirs
 from memalign.align.impact import impact
-from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
 from memalign.align.locks import keep_locks
 from memalign.align.mining import with_mined
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
-from memalign.align.states import with_outcomes
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
@@ -100,51 +99,54 @@ class MemAlign:
         progress: Progress | None = None,
         calls: PaidCalls | None = None,
     ) -> AlignResult:
-        """Learn from `feedback` (none: only what is pending) and return a complete new judge, or raise and change nothing.
+        """Learn from `feedback` and return a complete new judge, or raise and change nothing.
 
-        Raises InvalidRows when a row cannot be used, unless `skip_invalid`; a row that `refuse` gives a reason for is
-        one. A model call that fails leaves named
-        feedback pending instead. `own_verdicts` are judgments that the judge gave before, by the ids of the cases: in a queue, a
-        file or a trace; nothing is asked for them. `calls` may have been those of an align before, on another version of the judge.
+        A model call that fails leaves named feedback pending instead.
+
+        Args:
+            judge: The judge that is to learn.
+            feedback: The rows; none: only what is pending.
+            skip_invalid: Whether rows that cannot be used are left out and named.
+            refuse: Gives a reason why a row may not be learned, or None.
+            own_verdicts: Judgments that the judge gave before, by the ids of the cases: in a queue, a file or a trace.
+                Nothing is asked for them.
+            progress: Is told of each call.
+            calls: Those of an align before, on another version of the judge.
+
+        Raises:
+            InvalidRows: A row cannot be used, unless `skip_invalid`.
         """
-        calls = calls or self.calls()
-        with asked_through(calls):
-            run = Run(
-                given=judge, progress=progress or notebook_progress(), calls=calls, own_verdicts=own_verdicts or {}
-            )
-            return await self._align(judge, feedback, run, skip_invalid=skip_invalid, refuse=refuse)
+        run = Run(given=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
+        with asked_through(run.calls):
+            judge = self._configured(judge)
+            await libraries_loaded(judge, vectors=True)
 
-    async def _align(self, judge: Judge, feedback: FeedbackSource, run: Run, **options: Any) -> AlignResult:
-        judge = self._configured(judge)
-        await libraries_loaded(judge, vectors=True)
-        before = judge.memory
+            # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
+            rows = Given.of(feedback, columns=self.columns, remembered=judge.columns)
+            run.file = checked_rows(judge, rows, skip_invalid=skip_invalid, refuse=refuse)
+            run.notes += run.file.notes
+            run.status = sort_rows(judge.memory, run.file.rows)
 
-        # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
-        feedback = Given.of(feedback, columns=self.columns, remembered=judge.columns)
-        run.file = checked_rows(judge, feedback, **options)
-        run.notes += run.file.notes
-        run.status = sort_rows(before, run.file.rows)
+            # 2. Annotations: all are kept, the policy says which label counts. The judge that is asked from here on knows
+            #    nothing of what a changed row said before.
+            news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
+            memory = without_disputed(add_annotations(refreshed(judge.memory, run.file.rows), news))
+            replaced = [key for key, status in run.status.items() if status == "changed"]
+            asked = judge.replace(memory=_without(judge.memory, replaced)) if replaced else judge
+            memory = with_own_verdicts(asked, memory, own_verdicts or {})
 
-        # Annotations: all are kept; the policy says which of them count.
-        news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
-        memory = without_disputed(add_annotations(refreshed(before, run.file.rows), news))
+            # 3. to 5. Embed, distil, mine tests.
+            learned = await self._learned(asked, memory, run)
 
-        # Learn from what is new and from what still waits. The judge that is asked meanwhile knows nothing of what was
-        # replaced.
-        replaced = [key for key, status in run.status.items() if status == "changed"]
-        asked = judge.replace(memory=_without(before, replaced)) if replaced else judge
-        memory = with_own_verdicts(asked, memory, run.own_verdicts)
-        learned = await self._learn(asked, memory, run)
+            # 6. Locked cases hold, whatever was learned.
+            learned = await self._locked(asked, learned, run)
 
-        # Locked cases hold, whatever was learned.
-        learned = await self._keep_locks(asked, learned, run)
-
-        # Ask what every check says of cases that it does not stem from; without rows, also what could not be asked before.
-        if run.learned or not run.file.rows:
-            learned = await self._ask(learned, run, thorough=bool(replaced) or not run.file.rows)
-            run.notes += calibrator_note(learned)
-            await self._impact(learned, run)
-        return run.result(learned)
+            # 7. Ask and weigh; without rows, also what could not be asked before. Then the impact, where it is asked for.
+            if run.learned or not run.file.rows:
+                learned = await self._asked(learned, run, thorough=bool(replaced) or not run.file.rows)
+                run.notes += calibrator_note(learned)
+                await self._measured(learned, run)
+            return run.result(learned)
 
     async def unalign(
         self,
@@ -171,77 +173,79 @@ class MemAlign:
         Raises:
             UnknownKey: A selector names nothing here.
         """
-        calls = calls or self.calls()
-        with asked_through(calls):
-            run = Run(given=judge, progress=progress or notebook_progress(), calls=calls)
-            run.removed = judge.memory.keys(*selectors, source=source)
-            return await self._unalign(judge, run, people_agree=people_agree)
+        run = Run(given=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
+        run.removed = judge.memory.keys(*selectors, source=source)
+        with asked_through(run.calls):
+            judge = self._configured(judge)
+            await libraries_loaded(judge, vectors=True)
 
-    async def _unalign(self, judge: Judge, run: Run, *, people_agree: bool) -> AlignResult:
-        judge = self._configured(judge)
-        await libraries_loaded(judge, vectors=True)
-        # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
-        if theirs := [] if people_agree else _theirs(judge.memory, run.removed):
-            run.notes.append(
-                f"{', '.join(theirs)} stay: people wrote or confirmed them; with their consent they go too"
-            )
-        judge = judge.replace(memory=_without(judge.memory, run.removed, people_agree=people_agree))
-        try:
-            # What is derived again is held against locked cases again: a rule must not come back by its neighbour's end.
-            learned = await self._keep_locks(judge, await self._learn(judge, judge.memory, run), run)
-        except (ConfigurationError, ModelError) as error:
-            # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
-            waits = Outcome(kind="waiting", reason=f"to be derived again without withdrawn feedback: {error}")
-            waiting = [annotation.key for annotation in judge.memory.pending]
-            learned = judge.replace(memory=with_outcomes(judge.memory, dict.fromkeys(waiting, waits)))
-        else:
-            # Verdicts that were made with what is forgotten went with it.
-            learned = await self._ask(learned, run, thorough=True)
-        return run.result(learned)
+            # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
+            if theirs := [] if people_agree else _theirs(judge.memory, run.removed):
+                stay = "stay: people wrote or confirmed them; with their consent they go too"
+                run.notes.append(f"{', '.join(theirs)} {stay}")
+            judge = judge.replace(memory=_without(judge.memory, run.removed, people_agree=people_agree))
 
-    async def _learn(self, judge: Judge, memory: Memory, run: Run) -> Judge:
-        """Embed what is new, ask `judge` about it where that is needed, and distil what is pending."""
-        memory = await self._embed(judge, memory, run)
+            # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
+            try:
+                learned = await self._locked(judge, await self._learned(judge, judge.memory, run), run)
+            except (ConfigurationError, ModelError) as error:
+                # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
+                waits = Outcome(kind="waiting", reason=f"to be derived again without withdrawn feedback: {error}")
+                waiting = {annotation.key: waits for annotation in judge.memory.pending}
+                return run.result(judge.replace(memory=judge.memory.with_outcomes(waiting)))
+
+            # 3. Ask again what was answered with what is forgotten in view.
+            return run.result(await self._asked(learned, run, thorough=True))
+
+    # -- steps of both -------------------------------------------------------------------------------------------------
+
+    async def _learned(self, judge: Judge, memory: Memory, run: Run) -> Judge:
+        """`judge` with `memory` after what is new in it was embedded and what is pending was distilled."""
+        # 3. Embed what is new, in the process by default.
+        memory = await self._embedded(judge, memory, run)
         run.learned = bool(memory.pending)
+
+        # 4. Distil: as many records as the model takes in one call, beside the guidelines that stand.
         if run.learned:
-            model = open_reflection_model(judge, self.reflection_model)
-            size = self.shard_size or model.limits.shard_size
-            memory, spent, notes = await distil(judge, memory, model, size=size, progress=run.progress)
-            run.usage += spent
-            run.notes += notes
+            memory, spent, notes = await self._distilled(judge, memory, run)
+            run.spend(spent, notes)
+
+        # 5. Tests: a model proposes them in its answer; where it is too weak for that, labels and words do.
         if (run.learned or run.removed) and open_reflection_model(judge, self.reflection_model).limits.brief:
-            memory = with_mined(memory, judge.value_type, judge.parts)  # too weak to propose tests: labels and words do
+            memory = with_mined(memory, judge.value_type, judge.parts)
         return judge.replace(memory=memory)
 
-    async def _keep_locks(self, judge: Judge, learned: Judge, run: Run) -> Judge:
+    async def _distilled(
+        self, judge: Judge, memory: Memory, run: Run | None = None
+    ) -> tuple[Memory, Usage, tuple[str, ...]]:
+        model = open_reflection_model(judge, self.reflection_model)
+        size = self.shard_size or model.limits.shard_size
+        return await distil(judge, memory, model, size=size, progress=None if run is None else run.progress)
+
+    async def _locked(self, judge: Judge, learned: Judge, run: Run) -> Judge:
         """Without what broke a locked case; `judge` is as it was."""
         learned, run.locks, spent = await keep_locks(judge, learned, progress=run.progress)
-        run.usage += spent
+        run.spend(spent)
         return learned
 
-    async def _ask(self, learned: Judge, run: Run, *, thorough: bool) -> Judge:
+    async def _asked(self, learned: Judge, run: Run, *, thorough: bool) -> Judge:
         """With what its decision model answers about labelled cases; as it is where it has none, or none answers."""
 
         async def relearn(judge: Judge) -> tuple[Memory, Usage]:
-            model = open_reflection_model(judge, self.reflection_model)
-            size = self.shard_size or model.limits.shard_size
-            memory, spent, _ = await distil(judge, judge.memory, model, size=size)
+            memory, spent, _ = await self._distilled(judge, judge.memory)
             return memory, spent
 
         memory, spent, notes = await ask(learned, relearn, thorough=thorough, progress=run.progress)
-        run.usage += spent
-        run.notes += notes
+        run.spend(spent, notes)
         return learned.replace(memory=memory)
 
-    async def _impact(self, learned: Judge, run: Run) -> None:
+    async def _measured(self, learned: Judge, run: Run) -> None:
         """What changed on taught cases, where that is asked for."""
-        if self.impact is None:
-            return
-        run.impact, spent, notes = await impact(run.given, learned, self.impact, progress=run.progress)
-        run.usage += spent
-        run.notes += notes
+        if self.impact is not None:
+            run.impact, spent, notes = await impact(run.given, learned, self.impact, progress=run.progress)
+            run.spend(spent, notes)
 
-    async def _embed(self, judge: Judge, memory: Memory, run: Run) -> Memory:
+    async def _embedded(self, judge: Judge, memory: Memory, run: Run) -> Memory:
         """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
         model = resolve_embedding(judge.embedding_model)
         kept = memory.embedding_model == model.name
