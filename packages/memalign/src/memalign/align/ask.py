@@ -80,18 +80,22 @@ async def ask(
     ]
     past = PastCases(judge, len(open_cases), progress, phase="ask")
     usage, found, faults = Usage(), dict[str, Answers](), list[str]()
-    for fold in _folds(open_cases, math.ceil(len(labelled) / FOLDS)):
-        unknowing, spent = await _without(judge, fold, relearn)
+    # All folds at once: each has guidelines of its own, written without it.
+    folds = _folds(open_cases, math.ceil(len(labelled) / FOLDS))
+    asking = list[tuple[Case, Judge]]()
+    judges = await aio.together(_without(judge, fold, relearn) for fold in folds)
+    for fold, (unknowing, spent) in zip(folds, judges, strict=True):
         usage += spent
         if unknowing is None:
             faults += ["the guidelines of the others could not be distilled without it"] * len(fold)
-            continue
-        answers = await aio.together(_answers(past, judge, unknowing, case, model) for case in fold)
-        for case, answer in zip(fold, answers, strict=True):
-            if isinstance(answer, Answers):
-                found[case.id] = answer
-            else:
-                faults.append(answer)
+        else:
+            asking += [(case, unknowing) for case in fold]
+    answers = await aio.together(_answers(past, judge, unknowing, case, model) for case, unknowing in asking)
+    for (case, _), answer in zip(asking, answers, strict=True):
+        if isinstance(answer, Answers):
+            found[case.id] = answer
+        else:
+            faults.append(answer)
     cases = tuple(replace(case, answers=found[case.id]) if case.id in found else case for case in memory.cases)
     usage += past.usage + Usage(seconds={"ask": time.perf_counter() - started})
     return replace(memory, cases=cases), usage, _notes(faults, len(open_cases))
