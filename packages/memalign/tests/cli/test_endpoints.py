@@ -74,9 +74,10 @@ def distils(body: dict[str, object]) -> bool:
 
 
 def test_each_model_gets_its_own_address_and_headers(
-    memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path
+    memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path, held_out: Path
 ) -> None:
     learned(memalign, feedback)
+    assert memalign("judge", tone, held_out).code == 0
     assert strong.requests
     assert all(distils(body) and body["model"] == "big" for body in strong.requests)
     assert all(each["authorization"] == "Bearer strong-secret-456" for each in strong.headers)

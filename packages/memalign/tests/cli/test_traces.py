@@ -24,7 +24,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     return tool_call | ({"tool": "enough"} if "Tool call 2" in user_of(body) else {})
 
 
-def test_explain_shows_the_prompt_after_the_tool_calls(
+def test_explain_names_the_tool_calls_and_shows_the_prompt_before_them(
     memalign: Run, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMALIGN_CONTEXT_TOKENS", "8001")
@@ -39,11 +39,13 @@ def test_explain_shows_the_prompt_after_the_tool_calls(
     assert memalign("create", "agent", *settings).code == 0
     judged = memalign("judge", "agent", examples, "-o", tmp_path / "judged.jsonl")
     assert judged.code == 0, judged.err
-    calls = json.loads((tmp_path / "judged.jsonl").read_text("utf-8"))["trace_tool_calls"]
-    assert [(call["tool"], call["spans"]) for call in calls] == [("search", []), ("read", ["S21"])]
-    sent = endpoint.requests[-1]
+    notes = json.loads((tmp_path / "judged.jsonl").read_text("utf-8"))["notes"]
+    calls = ['tool call: search "the \\"refund\\""', "tool call: read S21"]
+    assert [note for note in notes if note.startswith("tool call: ")] == calls
+    first, sent = endpoint.requests[0], endpoint.requests[-1]
     explained = memalign("explain", "agent", tmp_path / "judged.jsonl", "r-1", "--examples", examples, "--json")
-    assert explained.json["prompt"]["user"] == user_of(sent)
+    assert user_of(first).startswith(explained.json["prompt"]["user"])
+    assert explained.json["same_prompt"] is False
     assert "Tool call 2: read S21" in user_of(sent)
     said = memalign("explain", "agent", tmp_path / "judged.jsonl", "r-1", "--examples", examples).out
     assert "read S21" in said
