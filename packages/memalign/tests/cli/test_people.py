@@ -188,12 +188,12 @@ def test_a_report_names_changed_verdicts(capsys: pytest.CaptureFixture[str]) -> 
     impact = Impact(checked=24, changes=changes)
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), impact=impact, notes=("2 cases wait",)))
     assert code == 0
-    assert "24 past cases checked, each without what it taught: 1 fixed, 1 broken" in said
+    assert "24 taught cases judged again, each hidden from the judge: 1 fixed, 1 broken" in said
     assert "t-1 false true false fixed G4" in said
     assert "t-2 true true false broken" in said
     assert "note: 2 cases wait" in said
     _, quiet = told(capsys, AlignResult(judge=judge(MEMORY), impact=Impact(checked=3)))
-    assert "3 past cases checked, each without what it taught: no verdict changed" in quiet
+    assert "3 taught cases judged again, each hidden from the judge: no verdict changed" in quiet
 
 
 def test_a_report_tells_what_each_lock_became(capsys: pytest.CaptureFixture[str]) -> None:
