@@ -36,7 +36,7 @@ def test_verbose_shows_the_body_of_a_refusal(memalign: Run, tone: str, feedback:
     told = memalign("align", tone, jsonl(feedback, FEEDBACK), "--verbose")
     assert "HTTP 400, No." in told.err
     assert "line 3 of the template" in told.err
-    assert "raw answer: lessons of t-1@ana, t-2@ana: openai:test" in told.err
+    assert "raw answer: lessons of t-1@ana, t-2@ana, t-3@ben: openai:test" in told.err
 
 
 def test_an_address_without_v1_names_its_remedy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from memalign import Check
 from memalign.cli.guideline_words import check_words
-from tests.cli.conftest import Run, answer, jsonl
+from tests.cli.conftest import INSTRUCTIONS, Run, answer, jsonl
+from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint
 from tests.support.registry import judge
 
@@ -24,16 +26,35 @@ def with_checks(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def checked(memalign: Run, tone: str, endpoint: Endpoint, feedback: Path) -> str:
-    """The judge after it learned guidelines with a check."""
+def check_model() -> Iterator[str]:
+    """The name of a decision model: questions are distilled for judges that have one."""
+    with system_one(lambda *_: 0.8) as server:
+        yield f"system-one:m@{server.base_url}"
+
+
+@pytest.fixture
+def checked(memalign: Run, check_model: str, endpoint: Endpoint, feedback: Path) -> str:
+    """A judge after it learned guidelines with a check: version 2."""
     endpoint.answer = with_checks
-    learned = memalign("align", tone, feedback)
+    settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test")
+    assert memalign("create", "tone", *settings, "--check-model", check_model).code == 0
+    learned = memalign("align", "tone", feedback)
     assert learned.code == 0, learned.err
     assert "Their checks" in learned.out
     assert (
         "2 checks were left out of new guidelines, which stay: it does not end with a question mark (2)" in learned.out
     )
-    return tone
+    return "tone"
+
+
+def test_a_judge_without_a_decision_model_learns_no_checks(
+    memalign: Run, tone: str, endpoint: Endpoint, feedback: Path
+) -> None:
+    endpoint.answer = with_checks
+    learned = memalign("align", tone, feedback)
+    assert learned.code == 0, learned.err
+    assert SORRY not in learned.out + memalign("guideline", tone, "G1").out
+    assert "# Questions" not in endpoint.systems[0]
 
 
 def test_checks_are_listed_with_the_labels_they_support(memalign: Run, checked: str) -> None:
@@ -118,14 +139,16 @@ def test_what_a_yes_speaks_for_has_words(check: Check, words: str) -> None:
     assert check_words(check, judge()) == words
 
 
-def test_a_yes_speaks_for_or_against_a_side(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_yes_speaks_for_or_against_a_side(
+    memalign: Run, check_model: str, endpoint: Endpoint, tmp_path: Path
+) -> None:
     def pairs(body: dict[str, Any]) -> dict[str, Any]:
         said = with_checks(body)
         return said if "changes" in said else {"rationale": "Longer.", "value": "A"}
 
     endpoint.answer = pairs
     settings = ("--instructions", "Better? {{ outputs }}", "--value-type", "A|B", "--model", "openai:test")
-    memalign("create", "pairs", *settings)
+    memalign("create", "pairs", *settings, "--check-model", check_model)
     row = {"id": "p-1", "outputs": {"A": "x", "B": "y"}, "value": "B", "rationale": "Warm.", "source": "ana"}
     assert memalign("align", "pairs", jsonl(tmp_path / "pairs.jsonl", [row])).code == 0
     assert f"{SORRY} A yes speaks against a side." in memalign("guideline", "pairs", "G1").out

@@ -42,7 +42,7 @@ def test_a_spend_limit_is_a_number_of_dollars(memalign: Run, tone: str, held_out
 def test_a_stopped_run_says_how_to_go_on(
     memalign: Run, tone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memalign.models.provider_chat._cost", lambda *_: 0.01)  # this server has no price
+    monkeypatch.setattr("memalign.models.provider_model.list_price", lambda *_, **__: 0.01)  # this server has no price
     many = jsonl(tmp_path / "many.jsonl", items(30))
     arguments = ("judge", tone, many, "-o", "out.jsonl", "--max-cost", "0.1", "--concurrency", "1")
     stopped = memalign(*arguments, "--json")
