@@ -196,6 +196,19 @@ def test_a_report_names_changed_verdicts(capsys: pytest.CaptureFixture[str]) -> 
     assert "3 taught cases judged again, each hidden from the judge: no verdict changed" in quiet
 
 
+def test_taught_cases_are_judged_again_where_it_is_asked_for(
+    memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
+) -> None:
+    quiet = memalign("align", tone, feedback)
+    assert "judged again" not in quiet.out
+    assert len(endpoint.requests) == 1, "the distillation"
+    assert memalign("rollback", tone, "1").code == 0
+    told = memalign("align", tone, feedback, "--impact", "2")
+    assert "2 taught cases judged again, each hidden from the judge: no verdict changed" in told.out
+    assert len(endpoint.requests) == 2 + 2 * 2, "each before and after"
+    assert memalign("align", tone, feedback, "--impact", "0").code == 2
+
+
 def test_a_report_tells_what_each_lock_became(capsys: pytest.CaptureFixture[str]) -> None:
     locks = (
         LockCheck(id="t-1", kept=True),
