@@ -81,12 +81,12 @@ def judgments(path: Path) -> list[dict[str, Any]]:
 def test_ollama(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
     with ollama(fill) as server:
-        assert len(follow("ollama.md", server, monkeypatch)) == 7
+        assert len(follow("ollama.md", server, monkeypatch)) == 8
     assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
     assert "sk-of-another-server" not in str(server.headers)
     assert server.requests[-1]["reasoning_effort"] == "low"
     assert [each["value"] for each in judgments(here / "judged.jsonl")] == [False, False, False, True]
-    assert all(each["error"] is None and each["probabilities"] is None for each in judgments(here / "judged-2.jsonl"))
+    assert all(each["error"] is None and each["confidence"] is None for each in judgments(here / "judged-2.jsonl"))
     assert "must begin with regret" in system_of(server.requests[-1]), "what was learned is in the prompt"
 
 
@@ -96,8 +96,8 @@ def test_vllm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(follow("vllm.md", server, monkeypatch, but=("more.jsonl",))) == 7
     assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
     assert all(each["usage"]["cost"] > 0 for each in judgments(here / "judged.jsonl"))
-    told = [each["probabilities"]["true"] for each in judgments(here / "judged-2.jsonl")]
-    assert told == pytest.approx([0.1, 0.9, 0.1, 0.1])
+    told = [(each["value"], each["confidence"]) for each in judgments(here / "judged-2.jsonl")]
+    assert told == [(value, pytest.approx(0.9)) for value in (False, True, False, False)]
     assert b"choose-one" not in (here / "memalign.db").read_bytes()
 
 
@@ -116,7 +116,7 @@ def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with lm_studio(fill) as server:
         assert len(follow("lm-studio.md", server, monkeypatch)) == 6
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
-    assert all(sum(each["probabilities"].values()) == 1 for each in judgments(here / "judged-2.jsonl"))
+    assert all(0.5 <= each["confidence"] <= 1 for each in judgments(here / "judged-2.jsonl"))
     assert all(each["usage"]["calls"] == 5 for each in judgments(here / "judged-2.jsonl"))
 
 
