@@ -168,6 +168,39 @@ def test_taught_words_become_a_guideline(queued: TestClient) -> None:
     assert "wait" not in queued.get("/judges/tone/review").text.partition('id="waiting"')[2].partition("</span>")[0]
 
 
+def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def teaching(request: ChatRequest) -> dict[str, Any]:
+        if "changes" not in request.schema["properties"]:
+            return {"rationale": REASON, "value": False}
+        asked.append(request.user)
+        return world.answer(request)
+
+    world.registry(tmp_path, script=teaching)
+    with world.Browser(world.server(tmp_path, script=teaching), base_url=world.ADDRESS) as client:
+        put_in(client)
+        answer(client, "thanks", value="true", rationale="Warm.")
+        answer(client, "lamp", value="false", rationale="Cold.")
+        post(client, "/judges/tone/teach")
+        reviewing.wait(client)
+        shown = "".join(asked)
+        assert f'judge: false because "{REASON}"\nexpert: true\n' in shown
+        assert "judge: false\nexpert: false\n" in shown
+        # The next cases were judged again by the version that learned.
+        asked.clear()
+        answer(client, "twice", value="true", rationale="Helpful.")
+        post(client, "/judges/tone/teach")
+        reviewing.wait(client)
+        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Helpful."' in "".join(asked)
+        # Of a case that it was taught it says what it was taught. What it had said before that stays.
+        asked.clear()
+        answer(client, "lamp", value="true", rationale="Not cold at all.")
+        post(client, "/judges/tone/teach")
+        reviewing.wait(client)
+        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Not cold at all."' in "".join(asked)
+
+
 def test_answers_that_cannot_be_learned_wait(queued: TestClient) -> None:
     put_in(queued, [{"id": "short", "inputs": "Hello?"}])
     answer(queued, "short", value="false")

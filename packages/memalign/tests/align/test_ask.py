@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Judge, Judgment, MemAlign, aio
+from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.align import AlignResult, edit_guideline
 from memalign.align.ask import MOST, ask, with_own_verdicts
 from memalign.errors import ModelUnavailable
+from memalign.io import read_judgments
 from memalign.judge.calibrator import FEWEST, calibrator_of
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Answers, Memory
@@ -258,6 +260,100 @@ class TestOwnVerdicts:
         assert used is not None
         assert unused is not None
         assert (used.pre_alignment is None, unused.pre_alignment is None) == (False, True)
+
+    def test_a_distillation_shows_what_the_judge_got_wrong_and_why(self) -> None:
+        judge, chat, _ = checking(check_model=None)
+        rows = labelled(6)
+        before = {each["id"]: judge(inputs=each["inputs"], outputs=each["outputs"]) for each in rows}
+        asked = len(chat.requests)
+        judge.align(rows, own_verdicts=before)
+        shown = "\n".join(request.user for request in chat.requests[asked:])
+        assert "judgment" not in {request.schema_name for request in chat.requests[asked:]}, "nothing is asked for it"
+        wrong = [before[each["id"]] for each in rows if before[each["id"]].value != each["value"]]
+        assert 0 < len(wrong) < len(rows)
+        for judgment in before.values():
+            said = f"judge: {'true' if judgment.value else 'false'}"
+            assert said in shown
+            assert (f'{said} because "{judgment.rationale}"' in shown) is (judgment in wrong)
+
+    def test_a_file_counts_where_this_judge_wrote_it_on_the_same_content(self, tmp_path: Path) -> None:
+        judge, _, _ = checking(check_model=None)
+        rows = labelled(3)
+        examples = [Example(id=each["id"], inputs=each["inputs"], outputs=each["outputs"]) for each in rows]
+        judge.judge_many(examples, out=tmp_path / "judged.jsonl")
+        file = read_judgments(tmp_path / "judged.jsonl")
+        rows[0]["outputs"] = "another answer"
+        memory = judge.align(rows, own_verdicts=file).judge.memory
+        assert [case.pre_alignment is not None for case in memory.cases] == [False, True, True]
+        other = judge.replace(instructions="Is the reply short? {{ inputs }} {{ outputs }}").align(
+            rows, own_verdicts=file
+        )
+        assert all(case.pre_alignment is None for case in other.judge.memory.cases)
+        assert any("written by another judge" in note for note in other.notes)
+
+    def test_the_first_on_a_case_stays(self) -> None:
+        judge, chat, _ = checking(check_model=None)
+        first, second = (
+            Judgment(id="t-1", value=True, rationale=why, memory_hash=judge.memory.hash, model=chat.name)
+            for why in ("the first", "the second")
+        )
+        aligned = judge.align(labelled(1), own_verdicts={"t-1": first}).judge
+        again = aligned.align([row(1, "ben", "add", value=False)], own_verdicts={"t-1": second}).judge
+        assert [case.pre_alignment and case.pre_alignment.rationale for case in again.memory.cases] == ["the first"]
+
+    def test_one_made_beside_feedback_on_the_case_is_no_verdict_before_it(self) -> None:
+        judge, chat, _ = checking(check_model=None)
+        aligned = learn(judge, chat, labelled(1)).judge
+        judgment = Judgment(id="t-1", value=True, memory_hash=aligned.memory.hash, model=chat.name)
+        again = aligned.align([row(1, "ben", "add", value=False)], own_verdicts={"t-1": judgment}).judge
+        assert [case.pre_alignment for case in again.memory.cases] == [None]
+
+    def test_a_calibrators_reason_is_not_the_models_own(self) -> None:
+        judge, chat, _ = checking(shard_size=1)
+        judgment = Judgment(
+            id="t-1",
+            value=False,
+            own_value=True,
+            decided_by="calibrator",
+            rationale="G1 weighs most.",
+            memory_hash=judge.memory.hash,
+            model=chat.name,
+        )
+        (case,) = judge.align(labelled(1), own_verdicts={"t-1": judgment}).judge.memory.cases
+        assert case.pre_alignment is not None
+        assert (case.pre_alignment.value, case.pre_alignment.rationale) == (True, None)
+
+    @settings(max_examples=25, deadline=None)
+    @given(batches(orders=TAKEN), choices, choices, ways)
+    def test_none_outlives_what_the_judge_had_in_view(self, rows, early, chosen, way) -> None:
+        earlier, later = divide(rows, early)
+        if not earlier or not later:
+            return
+        judge, chat, _ = checking(way[0], shard_size=way[1])
+        aligned = learn(judge, chat, earlier).judge
+        content = {each["id"]: Example(id=each["id"], inputs=each["inputs"], outputs=each["outputs"]) for each in later}
+        judged = aligned.judge_many(list(content.values()))
+        # One of the earlier rows says something else now, in the same batch.
+        revised = earlier[0] | {"rationale": "word99999 do:add"}
+        taught = aligned.align(
+            [revised, *later],
+            own_verdicts={each.id: each for each in judged},
+            optimizer=MemAlign(reflection_model=chat),
+        ).judge
+        said = own_words(earlier[:1], [revised, *earlier[1:], *later])
+        assert not said & set(words_in(text_of(taught.memory)))
+
+        kept, gone = divide([revised, *earlier[1:], *later], [*chosen, *chosen])
+        if not gone:
+            return
+        requests = len(chat.requests)
+        memory = taught.unalign(*map(key_of, gone), optimizer=MemAlign(reflection_model=chat)).judge.memory
+        lost = own_words(gone, kept)
+        assert not lost & set(words_in(text_of(memory, tombstones=False)))
+        assert not lost & set(words_in(" ".join(r.system + r.user for r in chat.requests[requests:])))
+        live = {annotation.key for annotation in memory.annotations()}
+        verdicts = [case.pre_alignment for case in memory.cases if case.pre_alignment is not None]
+        assert all(live.issuperset(verdict.exposed_to) for verdict in verdicts)
 
     def test_one_goes_with_what_the_judge_had_learned_when_it_gave_it(self) -> None:
         judge, chat, _ = checking(shard_size=1)

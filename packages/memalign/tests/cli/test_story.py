@@ -33,6 +33,23 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert "no feedback" not in memalign("guideline", tone, "G1").out
 
 
+def test_an_align_shows_what_the_judge_had_said(memalign: Run, tone: str, feedback: Path, endpoint: Endpoint) -> None:
+    assert memalign("judge", tone, feedback, "-o", "judged.jsonl").code == 0
+    asked = len(endpoint.requests)
+    learned = memalign("align", tone, feedback, "--judged", "judged.jsonl")
+    assert learned.code == 0, learned.err
+    shown = "".join(user_of(body) for body in endpoint.requests[asked:])
+    assert 'judge: true because "It answers the question."\nexpert: false\n' in shown
+    assert "judge: true\nexpert: true" in shown
+    assert "another judge" not in learned.out
+    memalign("guideline", tone, "--add", "Be brief.")
+    more = jsonl(feedback.parent / "more.jsonl", [FEEDBACK[0] | {"id": "t-9", "outputs": "It is lost."}])
+    assert memalign("judge", tone, more, "-o", "old.jsonl").code == 0
+    memalign("guideline", tone, "--add", "Be kind.")
+    learned = memalign("align", tone, more, "--judged", "old.jsonl")
+    assert "the file of judgments was written by another judge or version" in learned.out + learned.err
+
+
 def test_judgments_use_the_memory(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
     judged = memalign("judge", aligned, held_out)
     assert judged.code == 0

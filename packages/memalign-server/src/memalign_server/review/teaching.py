@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import Connection, Row, and_, func, select, update
 
 from memalign.align import MemAlign
 from memalign.judge import Judge
 from memalign.registry import Registry
 from memalign.types import Example, Feedback, Judgment
 from memalign_server.review.answers import Review, review
-from memalign_server.review.cases import queued, unanswered_cases
+from memalign_server.review.cases import judgment_of, queued, unanswered_cases
 from memalign_server.review.judging import Progress, judge_cases
 from memalign_server.review.turning import keep_turns, turn_of
 from memalign_server.store.columns import from_json
@@ -30,10 +30,14 @@ AHEAD = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """One answer that the judge has not learned, and its case."""
+    """One answer that the judge has not learned, its case, and the judge's `verdict` that it is an answer to.
+
+    The verdict is None where the judge has judged the case again since, or had learned from it before.
+    """
 
     review: Review
     example: Example
+    verdict: Judgment | None = None
 
     @property
     def feedback(self) -> Feedback:
@@ -53,14 +57,24 @@ def untaught(store: Store, judge: str) -> list[Lesson]:
     """Everybody's answers that the judge has not learned, the earliest first."""
     mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
     query = (
-        select(reviews, queue.c.example)
+        select(reviews, queue.c.example, queue.c.judgment, queue.c.version, queue.c.seen)
         .join(queue, mine)
         .where(reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.taught != reviews.c.revision)
         .order_by(reviews.c.updated_at)
     )
     with store.read() as connection:
         rows = connection.execute(query).all()
-    return [Lesson(review=review(row), example=Example.from_dict(from_json(row.example))) for row in rows]
+    return [_lesson(row) for row in rows]
+
+
+def _lesson(row: Row[Any]) -> Lesson:
+    said = review(row)
+    shown = said.judge_version in (None, row.version) and not row.seen
+    return Lesson(
+        review=said,
+        example=Example.from_dict(from_json(row.example)),
+        verdict=judgment_of(row.judgment) if shown else None,
+    )
 
 
 def untaught_count(connection: Connection, judge: str) -> int:
@@ -75,12 +89,18 @@ async def teach(
 ) -> dict[str, Any]:
     """Teach a judge all answers that it has not learned; gives the align's report and what became of past verdicts.
 
-    Answers that changed meanwhile, and those that the judge cannot learn (`refused`, the reasons), stay untaught. A verdict that cannot be looked at again, because the model failed, is
+    Where it has not judged a case again since, what it had said of it stands beside the answer. Answers that changed
+    meanwhile, and those that the judge cannot learn (`refused`, the reasons), stay untaught. A verdict that cannot be looked at again, because the model failed, is
     counted in `failed`. Raises what `Registry.align` raises.
     """
     lessons = untaught(store, name)
     result = await registry.aalign(
-        name, [each.feedback for each in lessons], optimizer=optimizer, skip_invalid=True, progress=progress
+        name,
+        [each.feedback for each in lessons],
+        optimizer=optimizer,
+        skip_invalid=True,
+        own_verdicts={each.example.id: each.verdict for each in lessons if each.verdict is not None},
+        progress=progress,
     )
     refused = {row.line: row.reason for row in result.rows if row.status == "invalid"}
     _mark_taught(store, name, [each for line, each in enumerate(lessons, 1) if line not in refused])

@@ -12,28 +12,40 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 from memalign import aio
 from memalign.align.forget import forget
-from memalign.errors import AccessDenied, InputError, ModelError
+from memalign.errors import AccessDenied, ConfigurationError, InputError, ModelError
+from memalign.io import JudgmentFile, OwnVerdicts
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import FEWEST
 from memalign.judge.decision import Answered, AskedCheck, answered_about, asked_checks, check_model_of
 from memalign.judge.observations import expectations
-from memalign.judge.open_model import decides_alone, open_model
-from memalign.judge.spec import base_fingerprint_of, lacks
+from memalign.judge.open_model import decides_alone, open_judging_model, open_model
+from memalign.judge.spec import base_fingerprint_of, lacks, without_memory
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory import Answers, Case, Expectation, Memory, PreAlignmentVerdict
+from memalign.memory.check_answers import without_answers_beside
 from memalign.models.base import DecisionModel
 from memalign.types import FeedbackKey, Judgment, Usage
 from memalign.values import Value
 
-__all__ = ["PastCases", "Relearn", "Verdict", "agrees", "ask", "hiding", "with_own_verdicts"]
+__all__ = [
+    "PastCases",
+    "Relearn",
+    "Verdict",
+    "agrees",
+    "ask",
+    "hiding",
+    "made_by_other",
+    "with_own_verdicts",
+]
 
 replace = msgspec.structs.replace
 
@@ -101,29 +113,64 @@ async def ask(
     return replace(memory, cases=cases), usage, _notes(faults, len(open_cases))
 
 
-def with_own_verdicts(judge: Judge, memory: Memory, own_verdicts: Mapping[str, Judgment]) -> Memory:
+def made_by_other(judge: Judge, file: JudgmentFile) -> bool:
+    """Whether neither this judge wrote the file of judgments, nor the judge as it was before it learned anything."""
+    with suppress(ConfigurationError):  # where its model cannot be opened here, the name that it has is all there is
+        judge = judge.replace(model=open_judging_model(judge))
+    fingerprint = file.judge.rpartition("@")[2].partition("-")[0]
+    return fingerprint not in (judge.fingerprint, without_memory(judge).fingerprint, base_fingerprint_of(judge))
+
+
+def with_own_verdicts(
+    judge: Judge, memory: Memory, own_verdicts: OwnVerdicts, *, replaced: Collection[FeedbackKey] = ()
+) -> Memory:
     """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before, by the cases' ids.
 
     A judgment counts where it was made by this judge, with this memory or none: of another memory nobody knows what it
-    had seen, and so not what must be forgotten with it.
+    had seen, and so not what must be forgotten with it. Neither does one count that was made beside feedback on the very
+    case, or beside feedback that is `replaced` now. The first verdict on a case stays.
     """
-    made_by = base_fingerprint_of(judge)
-    seen = {judge.memory.hash: _exposure(judge.memory), Memory().hash: ()}
+    judgments = _judgments_of(judge, memory, own_verdicts)
+    if not judgments:
+        return memory
+    made_by, models = base_fingerprint_of(judge), {"", judge.model_name}
+    with suppress(ConfigurationError):
+        models.add(open_judging_model(judge).name)
+    seen = {judge.memory.hash: _exposure(judge.memory), without_memory(judge).memory.hash: (), Memory().hash: ()}
 
     def known(case: Case) -> Case:
-        judgment = own_verdicts.get(case.id)
+        judgment = judgments.get(case.id)
         if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.memory_hash not in seen:
             return case
         value = judgment.value if judgment.own_value is None else judgment.own_value
-        if value is None or judgment.model not in ("", judge.model_name):
-            return case
         exposed = {*seen[judgment.memory_hash], *_shown(judge.memory, judgment.example_ids)}
+        said = {each.key for one in judge.memory.duplicates(case.example) for each in one.annotations}
+        first = case.pre_alignment is None or case.pre_alignment.judge != made_by
+        if value is None or judgment.model not in models or not first or said & exposed:
+            return case
         verdict = PreAlignmentVerdict(
-            value=value, judge=made_by, rationale=judgment.rationale, exposed_to=tuple(sorted(exposed))
+            value=value,
+            judge=made_by,
+            # What a calibrator decided is reasoned for its value, which may be another one than the model's own.
+            rationale=judgment.rationale if judgment.decided_by == "model" else None,
+            exposed_to=tuple(sorted(exposed)),
         )
         return replace(case, pre_alignment=verdict)
 
-    return replace(memory, cases=tuple(map(known, memory.cases)))
+    met = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
+    beside = {duplicate.id for case in met for duplicate in judge.memory.duplicates(case.example)}
+    return replace(memory, cases=without_answers_beside(tuple(map(known, memory.cases)), beside))
+
+
+def _judgments_of(judge: Judge, memory: Memory, own_verdicts: OwnVerdicts) -> Mapping[str, Judgment]:
+    """By the ids of their cases; of a file only what this judge said of the cases as they are today."""
+    if not isinstance(own_verdicts, JudgmentFile):
+        return own_verdicts
+    if made_by_other(judge, own_verdicts):
+        return {}
+    judged = own_verdicts.contents
+    same = (case.id for case in memory.cases if judged.get(case.id) in ("", case.example.content_hash))
+    return {name: own_verdicts.judgments[name] for name in same}
 
 
 # -- one case ----------------------------------------------------------------------------------------------------------

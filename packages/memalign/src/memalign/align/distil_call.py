@@ -275,8 +275,12 @@ class DistilCall:
         )
 
     def _own_verdict(self, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
-        """What the judge said of the case before its experts did, where that is known and can be compared."""
-        known = self.judge.value_type.closed and annotation.value is not None
+        """What the judge said of the case before its experts did, where that is known and can be compared.
+
+        A weak model reads the expert's words alone, where there are any.
+        """
+        read = not (self._one_rule and annotation.rationale)
+        known = read and self.judge.value_type.closed and annotation.value is not None
         return case.pre_alignment if known else None
 
     def _annotation(self, key: FeedbackKey) -> tuple[Annotation, Case]:

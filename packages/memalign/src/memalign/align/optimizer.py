@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from memalign.align.annotations import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
-from memalign.align.ask import ask, with_own_verdicts
+from memalign.align.ask import ask, made_by_other, with_own_verdicts
 from memalign.align.distil import distil
 from memalign.align.forget import forget, stays_theirs
 from memalign.align.impact import impact
@@ -22,7 +22,7 @@ from memalign.align.mining import with_mined
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
 from memalign.errors import ConfigurationError, InputError, ModelError
-from memalign.io import FeedbackSource, Given, checked_columns
+from memalign.io import FeedbackSource, Given, JudgmentFile, OwnVerdicts, checked_columns
 from memalign.judge import Judge, Progress
 from memalign.judge.open_model import libraries_loaded, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
@@ -34,11 +34,13 @@ from memalign.models import resolve_embedding
 from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.notebook import notebook_progress
-from memalign.types import FeedbackKey, Judgment, Usage
+from memalign.types import FeedbackKey, Usage
 
 __all__ = ["MemAlign"]
 
 replace = msgspec.structs.replace
+
+OTHER_JUDGE = "the file of judgments was written by another judge or version: no verdict is taken from it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ class MemAlign:
         *,
         skip_invalid: bool = False,
         refuse: Refuse | None = None,
-        own_verdicts: Mapping[str, Judgment] | None = None,
+        own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
         calls: PaidCalls | None = None,
     ) -> AlignResult:
@@ -108,8 +110,8 @@ class MemAlign:
             feedback: The rows; none: only what is pending.
             skip_invalid: Whether rows that cannot be used are left out and named.
             refuse: Gives a reason why a row may not be learned, or None.
-            own_verdicts: Judgments that the judge gave before, by the ids of the cases: in a queue, a file or a trace.
-                Nothing is asked for them.
+            own_verdicts: Judgments that the judge gave before, by the ids of the cases, or a file of them: what it had
+                said stands beside what its experts say. Nothing is asked for them.
             progress: Is told of each call.
             calls: Those of an align before, on another version of the judge.
 
@@ -130,10 +132,13 @@ class MemAlign:
             # 2. Annotations: all are kept, the policy says which label counts. The judge that is asked from here on knows
             #    nothing of what a changed row said before.
             news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
-            memory = without_disputed(add_annotations(refreshed(judge.memory, run.file.rows), news))
+            memory = add_annotations(refreshed(judge.memory, run.file.rows), news)
             replaced = [key for key, status in run.status.items() if status == "changed"]
             asked = judge.replace(memory=_without(judge.memory, replaced)) if replaced else judge
-            memory = with_own_verdicts(asked, memory, own_verdicts or {})
+            # What the judge itself had said of them is known where it judged them before.
+            memory = without_disputed(with_own_verdicts(run.given, memory, own_verdicts or {}, replaced=replaced))
+            if isinstance(own_verdicts, JudgmentFile) and made_by_other(run.given, own_verdicts):
+                run.notes.append(OTHER_JUDGE)
 
             # 3. to 5. Embed, distil, mine tests.
             learned = await self._learned(asked, memory, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -87,6 +88,10 @@ def align(
             "--impact", metavar="N", min=1, help="Judge N taught cases again: which verdicts changed, and why."
         ),
     ] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option("--judged", metavar="OUT.jsonl", help="Show the verdicts of judge -o beside the experts'."),
+    ] = None,
     dry_run: DryRun = False,
     skip_invalid: SkipInvalid = False,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
@@ -98,6 +103,7 @@ def align(
     forgotten first. Without a file, pending feedback is tried again.
     """
     from memalign.align import MemAlign
+    from memalign.io import read_judgments
 
     optimizer = MemAlign(
         columns=columns_of(columns),
@@ -111,6 +117,7 @@ def align(
     )
     rows = () if feedback is None else rows_given(feedback, source=source)
     options: dict[str, Any] = {"skip_invalid": skip_invalid, "allow_erased": allow_erased, "optimizer": optimizer}
+    options["own_verdicts"] = None if judged is None else read_judgments(judged)
     if dry_run:
         registry = session.registry()
         return give_estimate(

@@ -30,6 +30,7 @@ __all__ = [
     "JudgmentWriter",
     "Judgments",
     "Line",
+    "OwnVerdicts",
     "judgment_line",
     "judgment_lines",
     "line_of",
@@ -59,6 +60,10 @@ class JudgmentFile:
     judge: str
     judgments: Mapping[str, Judgment]
     contents: Mapping[str, str]
+
+
+OwnVerdicts = Mapping[str, Judgment] | JudgmentFile
+"""Judgments that a judge gave before, by the ids of the cases, or a file of them, as `read_judgments` reads it."""
 
 
 def read_judgments(path: str | Path) -> JudgmentFile:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, checked_columns
+from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.predict import FrameT, predict_batch
 from memalign.judge.spec import (
@@ -354,10 +354,12 @@ class Judge(Generic[ValueT_co]):
         *,
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
+        own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
     ) -> AlignResult[ValueT_co]:
         """Learn from feedback; see `aalign`."""
-        return aio.run(self.aalign(feedback, optimizer=optimizer, skip_invalid=skip_invalid, progress=progress))
+        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
+        return aio.run(self.aalign(feedback, optimizer=optimizer, **options))
 
     async def aalign(
         self,
@@ -365,6 +367,7 @@ class Judge(Generic[ValueT_co]):
         *,
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
+        own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
     ) -> AlignResult[ValueT_co]:
         """Learn from feedback, and return a complete new judge, or raise and change nothing.
@@ -373,14 +376,16 @@ class Judge(Generic[ValueT_co]):
             feedback: A path, a DataFrame, a data set, Feedback objects or flat mappings.
             optimizer: The knobs; None: the usual ones.
             skip_invalid: Whether rows that cannot be used are reported and left out, instead of refusing all.
+            own_verdicts: Judgments that this judge gave on the cases before, by their ids, or a file of them, as
+                `memalign.io.read_judgments` reads it: guidelines are then written against what it got wrong.
             progress: Called with the phase, how many of its steps are done, and how many there are.
 
         Raises:
             InvalidRows: A row cannot be used.
             ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
         """
-        aligning = self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress)
-        return cast("AlignResult[ValueT_co]", await aligning)
+        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
+        return cast("AlignResult[ValueT_co]", await self._optimizer(optimizer).align(self, feedback, **options))
 
     def unalign(
         self,

@@ -11,7 +11,7 @@ from typing import Any
 
 from memalign.align import AlignResult, MemAlign
 from memalign.errors import InvalidRows, VersionConflict
-from memalign.io import FeedbackSource, Given
+from memalign.io import FeedbackSource, Given, OwnVerdicts
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
 from memalign.judge.rehearsal import Rehearsal
@@ -110,8 +110,15 @@ class Rules:
     erased: Callable[[], ErasedHashes] | None = None
 
 
-def aligning(optimizer: MemAlign, feedback: FeedbackSource, rules: Rules, progress: Progress | None = None) -> Step:
-    """The step that learns `feedback`."""
+def aligning(
+    optimizer: MemAlign,
+    feedback: FeedbackSource,
+    rules: Rules,
+    *,
+    own_verdicts: OwnVerdicts | None = None,
+    progress: Progress | None = None,
+) -> Step:
+    """The step that learns `feedback`, beside the `own_verdicts` that the judge gave before."""
     source = Given.of(feedback).kept()  # every attempt reads it
 
     async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
@@ -122,7 +129,7 @@ def aligning(optimizer: MemAlign, feedback: FeedbackSource, rules: Rules, progre
             reason = erased.row_refusal(row, judge.memory) if erased else None
             return refused.setdefault(row.key, reason) if reason else None
 
-        options: dict[str, Any] = {"skip_invalid": rules.skip_invalid}
+        options: dict[str, Any] = {"skip_invalid": rules.skip_invalid, "own_verdicts": own_verdicts}
         try:
             return await optimizer.align(judge, source, refuse=refuse, progress=progress, calls=calls, **options)
         except InvalidRows as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
 from memalign.errors import MemalignError, VersionConflict
-from memalign.io import FeedbackSource
+from memalign.io import FeedbackSource, OwnVerdicts
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import LedgerEntry
@@ -179,6 +179,7 @@ class Registry:
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
         allow_erased: bool = False,
+        own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
         attempts: int = 5,
     ) -> AlignResult:
@@ -186,7 +187,8 @@ class Registry:
 
         When somebody else committed first, the newer one is loaded and learns the same feedback again, up to `attempts`
         times; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
-        invalid row, unless `allow_erased`. Raises what `MemAlign.align` raises.
+        invalid row, unless `allow_erased`. `own_verdicts` are as for `Judge.aalign`, of the newest version or of one that
+        had learned nothing; others are not used. Raises what `MemAlign.align` raises.
 
         Every answer that a model was paid for is kept beside the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
@@ -194,7 +196,7 @@ class Registry:
         learner = optimizer or MemAlign()
         erased = None if allow_erased else partial(self._erased, name)
         rules = Rules(skip_invalid=skip_invalid, erased=erased)
-        step = aligning(learner, feedback, rules, progress)
+        step = aligning(learner, feedback, rules, own_verdicts=own_verdicts, progress=progress)
         return await self._learned(name, step, learner, attempts, action="align", allow_erased=allow_erased)
 
     def estimate(self, name: str, feedback: FeedbackSource = (), **options: Any) -> Usage:
@@ -209,6 +211,7 @@ class Registry:
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
         allow_erased: bool = False,
+        own_verdicts: OwnVerdicts | None = None,
     ) -> Usage:
         """About how many calls, tokens and dollars an align with the same arguments would take. No model is asked.
 
@@ -218,7 +221,7 @@ class Registry:
         learner = optimizer or MemAlign()
         erased = None if allow_erased else partial(self._erased, name)
         rules = Rules(skip_invalid=skip_invalid, erased=erased)
-        step = aligning(learner, feedback, rules)
+        step = aligning(learner, feedback, rules, own_verdicts=own_verdicts)
         return await estimate_learning(
             self._database, name, step, load=partial(self._load, name, None), optimizer=learner
         )
