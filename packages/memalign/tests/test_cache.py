@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import subprocess
 import sys
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 from memalign import cache
-from memalign.cache import kept, kept_async
+from memalign.cache import kept
 
 
 class Owner:
@@ -52,76 +50,6 @@ def test_the_oldest_goes_when_there_are_too_many() -> None:
     for n in (4, 3, 2, 0):
         kept(owner, n, lambda n=n: made.append(n))  # type: ignore[misc]  # as above
     assert made == [0]
-
-
-class TestAsync:
-    def test_callers_at_once_share_one_making(self) -> None:
-        owner, calls = Owner(), 0
-
-        async def make() -> object:
-            nonlocal calls
-            calls += 1
-            await asyncio.sleep(0.01)
-            return object()
-
-        async def all_at_once() -> list[object]:
-            return await asyncio.gather(*(kept_async(owner, "a", make) for _ in range(16)))
-
-        with ThreadPoolExecutor(4) as pool:
-            found = [one for several in pool.map(lambda _: asyncio.run(all_at_once()), range(4)) for one in several]
-        assert calls == 1
-        assert len(found) == 64
-        assert len({id(one) for one in found}) == 1
-
-    def test_only_the_first_caller_gets_the_error(self) -> None:
-        owner, calls = Owner(), 0
-
-        async def make() -> int:
-            nonlocal calls
-            calls += 1
-            await asyncio.sleep(0.01)
-            if calls == 1:
-                raise ValueError("once")
-            return calls
-
-        async def three() -> list[int | BaseException]:
-            return await asyncio.gather(*(kept_async(owner, "a", make) for _ in range(3)), return_exceptions=True)
-
-        first, *others = asyncio.run(three())
-        assert isinstance(first, ValueError)
-        assert others == [2, 2]
-
-    def test_a_cancelled_caller_takes_nothing_from_the_others(self) -> None:
-        owner, calls = Owner(), 0
-
-        async def make() -> int:
-            nonlocal calls
-            calls += 1
-            await asyncio.sleep(0.02)
-            return calls
-
-        async def cancelled(which: int) -> list[int]:
-            tasks = [asyncio.ensure_future(kept_async(owner, which, make)) for _ in range(3)]
-            await asyncio.sleep(0.005)
-            tasks.pop(which).cancel()
-            return await asyncio.gather(*tasks)
-
-        assert asyncio.run(cancelled(1)) == [1, 1], "one that waited"
-        assert asyncio.run(cancelled(0)) == [3, 3], "the one that made it: another makes it anew"
-
-    def test_a_result_of_none_is_made_once_too(self) -> None:
-        owner, calls = Owner(), 0
-
-        async def make() -> None:
-            nonlocal calls
-            calls += 1
-
-        async def twice() -> None:
-            for _ in range(2):
-                await kept_async(owner, "a", make)
-
-        asyncio.run(twice())
-        assert calls == 1
 
 
 def test_many_threads_and_dying_owners_leave_nothing_behind() -> None:

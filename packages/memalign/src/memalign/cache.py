@@ -5,15 +5,13 @@ Entries are keyed by the value itself, not by its content, and go with it: no ca
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Hashable
-from concurrent.futures import Future
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
-__all__ = ["derived", "kept", "kept_async"]
+__all__ = ["derived", "kept"]
 
 T = TypeVar("T")
 
@@ -104,36 +102,3 @@ def kept(owner: object, key: Hashable, make: Callable[[], T], *, most: int | Non
             while most is not None and len(entries) > most:
                 del entries[next(iter(entries))]
     return found
-
-
-async def kept_async(owner: object, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-    """As `kept`, made once: callers that come meanwhile, in any thread or event loop, wait for the same result.
-
-    When making it fails, the first caller has the error and the next one tries again.
-    """
-    entries = _cache.entries(owner)
-    while True:
-        with _cache.lock:
-            future: Future[tuple[T] | None] | None = entries.get(key)
-            first = future is None
-            if future is None:
-                future = entries[key] = Future()
-                future.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel it for all
-        if first:
-            return await _made(entries, key, future, make)
-        made = future.result() if future.done() else await asyncio.wrap_future(future)
-        if made is not None:
-            return made[0]
-
-
-async def _made(
-    entries: dict[Hashable, Any], key: Hashable, future: Future[tuple[T] | None], make: Callable[[], Awaitable[T]]
-) -> T:
-    try:
-        result = await make()
-    except BaseException:
-        entries.pop(key, None)
-        future.set_result(None)
-        raise
-    future.set_result((result,))
-    return result

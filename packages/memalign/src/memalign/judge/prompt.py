@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.cache import kept
-from memalign.content import check_fields, sides_of
+from memalign.content import check_fields
 from memalign.content.parts import part_in, parts_of_sides
 from memalign.content.sides import each_side
 from memalign.errors import InputError
@@ -40,7 +40,6 @@ __all__ = [
     "budget_of",
     "check_item",
     "fit_guidelines",
-    "is_pair",
     "items_alone",
     "prompt_of",
     "retrieve",
@@ -143,11 +142,6 @@ def check_item(judge: Judge, example: Example) -> None:
         raise InputError(f"{example.id}: {lacking}")
     check_fields(example.id, example.content)  # an image, or a conversation that is none
     _ = example.content_hash  # raises InputError for what is no JSON value
-
-
-def is_pair(judge: Judge, example: Example) -> bool:
-    """Whether the item shows two sides: a question about "the reply" is then asked of each side alone."""
-    return len(sides_of(example.content, judge.value_type.choices)) == 2
 
 
 def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
