@@ -104,9 +104,15 @@ def no_script_fails() -> Iterator[None]:
 
 def until(page: Page, expression: str) -> None:
     """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it is asked from here."""
+    from playwright.sync_api import Error
+
     for _ in range(400):
-        if page.evaluate(expression):
-            return
+        try:
+            if page.evaluate(expression):
+                return
+        except Error as error:
+            if "context" not in error.message:  # of a page that another is taking the place of
+                raise
         page.wait_for_timeout(50)
     raise AssertionError(f"never true: {expression}")
 

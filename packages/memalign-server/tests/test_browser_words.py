@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +47,15 @@ def sign_out(page: Page) -> None:
 def type_words(page: Page, words: str = WORDS) -> None:
     page.click(FIELD)
     page.keyboard.type(words)
+
+
+def wait_for(page: Page, happened: Callable[[], bool]) -> None:
+    """Wait for something that is not of the page, and let the browser go on meanwhile."""
+    for _ in range(400):
+        if happened():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("it never happened")
 
 
 def words_saved(page: Page) -> None:
@@ -223,10 +231,7 @@ def test_words_typed_after_a_verdict_outlive_undo(chromium: Browser, url: str) -
         answered(page, "n")
         type_words(page)
         page.keyboard.press("Control+Enter")
-        for _ in range(100):
-            if rows(url)["late", "local"].rationale == WORDS:
-                break
-            page.wait_for_timeout(50)
+        wait_for(page, lambda: rows(url)["late", "local"].rationale == WORDS)
         page.locator("main").focus()
         until(page, "!document.querySelector('#card button:disabled')")  # the answer is here, and the card with it
         page.keyboard.press("z")
@@ -243,16 +248,21 @@ def test_undo_pressed_while_the_words_are_on_their_way_waits(chromium: Browser, 
         answered(page, "n")
         type_words(page)
 
-        def late(route: Route) -> None:
-            time.sleep(0.5)
-            route.continue_()
-
-        page.route("**/review", late)
+        on_their_way: list[Route] = []
+        undone: list[str] = []
+        page.route("**/review", on_their_way.append)
+        page.on("request", lambda request: undone.append(request.url) if request.url.endswith("/undo") else None)
         page.keyboard.press("Control+Enter")
         page.locator("main").focus()
+        wait_for(page, lambda: bool(on_their_way))
         page.keyboard.press("z")
-        until(page, "!document.querySelector('.htmx-request')")
-        assert (rows(url)["late", "local"].state == "answered") == (page.query_selector("#card.done") is not None)
+        page.wait_for_timeout(200)
+        assert undone == []
+        on_their_way[0].continue_()
+        until(page, "!document.querySelector('.htmx-request, #card button:disabled')")
+        page.wait_for_selector("#card.done")
+        assert rows(url)["late", "local"].state == "answered"
+        assert rows(url)["late", "local"].rationale == WORDS
 
 
 def test_two_windows_lose_no_word_to_each_other(chromium: Browser, url: str) -> None:
