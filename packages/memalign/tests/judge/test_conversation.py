@@ -93,8 +93,8 @@ class TestTurns:
             ({"toolName": "sql", "args": {"q": 1}}, '{"arguments": {"q": 1}, "toolName": "sql"}'),
             ({"name": "pay", "arguments": {}, "result": "no"}, '{"name": "pay", "arguments": {}, "result": "no"}'),
             (
-                {"type": "function", "name": "b", "status": "late", "function": {"name": "a", "arguments": "{}"}},
-                '{"name": "a", "arguments": {}, "call name": "b", "status": "late"}',
+                {"type": "function", "status": "late", "function": {"name": "a", "arguments": "{}"}},
+                '{"name": "a", "arguments": {}, "status": "late"}',
             ),
             ({"type": "tool_call", "id": "c1", "name": "a", "args": {}}, '{"id": "c1", "name": "a", "arguments": {}}'),
             ("pay(17)", '"pay(17)"'),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from memalign import Example, Judge
-from memalign.content.parts import Part, part_in
+from memalign.content import Part, part_in
 from memalign.errors import InputError, InvalidRows, TemplateTagWarning
 from memalign.judge.prompt import items_alone
 from memalign.models.base import Limits

@@ -9,7 +9,7 @@ from functools import cache
 from math import comb
 from typing import NamedTuple
 
-from memalign.content.sides import each_side, sides_of
+from memalign.content import each_side, sides_of
 from memalign.judge.code_tests import Reading
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey

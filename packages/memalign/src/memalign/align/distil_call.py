@@ -12,8 +12,7 @@ from msgspec.structs import replace as replace_struct
 from memalign.align.deltas import ONE_RULE, CallAnswer, Delta, changes_schema, refused_rules, rule_of
 from memalign.align.distil_checks import ONLY_CHECKS, CheckReader, ReadChecks
 from memalign.align.proposed_tests import ProposedTests
-from memalign.content import judged_texts
-from memalign.content.parts import part_in
+from memalign.content import judged_texts, part_in
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, FeedbackConflict, Memory, PreAlignmentVerdict

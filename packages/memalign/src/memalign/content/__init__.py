@@ -1,23 +1,26 @@
 """What the fields of a case may hold: turns of a conversation, the spans of a trace, and nothing but text."""
 
-from memalign.content.check import check_field, check_fields
 from memalign.content.conversation import Turn, turns_of
-from memalign.content.media import Medium, media_in
-from memalign.content.reading import as_read
-from memalign.content.sides import sides_of
-from memalign.content.spans import Span, SpanTree, span_tree
-from memalign.content.words import judged_texts, words_of
+from memalign.content.media import check_field, check_fields, media_in
+from memalign.content.paths import Part, each_side, first_lacking, part_in, parts_of_sides, sides_of
+from memalign.content.text import as_read, judged_texts, words_of
+from memalign.content.traces import Span, SpanTree, exported_spans, span_tree
 
 __all__ = [
-    "Medium",
+    "Part",
     "Span",
     "SpanTree",
     "Turn",
     "as_read",
     "check_field",
     "check_fields",
+    "each_side",
+    "exported_spans",
+    "first_lacking",
     "judged_texts",
     "media_in",
+    "part_in",
+    "parts_of_sides",
     "sides_of",
     "span_tree",
     "turns_of",

@@ -8,20 +8,19 @@ from typing import Any
 
 import msgspec
 
-from memalign.content.inside import read_inside
+from memalign.content.trace_names import ASSESSMENTS
+from memalign.content.traces import json_inside
 from memalign.errors import InputError
 
 __all__ = ["Turn", "turns_of"]
 
 _ROLE = re.compile(r"[^\W\d_][\w .-]{0,39}")
-_WHO = ("role", "from", "speaker")
-_WHAT = ("content", "value", "text")
-_HELD = ("messages", "turns")
+_ROLES = ("role", "from", "speaker")
+_CONTENTS = ("content", "value", "text")
+_TURNS = ("messages", "turns")
 _TEXT_PARTS = ("text", "input_text", "output_text")
-_PLAIN_PART = frozenset({"type", "text", "cache_control"})  # a part with more to it is not its text alone
-_USUAL_CALLS = ("function", "tool_call")
-_VERDICTS = frozenset({"assessments", "feedback"})  # what people said of it would tell the judge
-_NOTHING: tuple[object, ...] = (None, "", [], {})
+_PLAIN_PART = ("type", "text", "cache_control")  # a part with more to it is not its text alone
+_EMPTY: tuple[object, ...] = (None, "", [], {})
 _FORM = (
     'a turn is {"role": "user", "content": "…"}, as chat models take it, or a plain text; '
     "a transcript in one piece is given as text"
@@ -29,10 +28,13 @@ _FORM = (
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn: who speaks (None where nobody is named), what they say (text or another JSON value), and what else it has.
+    """One turn of a conversation.
 
-    `calls` are the tools that it calls, each with `name` and `arguments`, its `id` where it has one, and what else stands
-    there; or what was written in place of that.
+    Attributes:
+        role: The speaker, None where nobody is named.
+        content: What they say, text or another JSON value.
+        calls: The tools that it calls, each with `name` and `arguments`, its `id` where it has one, and its other keys.
+        rest: All other keys of the turn.
     """
 
     role: str | None
@@ -44,106 +46,94 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 def turns_of(conversation: object) -> tuple[Turn, ...] | None:
     """The turns of a conversation, in order; None where it is one text, which is judged as it stands.
 
-    Taken are a list of messages as OpenAI's and most providers' chat models take them (tool calls and lists of text
-    parts included), of texts, or of `{"from", "value"}`; or an object with such a list as its `messages`, of which the
-    rest (`system`, `tools`, …) is a turn of nobody before the first. Raises InputError that names the turn, what is wrong
-    with it and what a turn is.
+    Args:
+        conversation: A list of messages as OpenAI's and most providers' chat models take them (tool calls and lists of
+            text parts included), of texts, or of `{"from", "value"}`; or an object with such a list as its `messages`,
+            of which the rest (`system`, `tools`, …) is a turn of nobody before the first.
+
+    Raises:
+        InputError: It names the turn, what is wrong with it and what a turn is.
     """
     if isinstance(conversation, str):
         return None
     around: dict[str, Any] = {}
     if isinstance(conversation, Mapping):
-        name = next((name for name in _HELD if name in conversation), "")
-        held = conversation.get(name)
-        if not isinstance(held, list | tuple):
+        key = next((name for name in _TURNS if name in conversation), "")
+        if not isinstance(conversation.get(key), list | tuple):
             raise InputError(f"conversation is an object without a list of messages; {_FORM}")
-        around = _without(conversation, {name, *_VERDICTS})
-        conversation = held
+        around = _without(conversation, (key, *ASSESSMENTS))  # people's feedback would tell the judge the verdict
+        conversation = conversation[key]
     if not isinstance(conversation, list | tuple):
         raise InputError(f"conversation is {_kind(conversation)}, not a list of turns; {_FORM}")
     if not conversation:
         raise InputError(f"conversation has no turn; {_FORM}")
-    turns = tuple(_turn(number, each) for number, each in enumerate(conversation, 1))
+    turns = tuple(_turn(number, message) for number, message in enumerate(conversation, 1))
     return (Turn(role=None, content=None, rest=around), *turns) if around else turns
 
 
-def _turn(number: int, value: object) -> Turn:
-    if isinstance(value, str):
-        return Turn(role=None, content=value)
-    if not isinstance(value, Mapping):
-        raise InputError(f"conversation, turn {number}, is {_kind(value)}; {_FORM}")
-    who = next((name for name in _WHO if value.get(name) is not None), None)
-    if who is None:
-        raise InputError(f"conversation, turn {number}, has no role (its keys: {_keys(value)}); {_FORM}")
-    role = value[who]
+def _turn(number: int, message: object) -> Turn:
+    if isinstance(message, str):
+        return Turn(role=None, content=message)
+    if not isinstance(message, Mapping):
+        raise InputError(f"conversation, turn {number}, is {_kind(message)}; {_FORM}")
+    role_key = next((name for name in _ROLES if message.get(name) is not None), None)
+    if role_key is None:
+        keys = ", ".join(map(str, list(message)[:8]))[:120] or "none"
+        raise InputError(f"conversation, turn {number}, has no role (its keys: {keys}); {_FORM}")
+    role = message[role_key]
     if not isinstance(role, str) or not _ROLE.fullmatch(role.strip()):
-        raise InputError(
-            f"conversation, turn {number}: its role must be a name of at most 40 letters, such as user or assistant"
-        )
-    what = next((name for name in _WHAT if value.get(name) is not None), None)
-    calls = _calls(value)
-    rest = _without(value, {who, what, "content", "tool_calls", "function_call"})
-    if what is None and not calls and not rest:
+        form = "a name of at most 40 letters, such as user or assistant"
+        raise InputError(f"conversation, turn {number}: its role must be {form}")
+    content_key = next((name for name in _CONTENTS if message.get(name) is not None), None)
+    calls = [part for name in ("tool_calls", "function_call") for part in _as_list(message.get(name))]
+    rest = _without(message, (role_key, content_key, "content", "tool_calls", "function_call"))
+    if content_key is None and not calls and not rest:
         raise InputError(f"conversation, turn {number} ({role.strip()}), has no content; {_FORM}")
-    return Turn(role=role.strip(), content=None if what is None else _content(value[what]), calls=calls, rest=rest)
+    content = None if content_key is None else _content(message[content_key])
+    return Turn(role=role.strip(), content=content, calls=tuple(map(_call, calls)), rest=rest)
 
 
 def _content(value: object) -> object:
     """Text parts become one text; anything else stays what it is."""
-    if isinstance(value, list | tuple) and value:
-        texts = [_part_text(part) for part in value]
-        if all(text is not None for text in texts):
-            return "\n".join(text for text in texts if text is not None)
-    return value
+    parts = value if isinstance(value, list | tuple) else ()
+    texts = [text for part in parts if (text := _part_text(part)) is not None]
+    return "\n".join(texts) if parts and len(texts) == len(parts) else value
 
 
 def _part_text(part: object) -> str | None:
     if isinstance(part, str):
         return part
-    if not isinstance(part, Mapping) or _without(part, _PLAIN_PART):
+    if not isinstance(part, Mapping) or part.get("type") not in _TEXT_PARTS or _without(part, _PLAIN_PART):
         return None
-    if part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str):
-        return str(part["text"])
-    return None
-
-
-def _calls(turn: Mapping[str, Any]) -> tuple[Any, ...]:
-    calls: list[object] = []
-    for given in (turn.get("tool_calls"), turn.get("function_call")):
-        calls += given if isinstance(given, list | tuple) else [given]
-    return tuple(_call(call) for call in calls if call not in _NOTHING)
+    return part["text"] if isinstance(part.get("text"), str) else None
 
 
 def _call(call: object) -> object:
-    """A call without the wrapping, its arguments read: models write them as JSON inside a text."""
+    """A call without its wrapping, its arguments read: models write them as JSON inside a text."""
     if not isinstance(call, Mapping):
         return call
-    function = call.get("function")
-    inner = function if isinstance(function, Mapping) else call
-    held = "arguments" if "arguments" in inner else "args"
-    arguments = inner.get(held)
+    inner = call["function"] if isinstance(call.get("function"), Mapping) else call
+    key = "arguments" if "arguments" in inner else "args"
+    arguments = inner.get(key)
     if isinstance(arguments, str):
-        arguments = read_inside(arguments)  # one that was cut off is shown as the model wrote it
-    named = {"id": call.get("id", inner.get("id")), "name": inner.get("name"), "arguments": arguments}
-    named = {name: each for name, each in named.items() if each is not None}
-    rest = _without(inner, {"id", "name", held})
-    if inner is not call:
-        outer = _without(call, {"id", "function"})
-        rest |= {name if name not in {*rest, *named} else f"call {name}": each for name, each in outer.items()}
-    if rest.get("type") in _USUAL_CALLS:
+        arguments = json_inside(arguments)  # one that was cut off is shown as the model wrote it
+    main = {"id": call.get("id", inner.get("id")), "name": inner.get("name"), "arguments": arguments}
+    rest = _without({**call, **inner}, ("id", "name", key, "function"))
+    if rest.get("type") in ("function", "tool_call"):
         del rest["type"]
-    return named | rest
+    return {name: value for name, value in main.items() if value is not None} | rest
 
 
-def _without(value: Mapping[str, Any], names: Collection[str | None]) -> dict[str, Any]:
-    """The rest of an object, as far as it says anything."""
-    return {name: each for name, each in value.items() if name not in names and each not in _NOTHING}
+def _as_list(value: object) -> list[Any]:
+    parts = value if isinstance(value, list | tuple) else (value,)
+    return [part for part in parts if part not in _EMPTY]
 
 
-def _keys(value: Mapping[str, Any]) -> str:
-    return ", ".join(str(name) for name in list(value)[:8])[:120] or "none"
+def _without(value: Mapping[str, Any], keys: Collection[str | None]) -> dict[str, Any]:
+    """The other keys of an object, as far as they say anything."""
+    return {name: part for name, part in value.items() if name not in keys and part not in _EMPTY}
 
 
 def _kind(value: object) -> str:
-    names = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", list: "a list"}
-    return names.get(type(value), type(value).__name__)
+    kinds = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(value), type(value).__name__)

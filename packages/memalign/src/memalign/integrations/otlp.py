@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from memalign.content import span_tree
-from memalign.content.span_forms import exported_spans
-from memalign.content.span_names import STARTS, TRACES
+from memalign.content import exported_spans, span_tree
+from memalign.content.trace_names import STARTS, TRACES
 from memalign.errors import RowError
 from memalign.io.locations import Location, location_of, store_errors
 from memalign.io.rows import Row, file_lines, json_rows

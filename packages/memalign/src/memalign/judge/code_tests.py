@@ -15,9 +15,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from memalign.content.parts import Part, part_in
-from memalign.content.sides import each_side, sides_of
-from memalign.content.words import words_of
+from memalign.content import Part, each_side, part_in, sides_of, words_of
 from memalign.errors import InputError
 from memalign.memory import Memory
 from memalign.memory.guard import UNSPACED, check_fault, guideline_fault

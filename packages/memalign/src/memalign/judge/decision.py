@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from memalign.cache import kept
-from memalign.content.parts import part_in
+from memalign.content import part_in
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
 from memalign.judge.calibrator import Calibrated, calibrator_of
 from memalign.judge.code_tests import facts

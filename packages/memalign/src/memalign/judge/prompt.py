@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.cache import kept
-from memalign.content import check_fields
-from memalign.content.parts import part_in, parts_of_sides
-from memalign.content.sides import each_side
+from memalign.content import check_fields, each_side, part_in, parts_of_sides
 from memalign.errors import InputError
 from memalign.judge.answer import answer_schema
 from memalign.judge.code_tests import facts

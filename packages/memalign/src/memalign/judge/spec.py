@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from memalign.content.parts import Part, first_lacking
+from memalign.content import Part, first_lacking
 from memalign.errors import ConfigurationError, InputError, InvalidInstructions, TemplateTagWarning
 from memalign.judge.open_model import checked_models
 from memalign.memory.model import Memory

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from memalign.cache import kept
-from memalign.content.parts import part_in
+from memalign.content import part_in
 from memalign.errors import InvalidValue
 from memalign.memory.label_policy import policy_label
 from memalign.memory.model import Annotation, Case, Memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memalign.content.sides import each_side
+from memalign.content import each_side
 
 
 class TestSides:

@@ -1,0 +1,162 @@
+"""Parts of a case's fields, as instructions name them (`inputs.question`, `outputs[0].text`), and the sides of a pair."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from memalign.errors import InputError
+
+__all__ = ["Part", "each_side", "first_lacking", "part_in", "parts_of_sides", "sides_of"]
+
+_FIELD = re.compile(r"\s*([^\W\d]\w*)")
+_STEP = re.compile(
+    r"""\s*(?:\.\s*(?P<name>\w+)|\[\s*(?P<place>-?\d+)\s*\]|\[\s*(?P<quote>["'])(?P<key>[^"'\x00-\x1f]+)(?P=quote)\s*\])"""
+)
+
+
+class Part(NamedTuple):
+    """A field and the keys and places that lead to a part of it; no steps for the whole field."""
+
+    field: str
+    steps: tuple[str | int, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Part:
+        """The part of a written form. Raises InputError for anything else: a filter, a call, an expression."""
+        return _parsed(text)
+
+    def __str__(self) -> str:
+        plain = (isinstance(step, str) and re.fullmatch(r"\w+", step) for step in self.steps)
+        written = (
+            f".{s}" if p else f"[{json.dumps(s, ensure_ascii=False)}]" for s, p in zip(self.steps, plain, strict=True)
+        )
+        return self.field + "".join(written)
+
+    def of(self, content: Mapping[str, Any]) -> Any:
+        """The part, in the content fields of a case. Raises InputError that says where the way to it ends."""
+        if self.field not in content:
+            raise InputError("none")
+        value: Any = content[self.field]
+        for number, step in enumerate(self.steps):
+            try:
+                value = _next(value, step)
+            except LookupError:
+                raise InputError(f"none: {Part(self.field, self.steps[:number])} {_contents(value)}") from None
+        return value
+
+
+@lru_cache(maxsize=256)  # asked for every item
+def _parsed(text: str) -> Part:
+    name, steps = _FIELD.match(text), list[str | int]()
+    end = name.end() if name else 0
+    while name and (step := _STEP.match(text, end)):
+        steps.append(int(step["place"]) if step["place"] else step["name"] or step["key"])
+        end = step.end()
+    if name is None or text[end:].strip():
+        raise InputError(f"{text!r} names no part of a field, such as inputs.question or outputs[0].text")
+    return Part(name[1], tuple(steps))
+
+
+def _next(value: Any, step: str | int) -> Any:
+    if isinstance(value, dict):
+        return value[str(step)]
+    if isinstance(value, list | tuple) and (isinstance(step, int) or step.isdecimal()):
+        return value[int(step)]
+    raise LookupError
+
+
+def _contents(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"has {', '.join(str(name)[:40] for name in list(value)[:8])}" if value else "is empty"
+    if isinstance(value, list | tuple):
+        return f"has {len(value)} {'entry' if len(value) == 1 else 'entries'}"
+    return f"is {'null' if value is None else 'a text' if isinstance(value, str) else 'a number or truth value'}"
+
+
+def part_in(content: Mapping[str, Any], name: str) -> Any:
+    """The part of a written name in the content fields of a case; None where there is none."""
+    try:
+        return Part.parse(name).of(content)
+    except InputError:
+        return None
+
+
+def first_lacking(content: Mapping[str, Any], names: Iterable[str]) -> tuple[str, str] | None:
+    """The first of the named parts that the content fields lack, and where the way to it ends."""
+    for name in names:
+        try:
+            Part.parse(name).of(content)
+        except InputError as error:
+            return name, str(error)
+    return None
+
+
+def sides_of(content: Mapping[str, Any], choices: Collection[str]) -> dict[str, Any]:
+    """The sides of an item that a judge compares.
+
+    Args:
+        content: The content fields of the item.
+        choices: The labels of the judge. Sides are entries of one field whose keys are two or more of them; of several
+            such fields, the outputs'.
+
+    Returns:
+        Each side by its name, in the item's order; empty without sides.
+    """
+    for _, field in sorted(content.items(), key=lambda item: item[0] != "outputs"):
+        if isinstance(field, dict):
+            sides = {name: side for name, side in field.items() if name in choices}
+            if len(sides) > 1:
+                return sides
+    return {}
+
+
+def each_side(content: Mapping[str, Any], choices: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+    """The contents that checks are asked about: of a pair each side alone, in the order of `choices`; else the item.
+
+    Of a field with both sides only the one is left; what stands beside them in it stays, and both then have the name of
+    the first.
+    """
+    sides = sides_of(content, choices)
+    if len(sides) != 2:
+        return (content,)
+    names = tuple(name for name in choices if name in sides)
+
+    def alone(field: Any, side: str) -> Any:
+        if not isinstance(field, dict) or not sides.keys() <= field.keys():
+            return field
+        beside = {key: value for key, value in field.items() if key not in sides}
+        return {names[0]: field[side]} | beside if beside else field[side]
+
+    return tuple({name: alone(field, side) for name, field in content.items()} for side in names)
+
+
+def parts_of_sides(
+    content: Mapping[str, Any], names: Iterable[str], choices: Collection[str]
+) -> list[dict[str, Any]] | None:
+    """The named parts of each side alone, in the order of `choices`; None unless a name leads into a side.
+
+    `outputs.A.text` and `outputs.B.text` are both shown as `outputs.text`, so that nothing tells which side it is.
+    """
+    sides = sides_of(content, choices)
+    parts = [Part.parse(name) for name in names]
+
+    def leads_into_side(part: Part) -> bool:
+        field = content.get(part.field)
+        return (
+            isinstance(field, dict) and sides.keys() <= field.keys() and part.steps[:1] in {(name,) for name in sides}
+        )
+
+    if len(sides) != 2 or not any(map(leads_into_side, parts)):
+        return None
+    shown: list[dict[str, Any]] = [{}, {}]
+    for alone, side in zip(shown, [name for name in choices if name in sides], strict=True):
+        for part in parts:
+            if not leads_into_side(part):
+                alone[str(part)] = part.of(content)
+            elif part.steps[0] == side:
+                alone[str(Part(part.field, part.steps[1:]))] = part.of(content)
+    return shown
