@@ -22,7 +22,7 @@ from typing import Any
 from policies import POLICIES, feedback, policy
 
 import memalign as ma
-from memalign.align.mining import mined
+from memalign.align.learned_tests import mined
 from memalign.judge.code_tests import holds
 from memalign.memory import Annotation, Case, Memory
 from memalign.metrics import wilson_interval

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from memalign import Check, Judge, Registry
 from memalign.align import edit_guideline, write_guideline
-from memalign.align.deltas import changes_schema
-from memalign.align.distil_checks import BOTH_SIDES, NO_CHECK, ONLY_CHECKS, TOO_MANY, TWO_ANSWERS
+from memalign.align.distil_answer import BOTH_SIDES, NO_CHECK, ONLY_CHECKS, TOO_MANY, TWO_ANSWERS, changes_schema
 from memalign.align.position_terms import neutral_question
 from memalign.errors import InputError, ModelUnavailable
 from memalign.memory.guard import check_fault

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from memalign.align.deltas import rule_of
+from memalign.align.distil_answer import rule_of
 from memalign.memory import Annotation, Case
-from memalign.models.base import ChatReply
 from memalign.prompts import DistilRecord, render_distil_checks, render_distil_one
 from memalign.prompts.language import language_of
-from memalign.types import Example, Usage
+from memalign.types import Example
 from memalign.values import ValueType
 
 BOOL = ValueType.of(bool)
@@ -58,7 +57,7 @@ def test_examples_are_in_the_language_of_the_instructions(instructions: str, ask
     ],
 )
 def test_added_words_are_in_the_rules_language(when: str, because: str, rule: str) -> None:
-    reply = ChatReply(data={"when": when, "because": because}, text="", usage=Usage())
+    reply = {"when": when, "because": because}
     annotation = Annotation(id="t", source="ana", value=False, rationale="x")
     case = Case(example=Example(id="t", outputs="x"), annotations=(annotation,))
     assert rule_of(reply, annotation=annotation, case=case, value_type=BOOL).text == rule

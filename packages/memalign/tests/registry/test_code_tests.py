@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from memalign import Check, Feedback, Registry
-from memalign.align.mining import mined, with_mined
+from memalign.align.learned_tests import mined, with_mined
 from memalign.judge.code_tests import sentence
 from memalign.memory import Annotation, Case, Memory
 from memalign.registry.bundle import bundle_of, load_bundle

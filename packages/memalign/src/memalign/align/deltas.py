@@ -1,25 +1,16 @@
-"""Typed deltas: what a distillation call may answer, whether it may be carried out, and what it does to memory."""
+"""Typed deltas: what a distillation call proposes, whether it may be carried out, and what it does to memory."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection
 
 import msgspec
 
-from memalign.align.distil_checks import CHECKS_SCHEMA, ReadChecks
-from memalign.align.position_terms import without_positions
-from memalign.align.proposed_tests import proposals_schema
-from memalign.content import sides_of
-from memalign.memory import Annotation, Case, FeedbackConflict, Memory, Outcome
-from memalign.memory.guard import tidy
-from memalign.models.base import ChatReply
-from memalign.prompts.language import Language, language_of
-from memalign.types import FeedbackKey, Guideline, Usage
-from memalign.values import ValueType
+from memalign.memory import FeedbackConflict, Memory, Outcome
+from memalign.types import Check, FeedbackKey, Guideline, Usage
 
-__all__ = ["ONE_RULE", "CallAnswer", "Delta", "apply_answer", "changes_schema", "refused_rules", "rule_of"]
+__all__ = ["CallAnswer", "Delta", "LeftOut", "apply_answer", "refused_rules"]
 
 replace = msgspec.structs.replace
 
@@ -33,7 +24,9 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
         fault: Why that text may not enter a prompt.
         feedback: The keys that it states.
         guideline: The id that SUPPORT and REVISE are about.
-        checks: The tests and questions of a text, and why others were left out.
+        checks: The tests and questions of a text.
+        check_faults: Why others were left out.
+        unproven: Tests, in words, that the labels do not bear out, or not yet.
     """
 
     action: str
@@ -41,7 +34,9 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
     feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
-    checks: ReadChecks = ReadChecks()
+    checks: tuple[Check, ...] = ()
+    check_faults: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
 
     @property
     def writes(self) -> bool:
@@ -70,10 +65,6 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[FeedbackKey, str] = {}
     usage: Usage = Usage()
 
-    def failed(self, why: str, usage: Usage) -> CallAnswer:
-        """The answer of a call that failed."""
-        return replace(self, faults=dict.fromkeys(self.keys, why), usage=usage)
-
     def amended(self, second: CallAnswer, keys: Collection[FeedbackKey]) -> CallAnswer:
         """This answer with what a second call gave for `keys`."""
         chosen = frozenset(keys)
@@ -83,100 +74,25 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, deltas=(*old, *new), faults=self.faults | faults, usage=self.usage + second.usage)
 
 
-# -- what a call may answer --------------------------------------------------------------------------------------------
+class LeftOut(msgspec.Struct):
+    """Checks that no guideline got: why, with how often, and the tests that wait for labels, by their guideline."""
 
+    faults: Counter[str] = msgspec.field(default_factory=Counter)
+    unproven: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
-def changes_schema(
-    labels: Sequence[str],
-    guideline_ids: Sequence[str],
-    fields: Sequence[str],
-    *,
-    questions: bool,
-    values: Sequence[str] = (),
-) -> dict[str, Any]:
-    """The JSON schema of an answer; only the call's own feedback and guidelines can be named.
+    def notes(self) -> tuple[str, ...]:
+        """A line on each, none where there is nothing."""
+        notes = []
+        if count := self.faults.total():
+            were = "1 check was" if count == 1 else f"{count} checks were"
+            ordered = sorted(self.faults.items(), key=lambda item: (-item[1], item[0]))
+            reasons = "; ".join(f"{why} ({number})" for why, number in ordered)
+            notes.append(f"{were} left out of new guidelines, which stay: {reasons}")
+        if self.unproven:
+            tests = "; ".join(f"{name}: {', '.join(sentences)}" for name, sentences in self.unproven.items())
+            notes.append(f"tests that the labels do not bear out, or are too few for; their guidelines stay: {tests}")
+        return tuple(notes)
 
-    Args:
-        labels: The labels of the records, in their order.
-        guideline_ids: The guidelines that stand.
-        fields: What the judge reads of an item, for tests.
-        questions: Whether a guideline's questions are asked for.
-        values: What the judge answers, as text, for the value that the answers to a guideline's questions mean.
-    """
-    actions = ["ADD", "SUPPORT", "REVISE", "NOOP"] if guideline_ids else ["ADD", "NOOP"]
-    feedback = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
-    change = {
-        "action": {"type": "string", "enum": actions},
-        "feedback": feedback,
-        "text": {"type": "string"},
-        "guideline": {"type": "string", "enum": ["", *guideline_ids]},
-        "tests": proposals_schema(fields),
-        **({"checks": CHECKS_SCHEMA} if questions else {}),
-        **({"value": {"type": "string", "enum": ["", *values]}} if questions and values else {}),
-    }
-    conflict = {"feedback": feedback, "about": {"type": "string"}}
-    # An answer without checks or conflicts is an answer; where a provider holds to a schema, all are required.
-    needed = [name for name in change if name not in ("tests", "checks", "value")]
-    parts = {"changes": _array(change, needed), "conflicts": _array(conflict, list(conflict))}
-    return {"type": "object", "properties": parts, "required": ["changes"], "additionalProperties": False}
-
-
-def _array(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    item = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return {"type": "array", "items": item}
-
-
-WHEN_AND: dict[Language, tuple[str, str]] = {
-    "English": ("When", "and"),
-    "Portuguese": ("Quando", "e"),
-    "Spanish": ("Cuando", "y"),
-}
-PART = 180  # characters of each half of a rule: about 25 words, so that a rule stays below the limit of 60
-
-ONE_RULE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "when": {"type": "string", "maxLength": PART},
-        "because": {"type": "string", "maxLength": PART},
-    },
-    "required": ["when", "because"],
-    "additionalProperties": False,
-}
-
-
-def rule_of(reply: ChatReply, *, annotation: Annotation, case: Case, value_type: ValueType) -> Delta:
-    """The rule that a weak model's two half sentences make, with the expert's own label attached.
-
-    The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
-    only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
-    the next item they are others.
-    """
-    places = tuple(sides_of(case.example.content, value_type.choices))
-    chosen = str(annotation.value) if annotation.value in places else None
-    parts = [str(reply.data.get(part) or "") for part in ("when", "because")]
-    if places:
-        parts = [without_positions(part, chosen=chosen, choices=places) for part in parts]
-    when, because = (_half(part) for part in parts)
-    if not because:
-        return Delta(action="NOOP", feedback=(annotation.key,))
-    opening, link = WHEN_AND[language_of(f"{when} {because}") or "English"]
-    condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
-    if annotation.value is None or not value_type.closed or chosen is not None:
-        text = f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."
-    else:
-        label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
-        text = f"{condition}: {label}."
-    return Delta(action="ADD", text=text, feedback=(annotation.key,))
-
-
-def _half(part: object) -> str:
-    words = tidy(str(part or "")).strip(".,;: ")
-    for opening, _ in WHEN_AND.values():
-        words = words.removeprefix(f"{opening} ").removeprefix(f"{opening.lower()} ")
-    return words[:1].lower() + words[1:] if words[1:2].islower() else words
-
-
-# -- carrying them out -------------------------------------------------------------------------------------------------
 
 REFUSED_TWICE = (
     "its rule was refused twice: {why}; write it yourself (memalign guideline NAME --add), or reword the feedback"
@@ -186,24 +102,22 @@ NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in i
 
 
 def apply_answer(
-    memory: Memory, answer: CallAnswer, before: Memory
-) -> tuple[Memory, dict[FeedbackKey, Outcome | None], Counter[str]]:
+    memory: Memory, answer: CallAnswer, before: Memory, left_out: LeftOut
+) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
     """Carry out the deltas of one call, each checked first; every rule from a comment is kept.
 
     Args:
         memory: The memory, with what calls before this one taught.
         answer: The call's.
         before: The memory before the first call, with the same cases.
+        left_out: Is told of the checks that are left out.
 
     Returns:
-        The memory, what becomes of the call's feedback, and why checks were left out.
+        The memory, and what becomes of the call's feedback.
     """
-    left_out = Counter[str]()
     own = _with_own_rule(answer, before)
-    taught: set[FeedbackKey] = set()
-    passed: set[FeedbackKey] = set()
-    faults: dict[FeedbackKey, str] = {}
-    refused: dict[FeedbackKey, str] = {}
+    taught, passed = set[FeedbackKey](), set[FeedbackKey]()
+    faults, refused = dict[FeedbackKey, str](), dict[FeedbackKey, str]()
     for delta in answer.deltas:
         keys = tuple(sorted(key for key in set(delta.feedback) if key in answer.keys))
         if delta.action == "SUPPORT":
@@ -217,7 +131,9 @@ def apply_answer(
             passed.update(keys)
         elif keys:
             memory = _carried_out(memory, answer, delta, keys)
-            left_out.update(delta.checks.faults)
+            left_out.faults.update(delta.check_faults)
+            if delta.unproven:
+                left_out.unproven[memory.guidelines[-1].id] = delta.unproven
             taught.update(keys)
 
     def outcome(key: FeedbackKey) -> Outcome | None:
@@ -237,7 +153,7 @@ def apply_answer(
 
     conflicts = {conflict.feedback: conflict for conflict in (*answer.conflicts, *memory.conflicts)}
     memory = replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
-    return memory, {key: outcome(key) for key in answer.keys}, left_out
+    return memory, {key: outcome(key) for key in answer.keys}
 
 
 def refused_rules(answer: CallAnswer, memory: Memory) -> dict[FeedbackKey, str]:
@@ -264,17 +180,19 @@ def _with_own_rule(answer: CallAnswer, memory: Memory) -> frozenset[FeedbackKey]
 
 def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:
     """Why a delta cannot be carried out, or None."""
-    foreign = [key for key in delta.feedback if key not in answer.keys]
-    if foreign or not delta.feedback:
-        return "it names feedback outside its call" if foreign else "it names no feedback"
-    if delta.action not in ("ADD", "SUPPORT", "REVISE", "NOOP"):
+    if not delta.feedback:
+        return "it names no feedback"
+    if any(key not in answer.keys for key in delta.feedback):
+        return "it names feedback outside its call"
+    if delta.action in ("ADD", "NOOP"):
+        return None
+    if delta.action not in ("SUPPORT", "REVISE"):
         return "its action is unknown"
-    if delta.action in ("SUPPORT", "REVISE"):
-        known = delta.guideline is not None and delta.guideline in answer.shown
-        if not known or memory.status(memory.guideline(delta.guideline or "")) != "active":
-            return "it names a guideline that it was not shown, or one that no longer stands"
-        if delta.action == "REVISE" and memory.guideline(delta.guideline or "").people:
-            return f"{delta.guideline} was set by a person"
+    name = delta.guideline or ""
+    if name not in answer.shown or memory.status(memory.guideline(name)) != "active":
+        return "it names a guideline that it was not shown, or one that no longer stands"
+    if delta.action == "REVISE" and memory.guideline(name).people:
+        return f"{name} was set by a person"
     return None
 
 
@@ -288,6 +206,6 @@ def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta, keys: tuple[F
         text=delta.text,
         supported_by=tuple(sorted({*keys, *(key for old in revised for key in old.supported_by)})),
         exposed_to=answer.exposed_to,
-        checks=delta.checks.checks,
+        checks=delta.checks,
     )
     return memory.with_guidelines([*(replace(old, replaced_by=guideline.id) for old in revised), guideline])

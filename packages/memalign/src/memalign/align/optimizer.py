@@ -17,8 +17,8 @@ from memalign.align.ask import ask, made_by_other, with_own_verdicts
 from memalign.align.distil import distil
 from memalign.align.forget import forget, stays_theirs
 from memalign.align.impact import impact
+from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
-from memalign.align.mining import with_mined
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
 from memalign.errors import ConfigurationError, InputError, ModelError

@@ -288,6 +288,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """The annotation of that key, or None."""
         return self._annotations_by_key.get(key)
 
+    def record(self, key: FeedbackKey) -> tuple[Annotation, Case]:
+        """The annotation of that key, with its case. Raises KeyError where there is none."""
+        return self._annotations_by_key[key], self._cases_by_id[key.id]
+
     def keys(self, *selectors: str | FeedbackKey, source: str | None = None) -> tuple[FeedbackKey, ...]:
         """The keys that `selectors` name: `t-17` all annotations on t-17, `t-17@ana` one; all of `source` when given.
 

@@ -1,0 +1,282 @@
+"""What a distillation call answers: the JSON schema that it is held to, and how it is read, whatever its form.
+
+A check that cannot be used is left out and counted, and its guideline stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+
+from memalign.align.deltas import Delta
+from memalign.align.learned_tests import ProposedTests, proposals_schema
+from memalign.align.position_terms import neutral_question, without_positions
+from memalign.content import judged_texts, sides_of
+from memalign.judge import Judge
+from memalign.memory import Annotation, Case, FeedbackConflict, Memory
+from memalign.memory.guard import check_fault, guideline_fault, tidy
+from memalign.prompts.language import Language, language_of
+from memalign.types import Check, FeedbackKey
+from memalign.values import Value, ValueType, value_text
+
+__all__ = ["ONE_RULE", "ONLY_CHECKS", "AnswerReader", "changes_schema", "rule_of"]
+
+MOST_QUESTIONS = 3
+"""Of one guideline."""
+QUESTION_CHARACTERS = 140  # about 25 words, below the limit of 30
+PART_CHARACTERS = 180  # of each half of a rule: about 25 words, so that a rule stays below the limit of 60
+
+NO_CHECK = "it is not a question with an answer yes or no"
+TOO_MANY = f"its guideline has {MOST_QUESTIONS} already"
+BOTH_SIDES = "it asks about both sides, or about a side that cannot be told"
+TWO_ANSWERS = "it has both answers"
+
+
+# -- the schemas -------------------------------------------------------------------------------------------------------
+
+
+def _object(properties: dict[str, Any], required: Collection[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _array(properties: dict[str, Any], required: Collection[str]) -> dict[str, Any]:
+    return {"type": "array", "items": _object(properties, required)}
+
+
+def _questions_schema(question: dict[str, Any]) -> dict[str, Any]:
+    answer = {"type": "string", "enum": ["yes", "no"]}
+    return _array({"question": question, "answer": answer}, ["question", "answer"])
+
+
+_ONLY_QUESTIONS = _questions_schema({"type": "string", "maxLength": QUESTION_CHARACTERS})
+ONLY_CHECKS = _object({"checks": {**_ONLY_QUESTIONS, "maxItems": MOST_QUESTIONS}}, ["checks"])
+"""A weak model's answer. A grammar holds it to its bounds; some providers' schemas cannot have any."""
+_PART = {"type": "string", "maxLength": PART_CHARACTERS}
+ONE_RULE = _object({"when": _PART, "because": _PART}, ["when", "because"])
+
+
+def changes_schema(
+    labels: Sequence[str],
+    guideline_ids: Sequence[str],
+    fields: Sequence[str],
+    *,
+    questions: bool,
+    values: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The JSON schema of an answer; only the call's own feedback and guidelines can be named.
+
+    Args:
+        labels: The labels of the records, in their order.
+        guideline_ids: The guidelines that stand.
+        fields: What the judge reads of an item, for tests.
+        questions: Whether a guideline's questions are asked for.
+        values: What the judge answers, as text, for the value that the answers to a guideline's questions mean.
+    """
+    actions = ["ADD", "SUPPORT", "REVISE", "NOOP"] if guideline_ids else ["ADD", "NOOP"]
+    feedback = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
+    change = {
+        "action": {"type": "string", "enum": actions},
+        "feedback": feedback,
+        "text": {"type": "string"},
+        "guideline": {"type": "string", "enum": ["", *guideline_ids]},
+        "tests": proposals_schema(fields),
+        **({"checks": _questions_schema({"type": "string"})} if questions else {}),
+        **({"value": {"type": "string", "enum": ["", *values]}} if questions and values else {}),
+    }
+    conflict = {"feedback": feedback, "about": {"type": "string"}}
+    # An answer without checks or conflicts is an answer; where a provider holds to a schema, all are required.
+    needed = [name for name in change if name not in ("tests", "checks", "value")]
+    return _object({"changes": _array(change, needed), "conflicts": _array(conflict, conflict)}, ["changes"])
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerReader:
+    """Reads what a model wrote about the records of one call. Never raises for what it wrote.
+
+    Attributes:
+        judge: The judge that learns.
+        memory: The memory that holds the feedback.
+        labels: The records' labels in the prompt, and their keys.
+        exposed_to: All feedback whose words, or whose guidelines', the prompt held.
+    """
+
+    judge: Judge
+    memory: Memory
+    labels: Mapping[str, FeedbackKey]
+    exposed_to: tuple[FeedbackKey, ...]
+
+    def changes(
+        self, data: Mapping[str, Any], *, questions: bool
+    ) -> tuple[tuple[Delta, ...], tuple[FeedbackConflict, ...]]:
+        """The changes and the conflicts in an answer, with labels turned into keys and checks read."""
+        changes = [change for change in _entries(data.get("changes")) if isinstance(change, dict)]
+        tests = ProposedTests(
+            changes=changes,
+            memory=self.memory,
+            shown=self.exposed_to,
+            value_type=self.judge.value_type,
+            fields=self.judge.parts,
+            judged=self._judged,
+        )
+        conflicts = map(self._conflict, _entries(data.get("conflicts")))
+        return (
+            tuple(self._delta(change, tests, questions=questions) for change in changes),
+            tuple(conflict for conflict in conflicts if conflict is not None),
+        )
+
+    def one_rule(self, data: Mapping[str, Any]) -> Delta:
+        """The rule in a weak model's answer about the only record."""
+        annotation, case = self.memory.record(next(iter(self.labels.values())))
+        delta = rule_of(data, annotation=annotation, case=case, value_type=self.judge.value_type)
+        return msgspec.structs.replace(delta, fault=self._fault(delta.text, delta.feedback)) if delta.writes else delta
+
+    def questions(
+        self, entries: object, keys: Collection[FeedbackKey], meant: object = None
+    ) -> tuple[tuple[Check, ...], tuple[str, ...]]:
+        """The questions in any JSON value, which a model wrote of the feedback of `keys`, and why others were left out.
+
+        Their answer speaks for the label that the experts gave. Where they gave several, as of a general rule, it speaks
+        for the value that is `meant`, and for none where that is no label. Where labels name sides of an item, the answer
+        becomes that of the better side, whichever a question named.
+        """
+        value_type = self.judge.value_type
+        records = [self.memory.record(key) for key in keys if key in self.labels.values()]
+        comments = [annotation.rationale for annotation, _ in records if annotation.rationale]
+        labels: set[Value] = {annotation.value for annotation, _ in records if annotation.value is not None}
+        label = next(iter(labels)) if len(labels) == 1 else None
+        sides = tuple(
+            dict.fromkeys(s for _, case in records for s in sides_of(case.example.content, value_type.choices))
+        )
+        chosen = label if isinstance(label, str) and label in sides else None
+        if len(labels) > 1:
+            label = next((value for value in value_type.labels if value_text(value) == str(meant)), None)
+        value = None if sides or not value_type.closed else label
+        answers: dict[str, set[Literal["yes", "no"]]] = {}
+        faults = []
+        for entry in entries if isinstance(entries, list) else [] if entries is None else [entries]:
+            question, answer = _question(entry)
+            if answer is None:
+                faults.append(NO_CHECK)
+                continue
+            if sides:
+                neutral = neutral_question(question, chosen=chosen, choices=sides)
+                if neutral is None or (neutral[1] is not None and len(labels) > 1):
+                    faults.append(BOTH_SIDES)
+                    continue
+                question, side = neutral
+                if chosen is not None and side not in (None, chosen):
+                    answer = "no" if answer == "yes" else "yes"
+            if fault := check_fault(question, self._judged, comments, task=self.judge.instructions):
+                faults.append(fault)
+            else:
+                answers.setdefault(question, set()).add(answer)
+        checks = [Check(question=q, answer=next(iter(a)), value=value) for q, a in answers.items() if len(a) == 1]
+        faults += [TWO_ANSWERS] * (len(answers) - len(checks)) + [TOO_MANY] * len(checks[MOST_QUESTIONS:])
+        return tuple(checks[:MOST_QUESTIONS]), tuple(faults)
+
+    def _delta(self, change: Mapping[str, Any], tests: ProposedTests, *, questions: bool) -> Delta:
+        delta = Delta(
+            action=str(change.get("action")),
+            text=tidy(str(change.get("text") or "")),
+            feedback=self._keys(change.get("feedback")),
+            guideline=str(change.get("guideline")) if change.get("guideline") else None,
+        )
+        if not delta.writes:
+            return delta
+        checks, faults, unproven = tests.read(change.get("tests"), delta.feedback)
+        if questions:
+            asked, why = self.questions(change.get("checks"), delta.feedback, change.get("value"))
+            checks, faults = (*checks, *asked), (*faults, *why)
+        fault = self._fault(delta.text, delta.feedback)
+        return msgspec.structs.replace(delta, fault=fault, checks=checks, check_faults=faults, unproven=unproven)
+
+    def _conflict(self, entry: object) -> FeedbackConflict | None:
+        """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""
+        if not isinstance(entry, dict):
+            return None
+        keys = tuple(sorted({key for key in self._keys(entry.get("feedback")) if key in self.labels.values()}))
+        about = tidy(str(entry.get("about") or ""))
+        about = about if self._fault(about, keys) is None else ""
+        return FeedbackConflict(feedback=keys, about=about, exposed_to=self.exposed_to) if len(keys) > 1 else None
+
+    def _keys(self, labels: object) -> tuple[FeedbackKey, ...]:
+        """The keys of labels; one that the model invented becomes the key of nothing."""
+        return tuple(self.labels.get(str(label), FeedbackKey(str(label), "")) for label in _entries(labels))
+
+    def _fault(self, text: str, keys: Sequence[FeedbackKey]) -> str | None:
+        """Why a text about the feedback of `keys` may not enter a prompt, or None."""
+        annotations = (self.memory.annotation(key) for key in keys)
+        comments = [each.rationale for each in annotations if each is not None and each.rationale]
+        return guideline_fault(text, self._judged, comments)
+
+    @cached_property
+    def _judged(self) -> tuple[tuple[str, str], ...]:
+        cases = (self.memory.record(key)[1] for key in self.labels.values())
+        return tuple(text for case in cases for text in judged_texts(case.example.content))
+
+
+def _entries(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+_ANSWERS: dict[str, Literal["yes", "no"]] = {
+    **dict.fromkeys(("yes", "true", "sim", "sí", "si"), "yes"),
+    **dict.fromkeys(("no", "false", "não", "nao"), "no"),
+}
+
+
+def _question(entry: object) -> tuple[str, Literal["yes", "no"] | None]:
+    """The question of an entry and its answer, which is None where the entry is no check."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("question"), str):
+        return "", None
+    answer = entry.get("answer")
+    word = str(answer).casefold().strip(" .!") if isinstance(answer, str | bool) else ""
+    return tidy(entry["question"]), _ANSWERS.get(word)
+
+
+# -- a weak model's rule -----------------------------------------------------------------------------------------------
+
+WHEN_AND: dict[Language, tuple[str, str]] = {
+    "English": ("When", "and"),
+    "Portuguese": ("Quando", "e"),
+    "Spanish": ("Cuando", "y"),
+}
+
+
+def rule_of(data: Mapping[str, Any], *, annotation: Annotation, case: Case, value_type: ValueType) -> Delta:
+    """The rule that a weak model's two half sentences make, with the expert's own label attached.
+
+    The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
+    only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
+    the next item they are others.
+    """
+    places = tuple(sides_of(case.example.content, value_type.choices))
+    chosen = str(annotation.value) if annotation.value in places else None
+    parts = [str(data.get(part) or "") for part in ("when", "because")]
+    if places:
+        parts = [without_positions(part, chosen=chosen, choices=places) for part in parts]
+    when, because = map(_half, parts)
+    if not because:
+        return Delta(action="NOOP", feedback=(annotation.key,))
+    opening, link = WHEN_AND[language_of(f"{when} {because}") or "English"]
+    condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
+    if annotation.value is None or not value_type.closed or chosen is not None:
+        text = f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."
+    else:
+        label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
+        text = f"{condition}: {label}."
+    return Delta(action="ADD", text=text, feedback=(annotation.key,))
+
+
+def _half(part: str) -> str:
+    words = tidy(part).strip(".,;: ")
+    for opening, _ in WHEN_AND.values():
+        words = words.removeprefix(f"{opening} ").removeprefix(f"{opening.lower()} ")
+    return words[:1].lower() + words[1:] if words[1:2].islower() else words

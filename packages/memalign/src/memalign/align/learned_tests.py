@@ -1,0 +1,495 @@
+"""Tests that are learned: proposed by a model in its answer, or mined from words that comments and items share.
+
+Either way the labels decide. A test is admitted where its agreement with them is too rare by chance, over all tests that
+were tried; one that is not is left out, and its guideline stays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
+from itertools import combinations, product
+from math import comb
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from memalign.content import each_side, sides_of
+from memalign.judge.code_tests import Reading, checked, holds, is_mined, normal, sentence, shape
+from memalign.memory import Annotation, Memory
+from memalign.types import Check, CodeTest, FeedbackKey, Guideline, TestKind
+from memalign.values import Value, ValueType, value_text
+
+__all__ = [
+    "ALPHA",
+    "ProposedTests",
+    "chance",
+    "chance_limit",
+    "least_chance",
+    "mined",
+    "proposals_schema",
+    "with_mined",
+]
+
+replace = msgspec.structs.replace
+
+ALPHA = 0.05
+"""The share of memories in which anything at all may be admitted that only chance bears out."""
+MOST_TESTS = 3
+"""Of one guideline."""
+LONGEST = 4
+"""Words of a mined literal: longer ones are whole sentences, and seldom stand in two items."""
+CANDIDATES, PAIRED = 1_000, 80
+"""Tests that are mined alone, and two together: those that most comments speak of."""
+
+NO_TEST = "it has not the form of a test"
+NOT_READ = "it reads a field that the judge does not"
+TOO_MANY = f"its guideline has {MOST_TESTS} tests already"
+
+
+# -- cases, and what tests say of them ---------------------------------------------------------------------------------
+
+
+class LabelledCase(NamedTuple):
+    """A case as tests read it: its label, the item or its two sides with their names, and the feedback on it."""
+
+    label: Value
+    readings: tuple[Reading, ...]
+    sides: tuple[str, ...]
+    feedback: tuple[Annotation, ...]
+
+    @property
+    def decided(self) -> bool:
+        """Whether the label is one of its sides, where it has any."""
+        return not self.sides or self.label in self.sides
+
+
+class Column(NamedTuple):
+    """A test's answers over some cases, a bit a case: where it holds, and where it fails.
+
+    Of a pair: where it holds of the first side alone, and of the second side alone. Neither bit is set where it says nothing.
+    """
+
+    yes: int
+    no: int
+
+    def table(self, outcome: int) -> tuple[int, int, int, int]:
+        """How many cases have yes and the outcome, yes without it, no with it, no without it."""
+        bits = (self.yes & outcome, self.yes & ~outcome, self.no & outcome, self.no & ~outcome)
+        a, b, c, d = map(int.bit_count, bits)
+        return a, b, c, d
+
+
+def _labelled_cases(
+    memory: Memory, value_type: ValueType, keys: Collection[FeedbackKey] | None = None
+) -> list[LabelledCase]:
+    """The cases with an effective label, each content once; with `keys` those that this feedback is about."""
+    cases = []
+    for case in memory.cases:
+        label, feedback = memory.label(case), memory.annotations_on(case)
+        counts = keys is None or any(annotation.key in keys for annotation in feedback)
+        if label is not None and counts and memory.duplicates(case.example)[0] is case:
+            sides = sides_of(case.example.content, value_type.choices)
+            names = tuple(name for name in value_type.choices if name in sides) if len(sides) == 2 else ()
+            readings = tuple(map(Reading, each_side(case.example.content, value_type.choices)))
+            cases.append(LabelledCase(label, readings, names, feedback))
+    return cases
+
+
+def _column(cases: Sequence[LabelledCase], decides: Callable[[Reading], bool | None]) -> Column:
+    """What `decides` says of each case."""
+    answers = [tuple(map(decides, case.readings)) if case.decided else () for case in cases]
+    yes = (answer in ((True,), (True, False)) for answer in answers)
+    return Column(_mask(yes), _mask(answer in ((False,), (False, True)) for answer in answers))
+
+
+def _outcome(cases: Sequence[LabelledCase], value: Value | None, value_type: ValueType) -> int:
+    """The cases, a bit each, whose label is `value`; of sides the first, of numbers on its side of the median."""
+    if value_type.numeric and value is not None:
+        middle = statistics.median(float(case.label) for case in cases)
+        return _mask((float(case.label) > middle) == (float(value) > middle) for case in cases)
+    return _mask(case.label == (case.sides[0] if case.sides else value) for case in cases)
+
+
+def _mask(bits: Iterable[bool]) -> int:
+    return sum(1 << place for place, bit in enumerate(bits) if bit)
+
+
+# -- chance ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _tail(drawn: int, right: int, total: int, at_least: int) -> float:
+    """The probability that of `drawn` of `total` cases, of which `right` have the outcome, at least so many have it."""
+    ways = sum(comb(right, k) * comb(total - right, drawn - k) for k in range(at_least, min(drawn, right) + 1))
+    return ways / comb(total, drawn)
+
+
+def chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
+    """The probability that labels dealt at random agree so well with the answers that yes means the outcome.
+
+    Fisher's exact test, which takes the labels' shares as they are; of sides the sign test.
+    """
+    yes, yes_else, no, no_else = table
+    if sides:
+        total = sum(table)
+        return float(sum(comb(total, k) for k in range(yes + no_else, total + 1)) / 2**total)
+    return _tail(yes + yes_else, yes + no, sum(table), yes)
+
+
+def least_chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
+    """The least of these that any labels with the same shares could give, in either sense."""
+    drawn, right, total = table[0] + table[1], table[0] + table[2], sum(table)
+    if sides:
+        return float(0.5**total)
+    return min(_tail(drawn, outcome, total, min(drawn, outcome)) for outcome in (right, total - right))
+
+
+def chance_limit(least: Iterable[float], alpha: float) -> float:
+    """What a test's chance may be at most: `alpha` shared out over all candidates that could pass at all.
+
+    Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no labels with these shares
+    could have admitted was not tried.
+
+    Args:
+        least: `least_chance` of every candidate.
+        alpha: The probability that any of them passes by chance.
+    """
+    ordered = sorted(least)
+    for tried in range(1, len(ordered) + 1):
+        if bisect_right(ordered, alpha / tried) <= tried:
+            return alpha / tried
+    return alpha
+
+
+# -- proposed by a model -----------------------------------------------------------------------------------------------
+
+
+def proposals_schema(fields: Sequence[str]) -> dict[str, Any]:
+    """The JSON schema of a change's tests, of the fields that the judge reads."""
+    bound, text = {"type": ["number", "null"]}, {"type": "string"}
+    properties = {
+        "kind": {"type": "string", "enum": list(get_args(TestKind))},
+        "field": {"type": "string", "enum": list(fields)},
+        "text": text,
+        "then": text,
+        "low": bound,
+        "high": bound,
+        "holds": {"type": "boolean"},
+    }
+    item = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {"type": "array", "items": item}
+
+
+class _Proposal(msgspec.Struct, frozen=True):
+    """A test, and whether it is to hold."""
+
+    test: CodeTest
+    holds: bool
+
+    @classmethod
+    def of(cls, entry: object) -> _Proposal | None:
+        """The proposal in an entry of an answer; None for what is none."""
+        if not isinstance(entry, dict) or not isinstance(expected := entry.get("holds", True), bool):
+            return None
+        parts = {name: entry[name] for name in CodeTest.__struct_fields__ if entry.get(name) is not None}
+        try:
+            return cls(msgspec.convert(parts, CodeTest), expected)
+        except msgspec.ValidationError:
+            return None
+
+    def decides(self, reading: Reading) -> bool | None:
+        """Whether the test comes out as proposed."""
+        answer = holds(self.test, reading)
+        return None if answer is None else answer is self.holds
+
+
+class ProposedTests(msgspec.Struct, kw_only=True, dict=True):
+    """Reads and admits the tests of one distillation answer.
+
+    Attributes:
+        changes: All changes of the answer: their tests are those that were tried.
+        memory: The memory that holds the feedback.
+        shown: The feedback that a guideline of this call is exposed to. Only its labels count, so that a test goes with
+            them when they are forgotten.
+        value_type: The judge's.
+        fields: The fields, and parts of fields, that the judge reads.
+        judged: Texts of the judged system, each with its field, which no test may copy.
+    """
+
+    changes: Sequence[object]
+    memory: Memory
+    shown: Collection[FeedbackKey]
+    value_type: ValueType
+    fields: Sequence[str]
+    judged: Collection[tuple[str, str]] = ()
+
+    def read(
+        self, tests: object, keys: Collection[FeedbackKey]
+    ) -> tuple[tuple[Check, ...], tuple[str, ...], tuple[str, ...]]:
+        """The checks that a change's tests become. Never raises.
+
+        Several tests of one change are tried together first, since neither half of a condition tells anything alone.
+
+        Args:
+            tests: What the change has as its `tests`, any JSON value.
+            keys: The feedback that the change names.
+
+        Returns:
+            The checks; why others are none; and the tests, in words, that the labels do not bear out, or not yet.
+        """
+        annotations = [annotation for key in keys if (annotation := self.memory.annotation(key))]
+        comments = [annotation.rationale for annotation in annotations if annotation.rationale]
+        proposals, faults = list[_Proposal](), list[str]()
+        for proposal in map(_Proposal.of, _entries(tests)):
+            if fault := self._fault(proposal, comments):
+                faults.append(fault)
+            elif proposal and proposal not in proposals:
+                proposals.append(proposal)
+        faults += [TOO_MANY] * len(proposals[MOST_TESTS:])
+        proposals = proposals[:MOST_TESTS]
+        labels = {annotation.value for annotation in annotations if annotation.value is not None}
+        checks = self._borne_out(proposals, labels)
+        admitted = {check.test for check in checks}
+        return checks, tuple(faults), tuple(sentence(p.test) for p in proposals if p.test not in admitted)
+
+    def _fault(self, proposal: _Proposal | None, comments: Collection[str]) -> str | None:
+        if proposal is None:
+            return NO_TEST
+        return checked(proposal.test, self.judged, comments) if proposal.test.field in self.fields else NOT_READ
+
+    def _borne_out(self, proposals: Sequence[_Proposal], labels: Collection[Value]) -> tuple[Check, ...]:
+        """The proposals that the labels bear out: all together, or each that is borne out alone.
+
+        Of feedback with both of two labels nobody knows in which sense a test is meant, so both are tried.
+        """
+        if not proposals or not self._cases:
+            return ()
+        sides = any(case.sides for case in self._cases)
+        sure = sides or len(labels) == 1
+        value = None if sides else next(iter(labels)) if sure else self._second_label
+        if value is None and not sides:
+            return ()
+        outcome = _outcome(self._cases, value, self.value_type)
+
+        def passes(proposals: Sequence[_Proposal], limit: float) -> bool:
+            def fires(reading: Reading) -> bool | None:
+                answers = [proposal.decides(reading) for proposal in proposals]
+                return None if None in answers else all(answers)
+
+            return chance(_column(self._cases, fires).table(outcome), sides=sides) <= limit
+
+        if len(proposals) > 1 and passes(proposals, self._limit):
+            return tuple(_check(proposal.test, proposal.holds, value) for proposal in proposals)
+        senses = [(p,) if sure else (p, replace(p, holds=not p.holds)) for p in proposals]
+        return tuple(
+            _check(proposal.test, proposal.holds, value)
+            for sense in senses
+            for proposal in sense
+            if passes([proposal], self._limit / len(sense))
+        )
+
+    @property
+    def _second_label(self) -> Value | None:
+        """The second of two labels; None where there are not two."""
+        labels = sorted({case.label for case in self._cases}, key=str)
+        return labels[-1] if len(labels) == 2 else None
+
+    @cached_property
+    def _cases(self) -> list[LabelledCase]:
+        return _labelled_cases(self.memory, self.value_type, self.shown) if self.value_type.closed else []
+
+    @cached_property
+    def _limit(self) -> float:
+        """Bonferroni over all that the answer proposes; several tests of one change are tried together too."""
+        proposed = [len(_entries(change.get("tests"))) for change in self.changes if isinstance(change, dict)]
+        return ALPHA / max(1, sum(count + (count > 1) for count in proposed))
+
+
+def _entries(tests: object) -> list[Any]:
+    return tests if isinstance(tests, list) else []
+
+
+def _check(test: CodeTest, holds: bool, value: Value | None) -> Check:
+    return Check(question=sentence(test), answer="yes" if holds else "no", value=value, test=test)
+
+
+# -- mined by code -----------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_BREAK = re.compile(r"[^\w\s']+|_")
+_NUMBERED = re.compile(r"[0-9] ?([^\W\d_]+)")
+_AROUND = ",;:!?\"'()[]\u2013\u2014"
+
+
+class Rule(NamedTuple):
+    """One or two tests that decide together, and how many cases they decide as the labels do."""
+
+    tests: tuple[CodeTest, ...]
+    column: Column
+    right: int = 0
+    by_chance: float = 1.0
+
+
+def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> Memory:
+    """The memory with the guidelines that its labels bear out today, and without those that they bore out before.
+
+    Nobody said such a guideline: nothing supports it, and it is exposed to all feedback on the labelled cases. One that
+    a person pinned, retired or rewrote is theirs.
+
+    Args:
+        memory: What was learned, all labels in it.
+        value_type: The judge's.
+        fields: The fields, and parts of fields, that the judge reads.
+    """
+    texts = {guideline.text: guideline for guideline in mined(memory, value_type, fields)}
+    standing = [g for g in memory.guidelines if not is_mined(g) or g.retired_by or g.text in texts]
+    number = memory.next_guideline
+    fresh = [text for text in texts if text not in {guideline.text for guideline in standing}]
+    added = [replace(texts[text], id=f"G{n}") for n, text in enumerate(fresh, number)]
+    if not added and len(standing) == len(memory.guidelines):
+        return memory
+    return replace(memory, guidelines=(*standing, *added), next_guideline=number + len(added))
+
+
+def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:
+    """The guidelines of the rule that decides most labelled cases rightly; none where no rule is admitted.
+
+    Each says for one combination of the tests' answers which value most labels have there. Arguments: see `with_mined`.
+    """
+    cases = _labelled_cases(memory, value_type) if value_type.kind != "str" else []
+    sides = any(case.sides for case in cases)
+    columns = _columns(_candidates(cases, fields), cases)
+    alone = [Rule((test,), answers) for answers, test in columns.items()]
+    together = [] if sides else _together(list(columns.items())[:PAIRED], columns)
+    rule, pair = (
+        max(_admitted(rules, cases, value_type), key=lambda rule: (rule.right, -rule.by_chance), default=None)
+        for rules in (alone, together)
+    )
+    if pair and (not rule or pair.right - rule.right > max(1, math.sqrt(len(cases) - rule.right))):
+        rule = pair  # by what it is right about beyond chance: one case more would be bought by any second word
+    if not rule:
+        return ()
+    exposed = tuple(sorted({annotation.key for case in cases for annotation in case.feedback}))
+    return tuple(
+        Guideline(id="G0", text=text, exposed_to=exposed, checks=checks)
+        for text, checks in (_of_sides if sides else _of_answers)(rule, cases, value_type)
+    )
+
+
+def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> dict[CodeTest, int]:
+    """Tests of what comments and items share, with the number of comments that have it, the most common first."""
+    words, forms = Counter[str](), Counter[str]()
+    for comment in (annotation.rationale for case in cases for annotation in case.feedback if annotation.rationale):
+        words.update(set(_grams(normal(comment).casefold())))
+        forms.update(set(_forms(normal(comment))))
+    counts = dict[CodeTest, int]()
+    for field, reading in product(fields, (reading for case in cases for reading in case.readings)):
+        if reading.value(field) is None:
+            continue
+        text = reading.text(field)
+        kinds: tuple[tuple[TestKind, Iterable[str], Counter[str]], ...] = (
+            ("word", _grams(text), words),
+            ("number", _NUMBERED.findall(text), words),
+            ("shape", _forms(reading.text(field, str)), forms),
+        )
+        for kind, literals, spoken in kinds:
+            shared = {*literals} & spoken.keys()
+            counts |= {CodeTest(kind=kind, field=field, text=literal): spoken[literal] for literal in shared}
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], -len(item[0].text), repr(item[0])))
+    return {test: count for test, count in ordered if checked(test) is None}
+
+
+def _grams(text: str) -> Iterator[str]:
+    """Runs of one to four words with nothing but spaces between them."""
+    for words in map(_TOKEN.findall, _BREAK.split(text)):
+        for start, length in product(range(len(words)), range(1, LONGEST + 1)):
+            if start + length <= len(words):
+                yield " ".join(words[start : start + length])
+
+
+def _forms(text: str) -> Iterator[str]:
+    """The shapes of the pieces that are no plain words: references, initials. A shape is its own example."""
+    for piece in text.split():
+        stripped = piece.strip(_AROUND)
+        form = shape(stripped.removesuffix(".") if stripped.count(".") == 1 else stripped)
+        if len(form) > 1 and not re.fullmatch("A?a+", form):
+            yield form
+
+
+def _columns(candidates: Mapping[CodeTest, int], cases: Sequence[LabelledCase]) -> dict[Column, CodeTest]:
+    """One test for all that say the same of every case: the longest that half as many comments have as any of them."""
+    columns = dict[Column, list[CodeTest]]()
+    for test in list(candidates)[:CANDIDATES]:
+        answers = _column(cases, partial(holds, test))
+        if answers.yes and answers.no:
+            same = columns.get(Column(answers.no, answers.yes)) or columns.setdefault(answers, [])
+            if not same or candidates[test] * 2 >= candidates[same[0]]:
+                same.append(test)
+    return {answers: max(same, key=lambda test: len(test.text)) for answers, same in columns.items()}
+
+
+def _together(columns: Sequence[tuple[Column, CodeTest]], alone: Mapping[Column, CodeTest]) -> list[Rule]:
+    """Two tests each: both hold, one without the other, or not both alike; but for what one test says alone."""
+    rules = dict[Column, Rule]()
+    for (left, first), (right, second) in combinations(columns, 2):
+        answered = (left.yes | left.no) & (right.yes | right.no)
+        unlike = (left.yes & right.no) | (left.no & right.yes)
+        for yes in (unlike, *(a & b for a, b in product(left, right))):
+            answers = Column(yes, answered & ~yes)
+            mirrored = Column(answers.no, answers.yes)
+            if answers.yes and answers.no and not {answers, mirrored} & (rules.keys() | alone.keys()):
+                rules[answers] = Rule((first, second), answers)
+    return list(rules.values())
+
+
+def _admitted(rules: Sequence[Rule], cases: Sequence[LabelledCase], value_type: ValueType) -> Iterator[Rule]:
+    """The rules that chance would not explain, among these; single tests and pairs each have half of the error."""
+    sides = any(case.sides for case in cases)
+    labels = sorted({case.label for case in cases}, key=str)
+    targets = [None] if sides else labels[-1:] if value_type.numeric or len(labels) == 2 else labels
+    tried = [(rule, rule.column.table(_outcome(cases, target, value_type))) for rule, target in product(rules, targets)]
+    limit = chance_limit((2 * least_chance(table, sides=sides) for _, table in tried), ALPHA / 2)
+    for rule, (a, b, c, d) in tried:
+        by_chance = 2 * min(chance((a, b, c, d), sides=sides), chance((b, a, d, c), sides=sides))
+        if by_chance <= limit:
+            yield rule._replace(right=max(a + d, b + c), by_chance=by_chance)
+
+
+Described = Iterator[tuple[str, tuple[Check, ...]]]
+
+
+def _of_answers(rule: Rule, cases: Sequence[LabelledCase], value_type: ValueType) -> Described:
+    """A guideline's text and checks for each combination of the tests' answers in which most cases have one label."""
+    for answers in product((True, False), repeat=len(rule.tests)):
+        labels = [
+            case.label for case in cases if tuple(holds(test, case.readings[0]) for test in rule.tests) == answers
+        ]
+        value = _commonest(labels, value_type)
+        if value is not None:
+            clauses = " and ".join(map(_clause, rule.tests, answers))
+            checks = (_check(test, answer, value) for test, answer in zip(rule.tests, answers, strict=True))
+            yield f"Where {clauses}: {value_text(value)}.", tuple(checks)
+
+
+def _of_sides(rule: Rule, cases: Sequence[LabelledCase], value_type: ValueType) -> Described:
+    a, b, c, d = rule.column.table(_outcome(cases, None, value_type))
+    test, better = rule.tests[0], a + d > b + c
+    yield f"The better side is the one where {_clause(test, better)}.", (_check(test, better, None),)
+
+
+def _commonest(labels: Sequence[Value], value_type: ValueType) -> Value | None:
+    if value_type.numeric:
+        return sorted(labels)[(len(labels) - 1) // 2] if labels else None
+    counts = Counter(labels)
+    return next((label for label in counts if 2 * counts[label] > len(labels)), None)
+
+
+def _clause(test: CodeTest, positive: bool) -> str:
+    text = sentence(test, positive=positive)
+    return text[0].lower() + text[1:]
