@@ -48,7 +48,7 @@ def served(url: str, port: int = 0, script: Any = turning) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", port))
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     app = create_app(Settings(registry=url), models=world.models(script))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

@@ -244,14 +244,20 @@ def test_words_typed_after_a_verdict_outlive_undo(chromium: Browser, url: str) -
 def test_undo_pressed_while_the_words_are_on_their_way_waits(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
+        on_their_way: list[Route] = []
+        undone: list[str] = []
+
+        def hold_words(route: Route) -> None:
+            if "rationale=Show" in (route.request.post_data or ""):
+                on_their_way.append(route)
+            else:
+                route.continue_()
+
+        page.route("**/review", hold_words)
+        page.on("request", lambda request: undone.append(request.url) if request.url.endswith("/undo") else None)
         page.goto(LATE)
         answered(page, "n")
         type_words(page)
-
-        on_their_way: list[Route] = []
-        undone: list[str] = []
-        page.route("**/review", on_their_way.append)
-        page.on("request", lambda request: undone.append(request.url) if request.url.endswith("/undo") else None)
         page.keyboard.press("Control+Enter")
         page.locator("main").focus()
         wait_for(page, lambda: bool(on_their_way))
@@ -304,9 +310,11 @@ def test_next_with_a_dead_server_saves_the_words_with_the_answer_later(chromium:
         answered(page, "n")
         until(page, "document.querySelector('template#ahead').content.querySelector('#card')")
     type_words(page)
-    page.click("text=Next case")
+    page.hover("text=Next case")
+    page.mouse.down()
+    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")  # it comes while the button is held down
+    page.mouse.up()
     page.wait_for_selector("#card:not(.done)")
-    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
     with served(url, port_of(address)):
         page.reload()
         page.wait_for_selector("#line", state="hidden")
