@@ -39,3 +39,10 @@ def test_price_prints_calls_and_dollars_of_each_step(tmp_path: Path) -> None:
     steps = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     assert {step["step"] for step in steps} >= {"align of 50", "five more", "later judgment after 50"}
     assert all(step["cost"] > 0 for step in steps)
+
+
+def test_overhead_has_a_figure_of_each_step_beside_another_installation() -> None:
+    table = benchmark("overhead.py", "--runs", "1", "--cases", "20", "--beside", sys.executable)
+    figures = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert {"import", "--help", "align 50", "judgment, 20 cases"} <= {name for name, *_ in figures}
+    assert all(float(cell.replace(",", "")) > 0 for _, *cells in figures for cell in cells)
