@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.align import AlignResult, edit_guideline
-from memalign.align.ask import MOST, ask, with_own_verdicts
+from memalign.align.annotations import with_own_verdicts
+from memalign.align.ask import MOST, ask
 from memalign.errors import ModelUnavailable
 from memalign.io import read_judgments
 from memalign.judge.calibrator import FEWEST, calibrator_of

@@ -108,7 +108,7 @@ def test_hidden_cases_have_no_label_nor_have_those_that_look_the_same() -> None:
         *memory(said("t-2", "ben", False), content={"inputs": "q", "outputs": "a", "trace": "run 2"}).cases,
     )
     one, requests = judge(Memory(cases=cases, embedding_model=EMBEDDING.name))
-    made = hiding(one, cases[:1])(cases[0].example)
+    made = hiding(one, cases[0])(cases[0].example)
     assert (made.decided_by, made.value, len(requests)) == ("model", True, 1)
     assert made.example_ids == ()
 

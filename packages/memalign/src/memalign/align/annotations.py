@@ -1,21 +1,35 @@
-"""Rows of feedback are checked and become annotations in memory; the policy says which of them count."""
+"""Rows of feedback are checked and become annotations in memory, beside what the judge itself had said of the cases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 from memalign.align.forget import forget_lessons
-from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io import FeedbackFile, FeedbackSource, Given, check_feedback
+from memalign.errors import ConfigurationError, InputError, InvalidRows, RowError
+from memalign.io import FeedbackFile, FeedbackSource, Given, JudgmentFile, OwnVerdicts, check_feedback
 from memalign.judge import Judge
-from memalign.judge.spec import misfit
-from memalign.memory import Annotation, Case, Memory
-from memalign.types import Example, Feedback, FeedbackKey
+from memalign.judge.open_model import open_judging_model
+from memalign.judge.spec import base_fingerprint_of, misfit, without_memory
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
+from memalign.memory.check_answers import without_answers_beside
+from memalign.types import Example, Feedback, FeedbackKey, Judgment
 
-__all__ = ["NO_ROWS", "Refuse", "add_annotations", "checked_rows", "refreshed", "sort_rows", "without_disputed"]
+__all__ = [
+    "NO_ROWS",
+    "Refuse",
+    "RowStatus",
+    "add_annotations",
+    "checked_rows",
+    "made_by_other",
+    "refreshed",
+    "sort_rows",
+    "with_own_verdicts",
+    "without_disputed",
+]
 
 replace = msgspec.structs.replace
 
@@ -24,49 +38,57 @@ NO_ROWS = FeedbackFile(rows=(), lines=())
 Refuse = Callable[[Feedback], str | None]
 """Why a row may not be learned, or None."""
 
+RowStatus = Literal["new", "changed", "unchanged"]
+"""What a row is to a memory."""
+
 
 def checked_rows(
-    judge: Judge,
-    feedback: FeedbackSource,
-    *,
-    skip_invalid: bool = False,
-    refuse: Refuse | None = None,
+    judge: Judge, feedback: FeedbackSource, *, skip_invalid: bool = False, refuse: Refuse | None = None
 ) -> FeedbackFile:
     """The rows that the judge can learn from; no model is asked.
 
-    Raises InvalidRows when a row cannot be used, unless `skip_invalid`; a row that `refuse` gives a reason for is one.
+    Args:
+        judge: The judge that is to learn.
+        feedback: The rows.
+        skip_invalid: Whether rows that cannot be used are left out and named.
+        refuse: Gives a reason why a row may not be learned, or None.
+
+    Raises:
+        InvalidRows: A row cannot be used, or is refused, unless `skip_invalid`.
     """
-    known = {case.id: case.example.content_hash for case in judge.memory.cases}
-    given = Given.of(feedback, remembered=judge.columns).kept()
-    if given.nothing:
+    contents = {case.id: case.example.content_hash for case in judge.memory.cases}
+    source = Given.of(feedback, remembered=judge.columns).kept()
+    if source.nothing:
         return NO_ROWS
-    file = check_feedback(given, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
+    file = check_feedback(source, value_type=judge.value_type, skip_invalid=skip_invalid, known=contents)
 
     numbered = list(zip(file.rows, file.lines, strict=True))
     faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := misfit(judge, row))]
     if refuse is not None:
         faults += [RowError(line=n, id=str(row.key), reason=why) for row, n in numbered if (why := refuse(row))]
-        faults.sort(key=lambda fault: fault.line)
     if not faults:
         return file
+    faults.sort(key=lambda fault: fault.line)
     if not skip_invalid:
-        raise InvalidRows(given.name, faults)
+        raise InvalidRows(source.name, faults)
     bad = {fault.line for fault in faults}
+    usable = [(row, line) for row, line in numbered if line not in bad]
     return FeedbackFile(
-        rows=tuple(row for row, line in numbered if line not in bad),
-        lines=tuple(line for _, line in numbered if line not in bad),
+        rows=tuple(row for row, _ in usable),
+        lines=tuple(line for _, line in usable),
         invalid=(*file.invalid, *faults),
         notes=file.notes,
     )
 
 
-def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:
-    """Key → new, changed or unchanged, for every row."""
-    status: dict[FeedbackKey, Literal["new", "changed", "unchanged"]] = {}
-    for row in rows:
-        known = memory.annotation(row.key)
-        status[row.key] = "new" if known is None else "unchanged" if known.says(row) else "changed"
-    return status
+def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, RowStatus]:
+    """What each row is to the memory, by its key."""
+
+    def status(row: Feedback) -> RowStatus:
+        annotation = memory.annotation(row.key)
+        return "new" if annotation is None else "unchanged" if annotation.says(row) else "changed"
+
+    return {row.key: status(row) for row in rows}
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
@@ -87,10 +109,8 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
             case = Case(example=Example(id=example.id, **example.content), annotations=())
         elif example is not None and example.content_hash != case.example.content_hash:
             raise InputError(f"{row.key}: the judge knows case {row.id!r} with other content; give it another id")
-        others = [annotation for annotation in case.annotations if annotation.source != row.source]
-        cases[row.id] = replace(
-            case, annotations=tuple(sorted((*others, Annotation.of(row)), key=lambda annotation: annotation.source))
-        )
+        annotations = {annotation.source: annotation for annotation in (*case.annotations, Annotation.of(row))}
+        cases[row.id] = replace(case, annotations=tuple(annotations[source] for source in sorted(annotations)))
     added = {row.key for row in rows}
     return replace(
         memory,
@@ -105,15 +125,15 @@ def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
 
     Such a row teaches nothing new, but its time may decide which label counts. What a row does not give is kept.
     """
-    told = {row.key: row for row in rows if row.created_at is not None or row.meta}
-
-    def fresh(annotation: Annotation) -> Annotation:
-        row = told.get(annotation.key)
-        if row is None or not annotation.says(row):
-            return annotation
-        return replace(annotation, created_at=row.created_at or annotation.created_at, meta=row.meta or annotation.meta)
-
-    return memory.with_annotations(new for each in memory.annotations() if (new := fresh(each)) != each)
+    pairs = [(row, annotation) for row in rows if (annotation := memory.annotation(row.key))]
+    fresh = [
+        replace(annotation, created_at=row.created_at or annotation.created_at, meta=row.meta or annotation.meta)
+        for row, annotation in pairs
+        if annotation.says(row)
+    ]
+    return memory.with_annotations(
+        annotation for annotation in fresh if annotation != memory.annotation(annotation.key)
+    )
 
 
 def without_disputed(memory: Memory) -> Memory:
@@ -126,3 +146,73 @@ def without_disputed(memory: Memory) -> Memory:
     exposed |= {key for each in memory.annotations() if each.outcome for key in each.outcome.exposed_to}
     taught = disputed & exposed
     return forget_lessons(memory, taught, why="to be derived again without disputed feedback") if taught else memory
+
+
+# -- what the judge itself had said ------------------------------------------------------------------------------------
+
+
+def made_by_other(judge: Judge, file: JudgmentFile) -> bool:
+    """Whether neither this judge wrote the file of judgments, nor the judge as it was before it learned anything."""
+    with suppress(ConfigurationError):  # where its model cannot be opened here, the name that it has is all there is
+        judge = judge.replace(model=open_judging_model(judge))
+    fingerprint = file.judge.rpartition("@")[2].partition("-")[0]
+    return fingerprint not in (judge.fingerprint, without_memory(judge).fingerprint, base_fingerprint_of(judge))
+
+
+def with_own_verdicts(
+    judge: Judge, memory: Memory, own_verdicts: OwnVerdicts, *, replaced: Collection[FeedbackKey] = ()
+) -> Memory:
+    """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before.
+
+    A judgment counts where it was made by this judge, with this memory or none: of another memory nobody knows what it
+    had seen, and so not what must be forgotten with it. Neither does one count that was made beside feedback on the very
+    case, or beside feedback that is `replaced` now. The first verdict on a case stays.
+
+    Args:
+        judge: Who gave the verdicts, as it was then.
+        memory: What is to be learned.
+        own_verdicts: Judgments by the ids of their cases, or a file of them.
+        replaced: The feedback that says something else now.
+    """
+    judgments = _judgments_of(judge, memory, own_verdicts)
+    if not judgments:
+        return memory
+    made_by, models = base_fingerprint_of(judge), {"", judge.model_name}
+    with suppress(ConfigurationError):
+        models.add(open_judging_model(judge).name)
+    memories = {each.hash: each for each in (Memory(), without_memory(judge).memory, judge.memory)}
+
+    def with_verdict(case: Case) -> Case:
+        judgment = judgments.get(case.id)
+        if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.model not in models:
+            return case
+        if judgment.memory_hash not in memories or (case.pre_alignment and case.pre_alignment.judge == made_by):
+            return case
+        value = judgment.value if judgment.own_value is None else judgment.own_value
+        exposed = memories[judgment.memory_hash].exposure(judgment.example_ids)
+        own = {a.key for duplicate in judge.memory.duplicates(case.example) for a in duplicate.annotations}
+        if value is None or own & exposed:
+            return case
+        verdict = PreAlignmentVerdict(
+            value=value,
+            judge=made_by,
+            # What a calibrator decided is reasoned for its value, which may be another one than the model's own.
+            rationale=judgment.rationale if judgment.decided_by == "model" else None,
+            exposed_to=tuple(sorted(exposed)),
+        )
+        return replace(case, pre_alignment=verdict)
+
+    changed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
+    beside = {duplicate.id for case in changed for duplicate in judge.memory.duplicates(case.example)}
+    return replace(memory, cases=without_answers_beside(tuple(map(with_verdict, memory.cases)), beside))
+
+
+def _judgments_of(judge: Judge, memory: Memory, own_verdicts: OwnVerdicts) -> Mapping[str, Judgment]:
+    """By the ids of their cases; of a file only what this judge said of the cases as they are today."""
+    if not isinstance(own_verdicts, JudgmentFile):
+        return own_verdicts
+    if made_by_other(judge, own_verdicts):
+        return {}
+    judged = own_verdicts.contents
+    same = (case.id for case in memory.cases if judged.get(case.id) in ("", case.example.content_hash))
+    return {name: own_verdicts.judgments[name] for name in same}

@@ -16,7 +16,7 @@ from memalign.memory import Memory, Outcome, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
-__all__ = ["forget", "forget_lessons", "stays_theirs", "unbarred"]
+__all__ = ["exposed_wordings", "forget", "forget_lessons", "unbarred"]
 
 replace = msgspec.structs.replace
 
@@ -73,9 +73,10 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, p
     this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
-    exposed = [guideline for guideline in memory.guidelines if not lost.isdisjoint(guideline.exposed_to)]
-    gone = {guideline.id for guideline in exposed if people_agree or not stays_theirs(guideline, lost)}
-    carried = {key for guideline in exposed if guideline.id in gone for key in guideline.supported_by}
+    theirs = () if people_agree else exposed_wordings(memory, lost)
+    exposed = [g for g in memory.guidelines if not lost.isdisjoint(g.exposed_to) and g.id not in theirs]
+    gone = {guideline.id for guideline in exposed}
+    carried = {key for guideline in exposed for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
     beside = {
         annotation.key
@@ -92,9 +93,14 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, p
     return left.with_outcomes(dict.fromkeys(lost | carried | beside, waiting))
 
 
-def stays_theirs(guideline: Guideline, lost: Collection[FeedbackKey]) -> bool:
-    """Whether a guideline that was exposed to the lost feedback stays, as the wording of people who said none of it."""
-    return bool(guideline.people) and guideline.people.isdisjoint(key.source for key in lost)
+def exposed_wordings(memory: Memory, lost: Collection[FeedbackKey]) -> tuple[str, ...]:
+    """The guidelines, by id, that saw the lost feedback and stay: wordings of people who said none of it."""
+    sources, keys = {key.source for key in lost}, frozenset(lost)
+    return tuple(
+        guideline.id
+        for guideline in memory.guidelines
+        if guideline.people and guideline.people.isdisjoint(sources) and not keys.isdisjoint(guideline.exposed_to)
+    )
 
 
 def _unexposed(guideline: Guideline, lost: Collection[FeedbackKey]) -> Guideline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -24,69 +24,60 @@ CULPRITS = 4
 
 
 async def keep_locks(
-    given: Judge, learned: Judge, *, progress: Progress | None = None
+    before: Judge, learned: Judge, *, progress: Progress | None = None
 ) -> tuple[Judge, tuple[LockCheck, ...], Usage]:
-    """`learned` without the new guidelines that break a locked case, what each locked case came to, and the cost.
+    """`learned` without the new guidelines that break a locked case.
 
     Whenever something was left out for one, all are asked again: what one case needs may be what breaks another.
+
+    Args:
+        before: The judge as it was.
+        learned: The judge with what it learned.
+        progress: Is told of each case.
+
+    Returns:
+        The judge, what each locked case came to, and the cost.
     """
     started = time.perf_counter()
-    found = (learned.memory.case(name) for name in learned.memory.locks)
-    locked = [case for case in found if case is not None and learned.memory.label(case) is not None]
-    if not locked or given.memory.hash == learned.memory.hash:
+    cases = (learned.memory.case(name) for name in learned.memory.locks)
+    locked = [case for case in cases if case is not None and learned.memory.label(case) is not None]
+    if not locked or before.memory.hash == learned.memory.hash:
         return learned, (), Usage()
     past = PastCases(learned, len(locked), progress, phase="locks")
     checks = {case.id: LockCheck(id=case.id, kept=True) for case in locked}
     tried: Judge | None = None
     while tried is not learned:
         tried = learned
-        open_ones = [case for case in locked if checks[case.id].kept]
-        answers = await aio.together(past.ask(learned, case) for case in open_ones)
-        for case, answer in zip(open_ones, answers, strict=True):
-            if agrees(learned, case, answer.value):
+        kept = [case for case in locked if checks[case.id].kept]
+        judgments = await aio.together(past.counted_judgment(learned, case) for case in kept)
+        for case, judgment in zip(kept, judgments, strict=True):
+            if agrees(learned, case, judgment):
                 continue
-            learned, check = await _mended(given, learned, case, past, answer.fault)
-            before = checks[case.id].guideline_ids
-            checks[case.id] = replace(check, guideline_ids=tuple(dict.fromkeys((*before, *check.guideline_ids))))
+            fault = judgment if isinstance(judgment, str) else None
+            learned, check = await _mended(before, learned, case, past, fault)
+            barred = dict.fromkeys((*checks[case.id].guideline_ids, *check.guideline_ids))
+            checks[case.id] = replace(check, guideline_ids=tuple(barred))
             if learned is not tried:
                 break  # the other answers are those of a judge that is no more
-    usage = past.usage + Usage(seconds={"locks": time.perf_counter() - started})
-    return learned, tuple(checks.values()), usage
+    return learned, tuple(checks.values()), past.usage + Usage(seconds={"locks": time.perf_counter() - started})
 
 
 class _UnansweredError(Exception):
     """A question about a locked case got no answer; the message is the reason."""
 
 
-def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
-    """The judge without these guidelines, and the lessons behind them pending.
-
-    Nobody is ever shown them, no report names them, and so their numbers are free again: a lesson that waits a hundred
-    times changes nothing.
-    """
-    if not ids:
-        return learned
-    memory = learned.memory
-    number = memory.next_guideline
-    while f"G{number - 1}" in ids:
-        number -= 1
-    waiting = {key for g in memory.guidelines if g.id in ids for key in g.supported_by}
-    left = replace(memory.without_guidelines(ids), next_guideline=number)
-    waiting -= {key for g in left.guidelines for key in g.supported_by}
-    outcome = Outcome(kind="waiting", reason=why)
-    return learned.replace(memory=left.with_outcomes(dict.fromkeys(waiting, outcome)))
-
-
 async def _mended(
-    given: Judge, learned: Judge, case: Case, past: PastCases, fault: str | None
+    before: Judge, learned: Judge, case: Case, past: PastCases, fault: str | None
 ) -> tuple[Judge, LockCheck]:
     """`learned` without the guidelines that break the locked case, found by halving the new ones.
 
     `fault` is why the case got no answer, if it got none.
     """
-    fresh = sorted(_new_guidelines(given.memory, learned.memory, case.id), key=guideline_number)
+    fresh = sorted(_new_guidelines(before.memory, learned.memory, case.id), key=guideline_number)
     try:
-        culprits, rest = await _culprits(learned, case, fresh, past, fault)
+        if fault is not None:
+            raise _UnansweredError(fault)
+        culprits, rest = await _culprits(learned, case, fresh, past)
     except _UnansweredError as unanswered:
         # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
         # other people's reasons: they outlive its erasure.
@@ -94,34 +85,31 @@ async def _mended(
         check = LockCheck(id=case.id, kept=True, answered=False, reason=why)
         return _postponed(learned, fresh, why), check
     if not culprits and not rest:
-        label = learned.memory.label(case)
-        reason = f"judged other than {value_text(label)}, also without what is new: look at its examples, the model or the wording"
+        label = value_text(learned.memory.label(case))
+        reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
         return learned, LockCheck(id=case.id, kept=False, reason=reason)
     reason = f"{', '.join(culprits)} broke it"
     if rest:
         reason += f", and so does something in {len(rest)} more, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
     learned = learned.replace(memory=_barred(learned.memory, culprits, case.id))
-    return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
+    return learned, LockCheck(id=case.id, kept=True, guideline_ids=culprits, reason=reason)
 
 
 async def _culprits(
-    learned: Judge, case: Case, fresh: Sequence[str], past: PastCases, fault: str | None
+    learned: Judge, case: Case, fresh: list[str], past: PastCases
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which of the guidelines break the locked case, and those that still do beside them and were not looked for.
 
     Nothing, where the case is broken without all of them as well. Raises _UnansweredError when a question about it had
-    no answer, `fault` being that of the first.
+    no answer.
     """
-    if fault is not None:
-        raise _UnansweredError(fault)
 
-    async def broken(out: Sequence[str]) -> bool:
-        memory = _barred(learned.memory, out, case.id)
-        answer = await past.ask(learned.replace(memory=memory), case)
-        if answer.fault is not None:
-            raise _UnansweredError(answer.fault)
-        return not agrees(learned, case, answer.value)
+    async def broken(out: list[str]) -> bool:
+        judgment = await past.counted_judgment(learned.replace(memory=_barred(learned.memory, out, case.id)), case)
+        if isinstance(judgment, str):
+            raise _UnansweredError(judgment)
+        return not agrees(learned, case, judgment)
 
     if not fresh or await broken(fresh):
         return (), ()
@@ -144,15 +132,28 @@ async def _culprits(
     return tuple(culprits), ()
 
 
+def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
+    """The judge without these guidelines, and the lessons behind them pending.
+
+    Nobody is ever shown them, no report names them, and so their numbers are free again: a lesson that waits a hundred
+    times changes nothing.
+    """
+    if not ids:
+        return learned
+    memory = learned.memory
+    number = memory.next_guideline
+    while f"G{number - 1}" in ids:
+        number -= 1
+    waiting = {key for g in memory.guidelines if g.id in ids for key in g.supported_by}
+    memory = replace(memory.without_guidelines(ids), next_guideline=number)
+    waiting -= {key for g in memory.guidelines for key in g.supported_by}
+    return learned.replace(memory=memory.with_outcomes(dict.fromkeys(waiting, Outcome(kind="waiting", reason=why))))
+
+
 def _barred(memory: Memory, ids: Iterable[str], case_id: str) -> Memory:
     """`memory` with these guidelines out of force for the locked case; what stood behind them steps in."""
-    out = frozenset(ids)
-    return replace(
-        memory,
-        guidelines=tuple(
-            replace(g, barred_for=case_id, retired_by=None) if g.id in out else g for g in memory.guidelines
-        ),
-    )
+    barred = (replace(memory.guideline(name), barred_for=case_id, retired_by=None) for name in ids)
+    return memory.with_guidelines(barred)
 
 
 def _new_guidelines(before: Memory, after: Memory, locked_case: str) -> frozenset[str]:
@@ -160,8 +161,8 @@ def _new_guidelines(before: Memory, after: Memory, locked_case: str) -> frozense
     earlier = {guideline.id for guideline in before.guidelines}
     fresh: frozenset[str] = frozenset()
     while True:
-        rest = _barred(after, fresh, locked_case) if fresh else after
-        more = {g.id for g in rest.semantic if g.id not in earlier and g.origin == "distilled" and not g.pinned}
+        memory = _barred(after, fresh, locked_case)
+        more = {g.id for g in memory.semantic if g.id not in earlier and g.origin == "distilled" and not g.pinned}
         if not more:
             return fresh
         fresh |= more

@@ -6,21 +6,29 @@ exact forgetting added.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from memalign.align.annotations import Refuse, add_annotations, checked_rows, refreshed, sort_rows, without_disputed
-from memalign.align.ask import ask, made_by_other, with_own_verdicts
+from memalign.align.annotations import (
+    Refuse,
+    add_annotations,
+    checked_rows,
+    made_by_other,
+    refreshed,
+    sort_rows,
+    with_own_verdicts,
+    without_disputed,
+)
+from memalign.align.ask import ask
 from memalign.align.distil import distil
-from memalign.align.forget import forget, stays_theirs
+from memalign.align.forget import exposed_wordings, forget
 from memalign.align.impact import impact
 from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
-from memalign.align.report import Run, calibrator_note
-from memalign.align.result import AlignResult
+from memalign.align.result import AlignResult, Run, calibrator_note
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, Given, JudgmentFile, OwnVerdicts, checked_columns
 from memalign.judge import Judge, Progress
@@ -41,22 +49,25 @@ __all__ = ["MemAlign"]
 replace = msgspec.structs.replace
 
 OTHER_JUDGE = "the file of judgments was written by another judge or version: no verdict is taken from it"
+THEIRS = "stay: people wrote or confirmed them; with their consent they go too"
+TO_BE_DERIVED = "to be derived again without withdrawn feedback: "
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemAlign:
-    """The optimizer and its knobs.
+    """The optimizer and its knobs; None leaves a knob as the judge has it.
 
-    `reflection_model` distils (None: the one of the judge's parameters, else its model). `embedding_model` None is the
-    judge's own, or the in-process one.
-    `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
-    feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
-    weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
-    `columns` says which column of the feedback each field is read from, such as `{"value": "label"}` (None: as the judge
-    has them); the judge remembers them.
-    `max_cost` is what one align may spend, in dollars: what it stops stays pending. `concurrency` is how many calls are in
-    flight at most (None: as many as suit the model). `impact` is how many taught cases are judged again, before and
-    after, to say which verdicts changed; without it nothing is asked.
+    Attributes:
+        reflection_model: Distils (None: the one of the judge's parameters, else its model).
+        embedding_model: Embeds cases (None: the judge's own, or the in-process one).
+        retrieval_k: How many examples a judgment sees.
+        shard_size: How many pieces of feedback one distillation call holds (None: what the model can take).
+        authority: The sources whose label decides where `policy` comes to authority, first one first.
+        policy: By what several people's labels are weighed, first one first.
+        columns: Which column of the feedback each field is read from, such as `{"value": "label"}`; the judge remembers it.
+        max_cost: What one align may spend, in dollars: what it stops stays pending.
+        concurrency: How many calls are in flight at most (None: as many as suit the model).
+        impact: How many taught cases are judged again, before and after, to say which verdicts changed; without, none.
     """
 
     reflection_model: str | ChatModel | None = None
@@ -118,7 +129,7 @@ class MemAlign:
         Raises:
             InvalidRows: A row cannot be used, unless `skip_invalid`.
         """
-        run = Run(given=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
+        run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
         with asked_through(run.calls):
             judge = self._configured(judge)
             await libraries_loaded(judge, vectors=True)
@@ -128,26 +139,33 @@ class MemAlign:
             run.file = checked_rows(judge, rows, skip_invalid=skip_invalid, refuse=refuse)
             run.notes += run.file.notes
             run.status = sort_rows(judge.memory, run.file.rows)
-
-            # 2. Annotations: all are kept, the policy says which label counts. The judge that is asked from here on knows
-            #    nothing of what a changed row said before.
             news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
-            memory = add_annotations(refreshed(judge.memory, run.file.rows), news)
             replaced = [key for key, status in run.status.items() if status == "changed"]
-            asked = judge.replace(memory=_without(judge.memory, replaced)) if replaced else judge
-            # What the judge itself had said of them is known where it judged them before.
-            memory = without_disputed(with_own_verdicts(run.given, memory, own_verdicts or {}, replaced=replaced))
-            if isinstance(own_verdicts, JudgmentFile) and made_by_other(run.given, own_verdicts):
+
+            # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
+            #    stands beside them. The judge that is asked from here on knows nothing of what a changed row said before.
+            memory = add_annotations(refreshed(judge.memory, run.file.rows), news)
+            memory = without_disputed(with_own_verdicts(run.before, memory, own_verdicts or {}, replaced=replaced))
+            if isinstance(own_verdicts, JudgmentFile) and made_by_other(run.before, own_verdicts):
                 run.notes.append(OTHER_JUDGE)
+            if replaced:
+                judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
 
-            # 3. to 5. Embed, distil, mine tests.
-            learned = await self._learned(asked, memory, run)
+            # 3. Embed what is new, in the process by default.
+            memory = await self._embedded(judge, memory, run)
 
-            # 6. Locked cases hold, whatever was learned.
-            learned = await self._locked(asked, learned, run)
+            # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
+            taught = bool(memory.pending)
+            memory = await self._distilled(judge, memory, run)
+
+            # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
+            learned = judge.replace(memory=self._mined(judge, memory) if taught else memory)
+
+            # 6. Locked cases hold, whatever was learned. Before questions are asked, which are none of a barred guideline's.
+            learned = await self._locked(judge, learned, run)
 
             # 7. Ask and weigh; without rows, also what could not be asked before. Then the impact, where it is asked for.
-            if run.learned or not run.file.rows:
+            if taught or not run.file.rows:
                 learned = await self._asked(learned, run, thorough=bool(replaced) or not run.file.rows)
                 run.notes += calibrator_note(learned)
                 await self._measured(learned, run)
@@ -178,25 +196,26 @@ class MemAlign:
         Raises:
             UnknownKey: A selector names nothing here.
         """
-        run = Run(given=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
+        run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
         run.removed = judge.memory.keys(*selectors, source=source)
         with asked_through(run.calls):
             judge = self._configured(judge)
             await libraries_loaded(judge, vectors=True)
 
             # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
-            if theirs := [] if people_agree else _theirs(judge.memory, run.removed):
-                stay = "stay: people wrote or confirmed them; with their consent they go too"
-                run.notes.append(f"{', '.join(theirs)} {stay}")
-            judge = judge.replace(memory=_without(judge.memory, run.removed, people_agree=people_agree))
+            if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed):
+                run.notes.append(f"{', '.join(theirs)} {THEIRS}")
+            memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree))
+            judge = judge.replace(memory=memory)
 
             # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
             try:
-                learned = await self._locked(judge, await self._learned(judge, judge.memory, run), run)
+                memory = await self._distilled(judge, await self._embedded(judge, memory, run), run)
+                learned = await self._locked(judge, judge.replace(memory=self._mined(judge, memory)), run)
             except (ConfigurationError, ModelError) as error:
                 # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
-                waits = Outcome(kind="waiting", reason=f"to be derived again without withdrawn feedback: {error}")
-                waiting = {annotation.key: waits for annotation in judge.memory.pending}
+                waits = Outcome(kind="waiting", reason=f"{TO_BE_DERIVED}{error}")
+                waiting = dict.fromkeys((annotation.key for annotation in judge.memory.pending), waits)
                 return run.result(judge.replace(memory=judge.memory.with_outcomes(waiting)))
 
             # 3. Ask again what was answered with what is forgotten in view.
@@ -204,28 +223,40 @@ class MemAlign:
 
     # -- steps of both -------------------------------------------------------------------------------------------------
 
-    async def _learned(self, judge: Judge, memory: Memory, run: Run) -> Judge:
-        """`judge` with `memory` after what is new in it was embedded and what is pending was distilled."""
-        # 3. Embed what is new, in the process by default.
-        memory = await self._embedded(judge, memory, run)
-        run.learned = bool(memory.pending)
+    async def _embedded(self, judge: Judge, memory: Memory, run: Run) -> Memory:
+        """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
+        model = resolve_embedding(judge.embedding_model)
+        kept = memory.embedding_model == model.name
+        missing = [case for case in memory.cases if not (kept and case.vector)]
+        if not memory.cases:
+            return memory
+        vectors: dict[str, bytes] = {}
+        if missing:
+            if run.progress is not None:
+                run.progress("embed", 0, len(missing))
+            rows = await model.embed([embedding_text(case.example) for case in missing])
+            vectors = {case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)}
+        cases = (replace(case, vector=vectors[case.id]) if case.id in vectors else case for case in memory.cases)
+        return replace(memory, embedding_model=model.name, cases=tuple(cases))
 
-        # 4. Distil: as many records as the model takes in one call, beside the guidelines that stand.
-        if run.learned:
-            memory, spent, notes = await self._distilled(judge, memory, run)
-            run.spend(spent, notes)
+    async def _distilled(self, judge: Judge, memory: Memory, run: Run) -> Memory:
+        """With what is pending distilled; no model is opened where nothing is."""
+        if not memory.pending:
+            return memory
+        memory, spent, notes = await self._distil(judge, memory, run.progress)
+        run.spend(spent, notes)
+        return memory
 
-        # 5. Tests: a model proposes them in its answer; where it is too weak for that, labels and words do.
-        if (run.learned or run.removed) and open_reflection_model(judge, self.reflection_model).limits.brief:
-            memory = with_mined(memory, judge.value_type, judge.parts)
-        return judge.replace(memory=memory)
-
-    async def _distilled(
-        self, judge: Judge, memory: Memory, run: Run | None = None
+    async def _distil(
+        self, judge: Judge, memory: Memory, progress: Progress | None = None
     ) -> tuple[Memory, Usage, tuple[str, ...]]:
         model = open_reflection_model(judge, self.reflection_model)
-        size = self.shard_size or model.limits.shard_size
-        return await distil(judge, memory, model, size=size, progress=None if run is None else run.progress)
+        return await distil(judge, memory, model, size=self.shard_size or model.limits.shard_size, progress=progress)
+
+    def _mined(self, judge: Judge, memory: Memory) -> Memory:
+        """With the rules that code finds, where the model that distils is a weak one."""
+        weak = open_reflection_model(judge, self.reflection_model).limits.brief
+        return with_mined(memory, judge.value_type, judge.parts) if weak else memory
 
     async def _locked(self, judge: Judge, learned: Judge, run: Run) -> Judge:
         """Without what broke a locked case; `judge` is as it was."""
@@ -237,7 +268,7 @@ class MemAlign:
         """With what its decision model answers about labelled cases; as it is where it has none, or none answers."""
 
         async def relearn(judge: Judge) -> tuple[Memory, Usage]:
-            memory, spent, _ = await self._distilled(judge, judge.memory)
+            memory, spent, _ = await self._distil(judge, judge.memory)
             return memory, spent
 
         memory, spent, notes = await ask(learned, relearn, thorough=thorough, progress=run.progress)
@@ -247,48 +278,15 @@ class MemAlign:
     async def _measured(self, learned: Judge, run: Run) -> None:
         """What changed on taught cases, where that is asked for."""
         if self.impact is not None:
-            run.impact, spent, notes = await impact(run.given, learned, self.impact, progress=run.progress)
+            run.impact, spent, notes = await impact(run.before, learned, self.impact, progress=run.progress)
             run.spend(spent, notes)
 
-    async def _embedded(self, judge: Judge, memory: Memory, run: Run) -> Memory:
-        """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
-        model = resolve_embedding(judge.embedding_model)
-        kept = memory.embedding_model == model.name
-        missing = [case for case in memory.cases if not (kept and case.vector)]
-        if not missing:
-            return replace(memory, embedding_model=model.name) if memory.cases else memory
-        if run.progress is not None:
-            run.progress("embed", 0, len(missing))
-        vectors = await model.embed([embedding_text(case.example) for case in missing])
-        of = {case.id: vector.astype("<f4").tobytes() for case, vector in zip(missing, vectors, strict=True)}
-        return replace(
-            memory,
-            embedding_model=model.name,
-            cases=tuple(replace(case, vector=of.get(case.id, case.vector)) for case in memory.cases),
-        )
-
     def _configured(self, judge: Judge) -> Judge:
-        changes: dict[str, Any] = {}
-        if self.retrieval_k is not None:
-            changes["retrieval_k"] = self.retrieval_k
-        if self.embedding_model is not None:
-            changes["embedding_model"] = self.embedding_model
-        if self.columns is not None:
-            changes["columns"] = self.columns
+        """The judge with these knobs."""
+        names = ("retrieval_k", "embedding_model", "columns")
+        changes: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.authority is not None or self.policy is not None:
             authority = judge.memory.authority if self.authority is None else self.authority
             policy = judge.memory.policy if self.policy is None else self.policy
             changes["memory"] = replace(judge.memory, authority=authority, policy=policy)
         return judge.replace(**changes) if changes else judge
-
-
-def _without(memory: Memory, keys: Collection[FeedbackKey], *, people_agree: bool = False) -> Memory:
-    """`memory` without the feedback of `keys` and all that came from it."""
-    return without_disputed(forget(memory, keys, people_agree=people_agree))
-
-
-def _theirs(memory: Memory, keys: Collection[FeedbackKey]) -> list[str]:
-    """The guidelines that were exposed to the feedback of `keys` and stay, as wordings of people, by id."""
-    lost = frozenset(keys)
-    exposed = (guideline for guideline in memory.guidelines if not lost.isdisjoint(guideline.exposed_to))
-    return [guideline.id for guideline in exposed if stays_theirs(guideline, lost)]

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
 
+from memalign.align.annotations import NO_ROWS, RowStatus
+from memalign.io import FeedbackFile
+from memalign.judge.calibrator import calibrator_of
+from memalign.judge.decision import check_model_of
+from memalign.judge.paid_calls import PaidCalls
+from memalign.memory import FeedbackConflict, Memory
 from memalign.memory.memory_card import memory_words
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
 from memalign.values import Value, ValueT_co, value_text
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge
+    from memalign.judge import Judge, Progress
 
-__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "VerdictChange"]
+__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "Run", "VerdictChange", "calibrator_note"]
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
     """One row of feedback: what it was to the judge, and its ledger state now.
 
-    `key` is in its written form. `status` is new, changed, unchanged or invalid; `state` is None for an invalid row, whose `reason` says why.
+    Attributes:
+        line: Its line in the file, or its place among the rows.
+        key: In its written form.
+        status: What it was.
+        state: None for an invalid row.
+        reason: Why it is in that state, or invalid.
     """
 
     line: int
@@ -55,8 +67,13 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
     """A past case of which the judge says something else than before, with the case itself hidden from it.
 
-    `effect` is fixed (right now), broken (was right), or moved (wrong before and after). `guideline_ids` are the new
-    guidelines that the findings of the verdict name.
+    Attributes:
+        id: The case.
+        label: The experts'.
+        before: The verdict of the judge before.
+        after: That of the judge now.
+        effect: fixed (right now), broken (was right), or moved (wrong before and after).
+        guideline_ids: The new guidelines that the findings of the verdict name.
     """
 
     id: str
@@ -68,10 +85,14 @@ class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A locked case after an align: whether it is still judged right, and which guidelines were left out for it.
+    """A locked case after an align.
 
-    Where it was not `answered`, nobody knows whether the new guidelines break it: they wait for the next align, unnamed,
-    for they will be written again.
+    Attributes:
+        id: The case.
+        kept: Whether it is still judged right.
+        answered: Whether that is known. Else the new guidelines wait for the next align, unnamed: they are written again.
+        guideline_ids: Those that were left out for it.
+        reason: Why.
     """
 
     id: str
@@ -105,12 +126,23 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
 class AlignResult(Generic[ValueT_co]):
     """A complete new judge, and what was learned or forgotten on the way.
 
-    `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
-    `conflicts` are labels of people that differ on one content.
-    `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
-    `notes` say what else waits for the next align, and `stopped` why calls were not made: a spend limit was reached. `taken_up`
-    counts answers that an earlier, stopped run had paid for; `usage` is without them. A registry says as which `version` it keeps the judge, made from which
-    `parent`: the same where nothing was committed, None outside a registry.
+    Attributes:
+        judge: The judge.
+        rows: What became of every row.
+        guidelines: Those that this run wrote.
+        forgotten: Those that it took out.
+        removed: The withdrawn keys.
+        conflicts: Labels that differ on one content, and comments that contradict each other.
+        impact: What changed on past cases; None where that was not asked for.
+        locks: What became of each locked case.
+        notes: What else waits for the next align, and what was left out.
+        stopped: Why calls were not made: a spend limit was reached.
+        taken_up: Answers that an earlier, stopped run had paid for.
+        usage: What it cost, without those.
+        seconds: How long it took.
+        changed: Whether the judge is another one.
+        version: As which a registry keeps it; None outside of one.
+        parent: From which version it was made: the same where nothing was committed.
     """
 
     judge: Judge[ValueT_co]
@@ -169,34 +201,29 @@ class AlignResult(Generic[ValueT_co]):
         """The card of a notebook."""
         from memalign.notebook import card, table
 
-        memory = self.judge.memory
-        attend: dict[tuple[str, str], list[str]] = {}
+        waiting: dict[tuple[str, str], list[str]] = {}
         for row in self.rows:
             if row.state not in ("learned", "merged") and row.status != "unchanged":
-                attend.setdefault((row.state or row.status, row.reason), []).append(row.key or f"line {row.line}")
-        rows = [
-            (f"{keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}", state, reason)
-            for (state, reason), keys in attend.items()
+                waiting.setdefault((row.state or row.status, row.reason), []).append(row.key or f"line {row.line}")
+        rows = [(_first_of(keys), state, reason) for (state, reason), keys in waiting.items()]
+        new = [(g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines]
+        changes = [
+            (change.id, *map(value_text, (change.label, change.before, change.after)), ", ".join(change.guideline_ids))
+            for change in (self.impact.changes if self.impact else ())
         ]
-        new = [(each.id, each.text, ", ".join(map(str, each.supported_by[:5]))) for each in self.guidelines]
-        changes = [] if self.impact is None else [
-            (each.id, *map(value_text, (each.label, each.before, each.after)), ", ".join(each.guideline_ids))
-            for each in self.impact.changes
-        ]  # fmt: skip
-        said = [
-            (", ".join(each.ids), "; ".join(f"{key}: {value_text(value)}" for key, value in each.annotations.items()))
-            for each in self.conflicts
+        conflicts = [
+            (", ".join(c.ids), "; ".join(f"{key}: {value_text(value)}" for key, value in c.annotations.items()))
+            for c in self.conflicts
         ]
-        verdicts = ("id", "experts", "before", "after", "by")
         return card(
             self.judge.name,
             str(self),
             table(("id", "guideline", "from"), new, title="New guidelines"),
-            table(verdicts, changes, title="Changed verdicts"),
-            table(("ids", "labels"), said, title="Conflicts"),
+            table(("id", "experts", "before", "after", "by"), changes, title="Changed verdicts"),
+            table(("ids", "labels"), conflicts, title="Conflicts"),
             table(("feedback", "state", "reason"), rows, title="Not learned"),
             "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10]),
-            memory_words(memory),
+            memory_words(self.judge.memory),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -211,22 +238,120 @@ class AlignResult(Generic[ValueT_co]):
 
 def _by_reason(waiting: Sequence[tuple[FeedbackKey, str]]) -> str:
     """`t-7@ana and 12 more: timed out; t-9@ana: no answer`; of the three reasons that most wait for."""
-    keys: dict[str, list[FeedbackKey]] = {}
+    keys: dict[str, list[str]] = {}
     for key, reason in waiting:
-        keys.setdefault(reason, []).append(key)
+        keys.setdefault(reason, []).append(str(key))
     most = sorted(keys.items(), key=lambda pair: -len(pair[1]))
-    said = [f"{each[0]}{f' and {len(each) - 1} more' if len(each) > 1 else ''}: {reason}" for reason, each in most[:3]]
-    left = sum(len(each) for _, each in most[3:])
-    return "; ".join([*said, *([f"and {left} more"] if left else [])])
+    parts = [f"{_first_of(names)}: {reason}" for reason, names in most[:3]]
+    rest = sum(len(names) for _, names in most[3:])
+    return "; ".join([*parts, *([f"and {rest} more"] if rest else [])])
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
 
 def _span(guidelines: tuple[Guideline, ...]) -> str:
     """`G1-G3, G7`."""
-    numbers = sorted(guideline.number for guideline in guidelines)
     runs: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(guideline.number for guideline in guidelines):
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
         else:
             runs.append([number])
     return ", ".join(f"G{run[0]}-G{run[-1]}" if len(run) > 1 else f"G{run[0]}" for run in runs)
+
+
+# -- while it runs -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run of the pipeline: the judge that it was given, and what its steps have to report so far."""
+
+    before: Judge
+    calls: PaidCalls
+    progress: Progress | None = None
+    file: FeedbackFile = NO_ROWS
+    status: Mapping[FeedbackKey, RowStatus] = field(default_factory=dict)
+    removed: Sequence[FeedbackKey] = ()
+    usage: Usage = field(default_factory=Usage)
+    impact: Impact | None = None
+    locks: tuple[LockCheck, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def spend(self, usage: Usage, notes: Iterable[str] = ()) -> None:
+        """Add what a step cost, and what it has to say."""
+        self.usage += usage
+        self.notes += notes
+
+    def result(self, judge: Judge) -> AlignResult:
+        """The report on `judge`, which the run made of the one before."""
+        before, after = ({g.id: g for g in each.memory.guidelines} for each in (self.before, judge))
+        return AlignResult(
+            judge=judge,
+            rows=self._rows(judge),
+            guidelines=tuple(g for name, g in after.items() if name not in before),
+            forgotten=tuple(g for name, g in before.items() if name not in after),
+            removed=tuple(self.removed),
+            conflicts=_conflicts(judge.memory),
+            impact=self.impact,
+            locks=self.locks,
+            notes=tuple(self.notes),
+            stopped=self.calls.stopped,
+            usage=self.usage,
+            seconds=time.perf_counter() - self.started,
+            changed=judge != self.before,
+        )
+
+    def _rows(self, judge: Judge) -> tuple[RowReport, ...]:
+        ledger = {entry.key: entry for entry in judge.memory.ledger()}
+        numbered = zip(self.file.lines, (row.key for row in self.file.rows), strict=True)
+        rows = [
+            RowReport(
+                line=line, key=str(key), status=self.status[key], state=ledger[key].state, reason=ledger[key].reason
+            )
+            for line, key in numbered
+        ]
+        rows += [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid]
+        return tuple(sorted(rows, key=lambda row: row.line))
+
+
+def calibrator_note(judge: Judge) -> tuple[str, ...]:
+    """Which verdict the memory's own cases say is better, the model's own or the calibrator's; none where there is one only."""
+    if check_model_of(judge) is None or (calibrator := calibrator_of(judge)) is None or not calibrator.fitted:
+        return ()
+    worth = calibrator.worth
+    if not worth.n:
+        return ()
+    decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
+    unit = "agreement" if judge.value_type.numeric else "share right"
+    return (
+        f"{decides}: on {worth.n} taught cases, each hidden in turn, the {unit} of the model's own verdict is "
+        f"{worth.model:.2f} and that of the calibrator {worth.calibrator:.2f} "
+        f"(it fixes {worth.fixed} and breaks {worth.broken})",
+    )
+
+
+def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
+    """Every content on which people gave different labels, by the id of its first case; then comments that contradict."""
+    conflicts: dict[str, Conflict] = {}
+    for case in memory.cases:
+        annotations = memory.annotations_on(case)
+        labels: dict[FeedbackKey, Value | None] = {a.key: a.value for a in annotations if a.value is not None}
+        if len(set(labels.values())) > 1:
+            ids = tuple(dict.fromkeys(annotation.id for annotation in annotations))
+            conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=memory.label_reason(case))
+            conflicts.setdefault(case.example.content_hash, conflict)
+    return (*conflicts.values(), *(_contradiction(memory, conflict) for conflict in memory.conflicts))
+
+
+def _contradiction(memory: Memory, conflict: FeedbackConflict) -> Conflict:
+    annotations = ((key, memory.annotation(key)) for key in conflict.feedback)
+    return Conflict(
+        kind="comments",
+        ids=tuple(dict.fromkeys(key.id for key in conflict.feedback)),
+        annotations={key: annotation.value for key, annotation in annotations if annotation is not None},
+        reason=conflict.about,
+    )

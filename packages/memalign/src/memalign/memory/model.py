@@ -288,6 +288,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """The annotation of that key, or None."""
         return self._annotations_by_key.get(key)
 
+    def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
+        """All feedback whose words a prompt of this memory may hold: behind the guidelines in force, and on these cases."""
+        cases = (case for name in example_ids if (case := self.case(name)) is not None)
+        guidelines = (key for guideline in self.semantic for key in (*guideline.exposed_to, *guideline.supported_by))
+        return frozenset((*guidelines, *(annotation.key for case in cases for annotation in case.annotations)))
+
     def record(self, key: FeedbackKey) -> tuple[Annotation, Case]:
         """The annotation of that key, with its case. Raises KeyError where there is none."""
         return self._annotations_by_key[key], self._cases_by_id[key.id]
