@@ -42,8 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _models_folder() -> Path:
     """Where pulled models lie, looked up before tests get a home of their own."""
-    given = os.environ.get("MEMALIGN_MODELS")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("memalign")) / "models"
+    folder = os.environ.get("MEMALIGN_MODELS")
+    return Path(folder) if folder else Path(platformdirs.user_cache_dir("memalign")) / "models"
 
 
 MODELS = _models_folder()
@@ -151,7 +151,7 @@ _NAMES = ("CO_API_KEY", "GH_TOKEN", "GITHUB_TOKEN", "LOGFIRE_TOKEN")
 def _alone(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _guard: _Guard, _home: Path
 ) -> Iterator[None]:
-    """Each test alone: its own working folder, an empty home, no keys, no network; `live` ones keep keys and network."""
+    """Each test alone: its own folder, an empty home, no keys, no network; `live` ones keep keys and network."""
     monkeypatch.chdir(tmp_path)
     if request.node.get_closest_marker("live"):
         _guard.open = True

@@ -1,4 +1,4 @@
-"""How well a judge learns from models of set competence: delivered accuracy beside its own verdict's and the calibrator's.
+"""How well a judge learns from models of set competence: delivered accuracy beside own and calibrated verdict.
 
     python benchmarks/competence.py competence.jsonl           asks what is missing in that file, then prints the table
     python benchmarks/competence.py competence.jsonl --table   prints the table of what is there
@@ -181,20 +181,21 @@ def _score(group: Sequence[dict[str, Any]]) -> Score:
     def share(verdict: str) -> float:
         return sum(line[verdict] == line["label"] for line in group) / len(group)
 
-    known = all(line["calibrated"] is not None for line in group)
-    return Score(share("value"), share("own"), share("calibrated") if known else None)
+    complete = all(line["calibrated"] is not None for line in group)
+    return Score(share("value"), share("own"), share("calibrated") if complete else None)
 
 
-def table(found: dict[Cell, Score]) -> str:
+def table(by_cell: dict[Cell, Score]) -> str:
     """Delivered accuracy, in brackets the own verdict's and the calibrator's, mean over competences."""
     lines = []
     for arm, words in ARMS.items():
-        if not any(cell.arm == arm for cell in found):
+        if not any(cell.arm == arm for cell in by_cell):
             continue
         lines += [f"\n**{words[0].upper()}{words[1:]}**: delivered (own, calibrated)\n"]
         lines += ["| policy | " + " | ".join(map(str, SIZES)) + " |", "|---" * (len(SIZES) + 1) + "|"]
         for policy in POLICIES:
-            row = [_mean([s for c, s in found.items() if (c.arm, c.policy, c.size) == (arm, policy, n)]) for n in SIZES]
+            cells = [(cell, score) for cell, score in by_cell.items() if (cell.arm, cell.policy) == (arm, policy)]
+            row = [_mean([score for cell, score in cells if cell.size == size]) for size in SIZES]
             lines.append(f"| {policy} | " + " | ".join(row) + " |")
     return "\n".join(lines)
 
@@ -208,18 +209,18 @@ def _mean(group: Sequence[Score]) -> str:
     return f"{delivered:.2f} ({own:.2f}{calibrated})"
 
 
-def criteria(found: dict[Cell, Score]) -> str:
+def criteria(by_cell: dict[Cell, Score]) -> str:
     """What has to hold, and whether it does."""
     lines = ["\n| has to hold | is |", "|---|---|"]
-    behind = [score.behind for score in found.values()]
+    behind = [score.behind for score in by_cell.values()]
     lines.append(f"| behind the better verdict on average at most .02 | {sum(behind) / len(behind):.3f} |")
-    late = sorted(((score.behind, cell.key) for cell, score in found.items() if cell.size >= 10), reverse=True)
+    late = sorted(((score.behind, cell.key) for cell, score in by_cell.items() if cell.size >= 10), reverse=True)
     over = sum(value > 0.05 for value, _ in late)
     lines.append(f"| in a cell of ten or more at most .05 | {over} of {len(late)} cells over; {late[:2]} |")
     for size in (2, 5):
         gains = [
             score.delivered - cell.competence.zero
-            for cell, score in found.items()
+            for cell, score in by_cell.items()
             if cell.size == size
             and cell.arm != "decision"
             and cell.competence.following >= 0.85
@@ -233,7 +234,7 @@ def criteria(found: dict[Cell, Score]) -> str:
         for size in (20, 50):
             learned = [
                 score.delivered / allowed
-                for cell, score in found.items()
+                for cell, score in by_cell.items()
                 if (cell.policy, cell.size, cell.competence.checking) == ("conditional", size, share)
                 and cell.arm != "chat"
                 and (cell.arm == "decision" or cell.competence.following == 0.5)
@@ -257,8 +258,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.table:
         run(arguments.file, arguments.arms, most=arguments.most)
-    found = scores(read(arguments.file))
-    print(table(found), criteria(found), sep="\n")
+    by_cell = scores(read(arguments.file))
+    print(table(by_cell), criteria(by_cell), sep="\n")
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ def run(name: str, chosen: argparse.Namespace) -> None:
         optimizer = ma.MemAlign(reflection_model=chosen.reflection_model)
         result = blank.align(feedback(name, "teaching", chosen.taught), optimizer=optimizer)
         judge = result.judge
-        kept = {"guidelines": judge.memory.guidelines, "usage": result.usage, "notes": result.notes}
-        text = json.dumps(as_json(kept), ensure_ascii=False, indent=1)
+        learned = {"guidelines": judge.memory.guidelines, "usage": result.usage, "notes": result.notes}
+        text = json.dumps(as_json(learned), ensure_ascii=False, indent=1)
         chosen.folder.joinpath(f"{name}.guidelines.json").write_text(text, "utf-8")
         registry.save(judge)
     items = [row.example for row in feedback(name, "unseen", chosen.unseen) if row.example]
@@ -119,11 +119,11 @@ def naive_bayes(taught: Sequence[ma.Feedback]) -> Any:
     counts = {label: Counter[str]() for label in (True, False)}
     for case in taught:
         counts[bool(case.value)].update(words_of(case))
-    known = counts[True] | counts[False]
+    vocabulary = counts[True] | counts[False]
 
     def likelihood(case: ma.Feedback, label: bool) -> float:
-        total = counts[label].total() + len(known)
-        return sum(math.log((counts[label][word] + 1) / total) for word in words_of(case) if word in known)
+        total = counts[label].total() + len(vocabulary)
+        return sum(math.log((counts[label][word] + 1) / total) for word in words_of(case) if word in vocabulary)
 
     return lambda case: likelihood(case, True) > likelihood(case, False)
 

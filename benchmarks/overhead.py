@@ -80,9 +80,9 @@ def measured(cases: int) -> dict[str, float]:
         figures[f"align {count}"] = seconds(lambda feedback=feedback: judge.align(feedback, optimizer=optimizer))
     learned = judge.align([row(number) for number in range(cases)], optimizer=optimizer).judge
     item = {"inputs": "Where is my parcel?", "outputs": "On its way."}
-    for name, asked in (("judgment", judge), (f"judgment, {cases:,} cases", learned)):
-        asked(**item)
-        figures[name] = seconds(lambda asked=asked: asked(**item), JUDGMENTS)
+    for name, subject in (("judgment", judge), (f"judgment, {cases:,} cases", learned)):
+        subject(**item)
+        figures[name] = seconds(lambda subject=subject: subject(**item), JUDGMENTS)
     with tempfile.TemporaryDirectory() as folder:
         registry = memalign.Registry(f"sqlite:///{folder}/memalign.db", models=[model, embedding])
         registry.create(judge)

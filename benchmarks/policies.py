@@ -97,11 +97,11 @@ class _Dealer:
     def deal(self) -> None:
         """Give each label as much of every pool as it has asked for: every entry once before any again."""
         for name in self._pools:
-            asked = {label: self._asked[name, label] for label in (True, False)}
+            questions = {label: self._asked[name, label] for label in (True, False)}
             entries: list[Entry] = []
-            while len(entries) < max(asked.values()):
+            while len(entries) < max(questions.values()):
                 entries += self._once(name)
-            self._dealt |= {(name, label): self._rng.sample(entries[:n], n) for label, n in asked.items()}
+            self._dealt |= {(name, label): self._rng.sample(entries[:n], n) for label, n in questions.items()}
 
     def _once(self, name: str) -> list[Entry]:
         pool = self._pools[name]
@@ -144,19 +144,19 @@ def _item(page: Policy, cell: Cell, dealer: _Dealer) -> dict[str, Any]:
 
 
 def _cells(cells: Sequence[Cell], n: int) -> list[Cell]:
-    """The cells of `n` items: a kept one and a broken one in turn, and of each label all cells in turn."""
-    kept, broken = ([cell for cell in cells if cell.holds is holds] for holds in (True, False))
-    return [cell for place in range(n // 2) for cell in (kept[place % len(kept)], broken[place % len(broken)])]
+    """The cells of `n` items: one that holds and one that is broken in turn, and of each label all cells in turn."""
+    holding, broken = ([cell for cell in cells if cell.holds is holds] for holds in (True, False))
+    return [cell for place in range(n // 2) for cell in (holding[place % len(holding)], broken[place % len(broken)])]
 
 
 def _mixed(cells: Sequence[Cell], rng: random.Random) -> list[Cell]:
     """The same cells with each pair's two labels, and each two pairs' four cells, in a random order."""
     order = list[Cell]()
     for start in range(0, len(cells), 4):
-        kept = [cell for cell in cells[start : start + 4] if cell.holds]
+        holding = [cell for cell in cells[start : start + 4] if cell.holds]
         broken = [cell for cell in cells[start : start + 4] if not cell.holds]
-        rng.shuffle(kept)
+        rng.shuffle(holding)
         rng.shuffle(broken)
-        for pair in zip(kept, broken, strict=True):
+        for pair in zip(holding, broken, strict=True):
             order += rng.sample(pair, 2)
     return order

@@ -3,8 +3,9 @@
     python benchmarks/price.py --mlflow .mlflow/bin/python     (mlflow_memalign.py says how to make that environment)
 
 A server on this machine stands for the provider: a second a chat call, a tenth a call for embeddings. It answers both
-alike, one guideline for every five pieces of feedback. Dollars are list prices of gpt-4.1-mini and of its embeddings, and
-of TypeSafe's Jev for decisions, for the tokens that the server counts. Quality is not measured: no real model answers.
+alike, one guideline for every five pieces of feedback. Dollars are list prices of gpt-4.1-mini and of its embeddings,
+and of TypeSafe's Jev for decisions, for the tokens that the server counts. Quality is not measured: no real model
+answers.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def chat(body: Body) -> Body:
         ids = parts["from"]["items"]["enum"]
         return {"guidelines": [{"text": _rule(prompt, n), "from": group} for n, group in enumerate(_groups(ids))]}
     if "guidelines" in properties:
-        asked = prompt.partition("user judgement examples:")[2]
-        numbers = [int(number) for number in re.findall(r'^  "id": (\d+),', asked, re.MULTILINE)]
+        records = prompt.partition("user judgement examples:")[2]
+        numbers = [int(number) for number in re.findall(r'^  "id": (\d+),', records, re.MULTILINE)]
         return {
             "guidelines": [
                 {"guideline_text": _rule(prompt, number), "source_trace_ids": group}
@@ -173,7 +174,7 @@ class Side(Protocol):
 
 
 class Memalign:
-    """memalign, through its provider adapters, in this process. `decision` is the model that judges beside the chat model."""
+    """memalign, through its provider adapters, in this process; `decision` judges beside the chat model."""
 
     def __init__(
         self, feedback: Sequence[dict[str, Any]], *, name: str = "memalign", decision: str | None = None
@@ -194,9 +195,10 @@ class Memalign:
         started = time.perf_counter()
         result = judge.align(self._feedback[first:end])
         seconds = time.perf_counter() - started
-        left = [row for row in result.rows if row.state not in ("learned", "merged")]
-        if left:
-            raise RuntimeError(f"{self.name}: {len(left)} rows were not learned, the first because {left[0].reason}")
+        unlearned = [row for row in result.rows if row.state not in ("learned", "merged")]
+        if unlearned:
+            reason = unlearned[0].reason
+            raise RuntimeError(f"{self.name}: {len(unlearned)} rows were not learned, the first because {reason}")
         self._judge = result.judge
         return {"seconds": seconds, "guidelines": len(result.judge.memory.guidelines)}
 

@@ -1,11 +1,12 @@
-"""The calibrator on answers that were recorded: how near it comes to what people said of dialogues that nobody taught it.
+"""The calibrator on answers that were recorded: how near it comes to people on dialogues that it never learned.
 
     python benchmarks/recorded.py llm_rubric.jsonl
 
 The file has one dialogue and judge a line: `part` (synthetic or real), `answers` (by question the probabilities of 1 to
-4 that a provider's model gave), `human` (what the judge said of the same questions, null where one does not apply). It is
-made of microsoft/LLM-Rubric (MIT). Learned from the synthetic part, and measured on the real one: `human.Q0`, 1 to 4.
-No model is called. The published figures are those of arXiv 2501.00274, whose small net has parameters of each judge.
+4 that a provider's model gave), `human` (what the judge said of the same questions, null where one does not apply). It
+is made of microsoft/LLM-Rubric (MIT). Learned from the synthetic part, and measured on the real one: `human.Q0`, 1 to
+4. No model is called. The published figures are those of arXiv 2501.00274, whose small net has parameters of each
+judge.
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ def case(row: dict[str, Any]) -> LabelledCase:
     """A dialogue as the calibrator is told of it: eight answers, and the model's own of the ninth."""
     answers, overall = row["answers"], row["answers"][OVERALL]
     verdict = min(LEVELS, key=lambda level: abs(level - mean(overall)))
-    known = Observation(
+    observation = Observation(
         answers={question: margin(answers[question]) for question in QUESTIONS},
         expected=EXPECTED,
         verdict=verdict,
         chances=dict(zip(LEVELS, (chance / sum(overall) for chance in overall), strict=True)),
     )
-    return LabelledCase(known, row["human"][OVERALL])
+    return LabelledCase(observation, row["human"][OVERALL])
 
 
 def line(name: str, guessed: Sequence[float], labels: Sequence[float]) -> str:
     """One row of the table."""
     error = math.sqrt(np.mean((np.array(guessed) - np.array(labels)) ** 2))
     figures = [measure(guessed, labels)[0] for measure in (pearsonr, spearmanr, kendalltau)]
-    told = " | ".join(f"{figure:.3f}" for figure in figures)
-    return f"| {name} | {told} | {error:.2f} |"
+    cells = " | ".join(f"{figure:.3f}" for figure in figures)
+    return f"| {name} | {cells} | {error:.2f} |"
 
 
 def main() -> None:
@@ -72,13 +73,13 @@ def main() -> None:
     labelled = [row for row in rows if row["human"][OVERALL] is not None]
     taught = [case(row) for row in labelled if row["part"] == "synthetic"]
     unseen = [case(row) for row in labelled if row["part"] != "synthetic"]
-    labels = [float(each.label) for each in unseen]
+    labels = [float(case.label) for case in unseen]
     calibrator = fit(ValueType.of("int:1..4"), taught)
     if calibrator is None:
         raise SystemExit("too few labelled dialogues to fit anything to")
-    said = [calibrator.says(each.known).probabilities or {} for each in unseen]
-    own = [sum(float(level) * chance for level, chance in (each.known.chances or {}).items()) for each in unseen]
-    weighed = [sum(float(level) * chance for level, chance in chances.items()) for chances in said]
+    predictions = [calibrator.says(case.known).probabilities or {} for case in unseen]
+    own = [sum(float(level) * chance for level, chance in (case.known.chances or {}).items()) for case in unseen]
+    weighed = [sum(float(level) * chance for level, chance in chances.items()) for chances in predictions]
     print(f"taught {len(taught)}, unseen {len(unseen)}\n")
     print("| | Pearson | Spearman | Kendall | RMSE |\n|---|---|---|---|---|")
     print(line("the model's own expected answer", own, labels))

@@ -2,9 +2,9 @@
 
 A chat model has a competence for each thing that it does: judging without a rule, following a rule that it is shown,
 citing it truly, and writing the right rule from an expert's comment. A decision model has one for answering questions
-and one for its own verdict. Each is the probability of doing it right, drawn once for each case, so that the same request
-always has the same answer. All of it is read off the model's name, `plain.zero60.following85.…seed1`: one server stands
-for every model.
+and one for its own verdict. Each is the probability of doing it right, drawn once for each case, so that the same
+request always has the same answer. All of it is read off the model's name, `plain.zero60.following85.…seed1`: one
+server stands for every model.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Rule:
 
     def decides(self, case: Case) -> bool:
         """Whether it says anything about a case."""
-        return all((fact in case.facts) == there for fact, there in self.needs)
+        return all((fact in case.facts) == wanted for fact, wanted in self.needs)
 
     def value(self, case: Case) -> bool:
         """What it says about a case that it decides."""
@@ -136,7 +136,7 @@ def _rule(fact: str, wish: str, **settings: Any) -> Rule:
         "To us, {}.",
     )
     text = settings.pop("text", f"{wish[0].upper()}{wish[1:]}.")
-    return Rule(text=text, comments=tuple(each.format(wish) for each in wordings), fact=fact, **settings)
+    return Rule(text=text, comments=tuple(wording.format(wish) for wording in wordings), fact=fact, **settings)
 
 
 @dataclass(frozen=True)
@@ -333,30 +333,30 @@ def _judged(policy: Policy, competence: Competence, system: str, user: str, prop
 def _distilled(competence: Competence, user: str, properties: Body) -> Body:
     """One guideline for all feedback that states the same rule; the rest, a label alone, helps with nothing else."""
     before, _, new = user.rpartition("New feedback:")
-    known = {text: name for name, text in GUIDELINE.findall(before)}
+    names = {text: name for name, text in GUIDELINE.findall(before)}
     groups: dict[str, list[tuple[str, Case]]] = {}
-    for name, shown, said in RECORD.findall(new):
-        comment = re.search(r"expert's comment: (.*)$", said, re.MULTILINE)
+    for name, item, words in RECORD.findall(new):
+        comment = re.search(r"expert's comment: (.*)$", words, re.MULTILINE)
         rule = SAID.get(json.loads(comment[1])) if comment else None
-        case = _case_of(shown)
+        case = _case_of(item)
         if rule is not None and not competence.does("distilling", case.number):
             rule = FOG
         groups.setdefault(rule.text if rule else "", []).append((name, case))
-    changes = [_change(text, members, known) for text, members in groups.items()]
+    changes = [_change(text, members, names) for text, members in groups.items()]
     return {
         name: {"changes": changes, "conflicts": []}[name] for name in properties if name in ("changes", "conflicts")
     }
 
 
-def _change(text: str, members: Sequence[tuple[str, Case]], known: dict[str, str]) -> Body:
+def _change(text: str, members: Sequence[tuple[str, Case]], names: dict[str, str]) -> Body:
     change: Body = {"feedback": [name for name, _ in members], "guideline": "", "text": text, "tests": []}
     if not text:
         return change | {"action": "NOOP", "text": "a label alone", "checks": []}
-    if text in known:
-        return change | {"action": "SUPPORT", "guideline": known[text], "text": "", "checks": []}
+    if text in names:
+        return change | {"action": "SUPPORT", "guideline": names[text], "text": "", "checks": []}
     rule, case = RULES[text], members[0][1]
     answers = [(question, FACTS[question] in case.facts) for question in rule.questions]
-    checks = [{"question": question, "answer": "yes" if there else "no"} for question, there in answers]
+    checks = [{"question": question, "answer": "yes" if holds else "no"} for question, holds in answers]
     return change | {"action": "ADD", "checks": checks, "value": json.dumps(rule.value(case))}
 
 

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         "what", nargs="?", choices=("build", "serve"), default="build", help="serve shows the pages in a browser"
     )
     serve = parser.parse_args(arguments).what == "serve"
-    missing = [name for name in ("zensical", "mkdocstrings_handlers.python", "memalign") if not _found(name)]
+    missing = [name for name in ("zensical", "mkdocstrings_handlers.python", "memalign") if not _exists(name)]
     if missing:
         sys.stderr.write(f"not installed: {', '.join(missing)}; python3 dev.py docs sets everything up\n")
         return 2
@@ -76,15 +76,15 @@ def stage() -> None:
 def inside(text: str, folder: Path) -> str:
     """A page's text, where a link to a file of the repository that is no page has become its text."""
 
-    def kept(link: re.Match[str]) -> str:
-        said, target = link[1], link[2].partition("#")[0]
+    def relinked(link: re.Match[str]) -> str:
+        label, target = link[1], link[2].partition("#")[0]
         if not target or "://" in target:
             return link[0]
         path = Path(os.path.normpath(folder / target))
-        left = not path.is_relative_to(DOCS) or path.relative_to(DOCS).parts[0] in LEFT_OUT
-        return said if left else link[0]
+        outside = not path.is_relative_to(DOCS) or path.relative_to(DOCS).parts[0] in LEFT_OUT
+        return label if outside else link[0]
 
-    return LINK.sub(kept, text)
+    return LINK.sub(relinked, text)
 
 
 def commands() -> str:
@@ -99,16 +99,16 @@ def commands() -> str:
     return HEAD + rest
 
 
-def _option(found: re.Match[str]) -> str:
+def _option(match: re.Match[str]) -> str:
     # Values in brackets, such as [x>=1], are no links and no HTML.
-    return f"* `{found[1]}`: {html.escape(found[2], quote=False)}"
+    return f"* `{match[1]}`: {html.escape(match[2], quote=False)}"
 
 
 def _left_out(folder: Path, names: list[str]) -> list[str]:
     return [name for name in names if folder == DOCS and name in LEFT_OUT]
 
 
-def _found(name: str) -> bool:
+def _exists(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:

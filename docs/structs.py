@@ -25,26 +25,26 @@ class Structs(Extension):
                 module.docstring.value = TREE.sub(
                     lambda tree: f"```text\n{tree[0].rstrip()}\n```\n", module.docstring.value
                 )
-            for each in module.classes.values():
-                if not each.is_alias and _is_struct(each) and "__init__" not in each.members:
-                    each.set_member("__init__", _constructor(each))
+            for child in module.classes.values():
+                if not child.is_alias and _is_struct(child) and "__init__" not in child.members:
+                    child.set_member("__init__", _constructor(child))
 
 
 def _modules(module: Module) -> Iterator[Module]:
     yield module
-    for each in module.modules.values():
-        if not each.is_alias:
-            yield from _modules(each)
+    for child in module.modules.values():
+        if not child.is_alias:
+            yield from _modules(child)
 
 
-def _is_struct(each: Class) -> bool:
-    return any(str(base).endswith("Struct") for one in (each, *each.mro()) for base in one.bases)
+def _is_struct(candidate: Class) -> bool:
+    return any(str(base).endswith("Struct") for one in (candidate, *candidate.mro()) for base in one.bases)
 
 
-def _constructor(each: Class) -> Function:
+def _constructor(struct: Class) -> Function:
     fields: dict[str, Attribute] = {
         name: attribute
-        for one in (*reversed(each.mro()), each)
+        for one in (*reversed(struct.mro()), struct)
         for name, attribute in one.attributes.items()
         if attribute.annotation is not None and "property" not in attribute.labels and not name.startswith("_")
     }

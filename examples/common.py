@@ -44,7 +44,7 @@ def line(judge: ma.Judge, guideline: ma.Guideline) -> str:
     return f"{guideline.id}  {guideline.text}  [{', '.join(map(str, judge.memory.sources_of(guideline)))}]"
 
 
-def agreement(found: ma.Evaluation) -> str:
+def agreement(evaluation: ma.Evaluation) -> str:
     """How many of the judged cases agree with the experts."""
-    failed = f", {found.unscored} failed" if found.unscored else ""
-    return f"{sum(case.correct is True for case in found.cases)} of {found.n}{failed}"
+    failed = f", {evaluation.unscored} failed" if evaluation.unscored else ""
+    return f"{sum(case.correct is True for case in evaluation.cases)} of {evaluation.n}{failed}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 MARK, PROSE = "# %%", " [markdown]"
-WARNED = ("Warning: ", "import tqdm")
+WARNING = re.compile("Warning: |import tqdm")
 """What a warning's two lines have."""
 
 PRIVATE = (str(Path.home()), tempfile.gettempdir(), sys.prefix)
@@ -26,15 +27,15 @@ PRIVATE = (str(Path.home()), tempfile.gettempdir(), sys.prefix)
 
 def cells_of(script: str) -> list[tuple[str, str]]:
     """Kind ("markdown" or "code") and text of each cell of a script."""
-    found = []
+    cells = []
     for part in script.split(MARK)[1:]:
         head, _, body = part.partition("\n")
         if head == PROSE:
             lines = (line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines())
-            found.append(("markdown", "\n".join(lines)))
+            cells.append(("markdown", "\n".join(lines)))
         else:
-            found.append(("code", body.strip()))
-    return found
+            cells.append(("code", body.strip()))
+    return cells
 
 
 def notebook_of(script: str) -> dict[str, Any]:
@@ -64,15 +65,15 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def tidied(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The executed notebook without clock times, and without warnings: they name the folders of this machine's packages."""
+    """The executed notebook without clock times, and without warnings, which name folders of this machine."""
     for cell in notebook["cells"]:
         cell["metadata"].pop("execution", None)
         for output in cell.get("outputs", ()):
             if output.get("name") == "stderr":
                 lines = "".join(output["text"]).splitlines(keepends=True)
-                output["text"] = [line for line in lines if line.strip() and not any(each in line for each in WARNED)]
+                output["text"] = [line for line in lines if line.strip() and not WARNING.search(line)]
         if cell["cell_type"] == "code":
-            cell["outputs"] = [each for each in cell["outputs"] if each.get("text") != []]
+            cell["outputs"] = [entry for entry in cell["outputs"] if entry.get("text") != []]
     notebook["metadata"]["language_info"] = {"name": "python"}
     return notebook
 
@@ -80,7 +81,7 @@ def tidied(notebook: dict[str, Any]) -> dict[str, Any]:
 def written(notebook: dict[str, Any]) -> str:
     """The notebook's file. Raises SystemExit where it would show a folder of this machine."""
     text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-    private = [line for line in text.splitlines() if any(each in line for each in PRIVATE)]
+    private = [line for line in text.splitlines() if any(name in line for name in PRIVATE)]
     if private:
         raise SystemExit("not written, for its outputs name folders of this machine:\n" + "\n".join(private))
     return text
