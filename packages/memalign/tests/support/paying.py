@@ -79,11 +79,6 @@ def create(path: Path | str, **changes: Any) -> Registry:
     return registry
 
 
-def kept_files(path: Path) -> list[Path]:
-    """The files of kept answers beside a registry."""
-    return sorted(path.parent.glob(f"{path.name}-answers-*"))
-
-
 if __name__ == "__main__":
     url, name, file = sys.argv[1:]
     Registry(url).align(name, json.loads(Path(file).read_text("utf-8")), optimizer=OPTIMIZER)

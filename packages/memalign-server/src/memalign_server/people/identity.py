@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection, func, select
 
-from memalign.registry import schema
+from memalign.registry import tables
 from memalign_server.people.roles import Person, Role
 from memalign_server.store import FIRST_TEAM
 from memalign_server.store.people_tables import memberships, team_judges, users
@@ -40,7 +40,7 @@ def person_of(connection: Connection, user: str) -> Person | None:
 
 def team_of(connection: Connection, judge: str) -> str | None:
     """The id of the team whose a judge is: the first team's where nobody said, and None where no judge has the name."""
-    judges = schema.judges
+    judges = tables.judges
     query = select(judges.c.id, team_judges.c.team).where(judges.c.name == judge)
     row = connection.execute(query.outerjoin(team_judges, team_judges.c.judge == judges.c.id)).first()
     return None if row is None else str(row.team or FIRST_TEAM)

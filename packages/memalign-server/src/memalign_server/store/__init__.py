@@ -1,6 +1,6 @@
 """The server's own tables, in the registry's database."""
 
-from memalign.registry.schema import without_statistics
+from memalign.registry.tables import without_statistics
 from memalign_server.store import people_tables, review_tables, work_tables
 from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, PERSON, SOURCE, TEXT, TEXT_ROW, metadata
 from memalign_server.store.store import FIRST_TEAM, Store

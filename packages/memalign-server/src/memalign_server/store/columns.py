@@ -28,7 +28,7 @@ from typing import Any
 from sqlalchemy import Column, ForeignKey, Integer, MetaData, Text, select, type_coerce
 from sqlalchemy.types import TypeDecorator
 
-from memalign.registry import schema
+from memalign.registry import tables
 
 __all__ = [
     "CASE_ID",
@@ -75,12 +75,12 @@ class JudgeKey(TypeDecorator[str]):
 
     def bind_expression(self, bindvalue: Any) -> Any:
         """The number of the judge that has the name now."""
-        named = schema.judges.alias()
+        named = tables.judges.alias()
         return select(named.c.id).where(named.c.name == type_coerce(bindvalue, Text())).scalar_subquery()
 
     def column_expression(self, column: Any) -> Any:
         """The name of the judge that has the number."""
-        named = schema.judges.alias()
+        named = tables.judges.alias()
         return (
             select(named.c.name)
             .where(named.c.id == type_coerce(column, Integer()))
@@ -91,7 +91,7 @@ class JudgeKey(TypeDecorator[str]):
 
 def judge_column(**options: Any) -> Column[str]:
     """A column that says of which judge a row is. The row goes when its judge is deleted, whoever deletes it."""
-    of_judge = ForeignKey(schema.judges.c.id, ondelete="CASCADE")
+    of_judge = ForeignKey(tables.judges.c.id, ondelete="CASCADE")
     return Column("judge", JudgeKey, of_judge, info=JUDGE, **{"nullable": False, **options})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, insert, select, update
 
 from memalign.errors import JudgeNotFound
-from memalign.registry.schema import judges
+from memalign.registry.tables import judges
 from memalign_server.store import Store
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.work_tables import jobs as table

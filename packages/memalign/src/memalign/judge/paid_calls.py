@@ -43,11 +43,11 @@ T = TypeVar("T")
 class Answers(Protocol):
     """Where answers are kept: JSON texts on one line, by keys of 64 hex digits."""
 
-    def find(self, key: str) -> bytes | None:
-        """The answer that is kept under `key`; None without one."""
+    def get(self, key: str) -> bytes | None:
+        """The answer that is kept under `key`; None without one. From memory, without a look at disk or network."""
         ...
 
-    def keep(self, key: str, answer: bytes) -> None:
+    async def keep(self, key: str, answer: bytes) -> None:
         """Keep an answer; raises a MemalignError where it cannot."""
         ...
 
@@ -116,7 +116,7 @@ class PaidCalls:
 
     def find(self, key: str, kind: type[T]) -> T | None:
         """The answer that is kept under `key`; None without one."""
-        found = None if self._answers is None else self._answers.find(key)
+        found = None if self._answers is None else self._answers.get(key)
         if found is None:
             return None
         try:
@@ -124,11 +124,11 @@ class PaidCalls:
         except (ValueError, msgspec.ValidationError):  # damaged, or of another version of memalign
             return None
 
-    def keep(self, key: str, answer: object) -> None:
+    async def keep(self, key: str, answer: object) -> None:
         """Keep an answer that was just paid for."""
         if self._answers is not None:
             # In ASCII: a model may end its words in half a surrogate pair, which UTF-8 cannot hold.
-            self._answers.keep(key, json.dumps(msgspec.to_builtins(answer)).encode())
+            await self._answers.keep(key, json.dumps(msgspec.to_builtins(answer)).encode())
 
     # -- the limit -----------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class _Asked(_Limited):
         size = estimate_tokens(request.system) + estimate_tokens(request.user)
         asked = Call(self.name, request.schema_name, size)
         reply = await self._calls.pay(asked, lambda: model.complete(request), lambda answer: answer.usage)
-        self._calls.keep(key, reply)
+        await self._calls.keep(key, reply)
         self._calls.check_price()
         return reply
 
@@ -243,7 +243,7 @@ class _Deciding(_Limited):
             lambda answer: answer.usage,
         )
         for name, answer in decision.probabilities.items():
-            self._calls.keep(keys[name], answer)
+            await self._calls.keep(keys[name], answer)
         self._calls.check_price()
         answers |= decision.probabilities
         return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
@@ -275,7 +275,7 @@ class _Embedding:
         if new := [text for text in keys if text not in known]:
             for text, vector in zip(new, await self._model.embed(new), strict=True):
                 known[text] = vector
-                self._calls.keep(keys[text], base64.b64encode(vector.astype("<f4").tobytes()).decode())
+                await self._calls.keep(keys[text], base64.b64encode(vector.astype("<f4").tobytes()).decode())
         return np.stack([known[text] for text in texts]).astype(np.float32) if texts else await self._model.embed([])
 
 

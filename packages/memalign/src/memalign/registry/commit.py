@@ -12,7 +12,8 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, decoded, memory_of
-from memalign.registry.schema import rows
+from memalign.registry.paid_answers import forget_answers
+from memalign.registry.tables import rows
 from memalign.types import Guideline
 
 __all__ = ["commit", "erasures_of"]
@@ -71,6 +72,8 @@ def commit(
         elif erased and (refused := erased.refusals(judge.memory, memory_of(before) if before else Memory())):
             faults = [RowError(line=n, id=str(key), reason=why) for n, (key, why) in enumerate(refused.items(), 1)]
             raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)
+        if action == "unalign":
+            forget_answers(connection, number)  # which may quote what was withdrawn
         return versions.add_version(
             connection,
             number,

@@ -23,12 +23,13 @@ from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, RowKey
 from memalign.registry.other_tables import Erased, OtherTables, other_tables
+from memalign.registry.paid_answers import forget_answers
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
 from memalign.registry.residue import RUN, Residue, strings
 from memalign.registry.row_words import reason_of, row_names, words_of
-from memalign.registry.schema import judges, rows
-from memalign.registry.schema import versions as versions_table
 from memalign.registry.search import Selection, known, selected, with_text
+from memalign.registry.tables import judges, rows
+from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Timeline
 from memalign.types import Example, FeedbackKey, Guideline, guideline_number
 
@@ -74,8 +75,7 @@ def erase_feedback(
                 outcome,
                 receipt=replace(outcome.receipt, latest=None, dry_run=True, unreachable=database.unreachable),
             )
-        database.forget_kept(outcome.judge)  # what aligns that are under way were answered may quote what is to go
-    database.forget_kept(outcome.judge)  # of an align that read the old version in between
+        forget_answers(connection, outcome.judge)  # they may quote what is to go
     return outcome
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from memalign.memory import Annotation, LedgerEntry, Memory
-from memalign.registry.schema import erasures
+from memalign.registry.tables import erasures
 from memalign.types import Example, Feedback, FeedbackKey, readings
 
 __all__ = ["ALLOW", "ErasedHashes"]

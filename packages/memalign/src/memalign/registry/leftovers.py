@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue, strings
 from memalign.registry.row_words import row_names, state_words, words_of
-from memalign.registry.schema import judges, metadata, rows, versions
+from memalign.registry.tables import answers, judges, metadata, rows, versions
 
 __all__ = ["searched"]
 
@@ -83,6 +84,16 @@ def _search_registry(connection: Connection, erasure: Erasure, search: _Search) 
         search.live += [text.encode() for text in notes]
         if version.judge == erasure.judge and any(map(residue.in_sentence, notes)):
             search.left[f"{versions.name}.note"] += 1
+    for name, key, answer in connection.execute(
+        select(judges.c.name, answers.c.key, answers.c.answer).join(judges, judges.c.id == answers.c.judge)
+    ):
+        search.rows += 1
+        search.live += [key.encode(), answer]
+        if any(map(residue.certain, strings(json.loads(answer)))):
+            if name == erasure.receipt.judge:
+                search.left[f"{answers.name}.answer"] += 1
+            else:
+                search.elsewhere.add(name)
     for name in connection.execute(select(judges.c.name)).scalars():
         search.live.append(name.encode())
         if residue.certain(name):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from sqlalchemy import inspect
 
 from memalign.errors import RegistryError
-from memalign.registry.schema import metadata
+from memalign.registry.tables import metadata
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

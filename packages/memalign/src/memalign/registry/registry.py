@@ -24,8 +24,9 @@ from memalign.registry.diff import COMPARED, MemoryDiff, compare_rows
 from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
-from memalign.registry.learn_and_commit import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
+from memalign.registry.learn import Latest, align_step, conflict, estimate_learning, learn_and_commit
 from memalign.registry.leftovers import searched
+from memalign.registry.paid_answers import count_answers
 from memalign.registry.receipt import Receipt
 from memalign.registry.registry_import import ImportedJudge, import_judges
 from memalign.registry.search import matching
@@ -113,7 +114,6 @@ class Registry:
         with self._database.write(name) as connection:
             judge, _ = versions.find(connection, name)
             (gone,) = versions.summaries(connection, judge)
-            self._database.forget_kept(judge)
             versions.remove(connection, judge)
         return gone
 
@@ -181,7 +181,7 @@ class Registry:
         allow_erased: bool = False,
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
-        attempts: int = 5,
+        attempts: int = 20,
     ) -> AlignResult:
         """Load the newest version, learn from feedback (none: only what is pending), and commit if the newest version is still the same.
 
@@ -190,14 +190,16 @@ class Registry:
         invalid row, unless `allow_erased`. `own_verdicts` are as for `Judge.aalign`, of the newest version or of one that
         had learned nothing; others are not used. Raises what `MemAlign.align` raises.
 
-        Every answer that a model was paid for is kept beside the registry until the commit. An align that was stopped, by
+        Every answer that a model was paid for is kept in the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
         """
         learner = optimizer or MemAlign()
         erased = None if allow_erased else partial(self._erased, name)
-        rules = Rules(skip_invalid=skip_invalid, erased=erased)
-        step = aligning(learner, feedback, rules, own_verdicts=own_verdicts, progress=progress)
-        return await self._learned(name, step, learner, attempts, action="align", allow_erased=allow_erased)
+        step = align_step(
+            learner, feedback, skip_invalid=skip_invalid, erased=erased, own_verdicts=own_verdicts, progress=progress
+        )
+        latest = self._latest(name, action="align", allow_erased=allow_erased)
+        return await learn_and_commit(latest, step, optimizer=learner, attempts=attempts)
 
     def estimate(self, name: str, feedback: FeedbackSource = (), **options: Any) -> Usage:
         """About what an align would take; see `aestimate`."""
@@ -220,11 +222,8 @@ class Registry:
         """
         learner = optimizer or MemAlign()
         erased = None if allow_erased else partial(self._erased, name)
-        rules = Rules(skip_invalid=skip_invalid, erased=erased)
-        step = aligning(learner, feedback, rules, own_verdicts=own_verdicts)
-        return await estimate_learning(
-            self._database, name, step, load=partial(self._load, name, None), optimizer=learner
-        )
+        step = align_step(learner, feedback, skip_invalid=skip_invalid, erased=erased, own_verdicts=own_verdicts)
+        return await estimate_learning(self._latest(name, action="align"), step, optimizer=learner)
 
     def unalign(
         self, name: str, *selectors: str | FeedbackKey, source: str | None = None, **options: Any
@@ -240,7 +239,7 @@ class Registry:
         people_agree: bool = False,
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
-        attempts: int = 5,
+        attempts: int = 20,
     ) -> AlignResult:
         """Forget feedback by id, key or source and commit the next version, as `aalign` does. Raises UnknownKey."""
         learner = optimizer or MemAlign()
@@ -249,7 +248,8 @@ class Registry:
             options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
             return await learner.unalign(judge, *selectors, **options, calls=calls)
 
-        return await self._learned(name, unlearn, learner, attempts, action="unalign")
+        latest = self._latest(name, action="unalign")
+        return await learn_and_commit(latest, unlearn, optimizer=learner, attempts=attempts)
 
     def update(
         self,
@@ -258,7 +258,7 @@ class Registry:
         action: Action = "edit",
         *,
         note: str | None = None,
-        attempts: int = 5,
+        attempts: int = 20,
     ) -> Saved:
         """Commit `function(latest)` as the next version, again with the newest when somebody was quicker."""
         for _ in range(attempts):
@@ -275,30 +275,19 @@ class Registry:
         """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
-    async def _learned(
-        self, name: str, step: Step, optimizer: MemAlign, attempts: int, *, action: Action, allow_erased: bool = False
-    ) -> AlignResult:
-        def committed(judge: Judge, parent: int) -> int:
+    def _latest(self, name: str, *, action: Action, allow_erased: bool = False) -> Latest:
+        def write(judge: Judge, parent: int) -> int:
             return self._commit(judge, action=action, parent=parent, allow_erased=allow_erased)
 
-        return await learn_and_commit(
-            self._database,
-            name,
-            step,
-            load=partial(self._load, name, None),
-            commit=committed,
-            optimizer=optimizer,
-            attempts=attempts,
-            forgets=action == "unalign",
-        )
+        return Latest(name=name, database=self._database, load=partial(self._load, name, None), commit=write)
 
     def kept_answers(self, name: str) -> int:
         """How many answers are kept that aligns of a judge have paid for and that no version holds yet.
 
         An align that was stopped left them. The next one that asks the same takes them up.
         """
-        with self._reading(name) as (_, judge, _):
-            return self._database.count_kept(judge)
+        with self._reading(name) as (connection, judge, _):
+            return count_answers(connection, judge)
 
     # -- erasing -------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from sqlalchemy import Table, func, insert, select, update
 from memalign.errors import InputError, JudgeExists, RegistryError
 from memalign.registry import versions
 from memalign.registry.database import Database
-from memalign.registry.schema import erasures, judges, meta, rows
-from memalign.registry.schema import versions as versions_table
+from memalign.registry.tables import erasures, judges, meta, rows
+from memalign.registry.tables import versions as versions_table
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -17,7 +17,7 @@ from memalign.errors import InputError, JudgeNotFound, VersionConflict
 from memalign.memory import Memory
 from memalign.registry.diff import summary
 from memalign.registry.judge_rows import Contents, RowKey, is_unicode
-from memalign.registry.schema import erasures, judges, rows, versions
+from memalign.registry.tables import answers, erasures, judges, rows, versions
 from memalign.values import ValueType
 
 __all__ = [
@@ -253,7 +253,7 @@ def _summary(row: Row[Any], known: dict[tuple[int, str], Any]) -> JudgeSummary:
 
 
 def remove(connection: Connection, judge: int) -> None:
-    """Delete a judge with all versions, and what was remembered of its erasures."""
-    for table in (rows, versions, erasures):
+    """Delete a judge with all versions, kept answers, and what was remembered of its erasures."""
+    for table in (rows, versions, erasures, answers):
         connection.execute(delete(table).where(table.c.judge == judge))
     connection.execute(delete(judges).where(judges.c.id == judge))

@@ -33,12 +33,12 @@ __all__ = [
     "meta",
     "metadata",
     "rows",
-    "runs",
     "versions",
     "without_statistics",
 ]
 
 SCHEMA_VERSION = 1
+"""The first format, and so far the only one."""
 
 metadata = MetaData()
 
@@ -52,7 +52,7 @@ meta = Table(
     Column("name", String(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""`schema_version`, and `secret`: the random key of the erasure hashes."""
+"""`schema_version`, the number of this format, and `secret`: the random key of the erasure hashes."""
 
 judges = Table(
     "memalign_judges",
@@ -60,6 +60,9 @@ judges = Table(
     Column("id", Integer, primary_key=True),
     Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
+    Column(
+        "forgettings", Integer, nullable=False, default=0
+    ),  # an align that began before one keeps no answer after it
     UniqueConstraint("name", name="memalign_judges_name"),
     sqlite_autoincrement=True,  # a deleted judge's number is never another's
 )
@@ -103,24 +106,15 @@ erasures = Table(
     Column("erased_at", String(40), nullable=False),
 )
 
-# SQLite keeps the answers that aligns under way have paid for in files beside its own: see `kept_answers`.
-runs = Table(
-    "memalign_runs",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("judge", Integer, ForeignKey("memalign_judges.id", ondelete="CASCADE"), nullable=False),
-    Column("started_at", String(40), nullable=False),
-    info={"only_on": "postgresql"},
-)
-
 answers = Table(
     "memalign_answers",
     metadata,
-    Column("run", Integer, ForeignKey("memalign_runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("judge", Integer, ForeignKey("memalign_judges.id"), primary_key=True),
     Column("key", String(64), primary_key=True),  # the hash of a model and a request
     Column("answer", LargeBinary, nullable=False),
-    info={"only_on": "postgresql"},
+    Column("kept_at", String(40), nullable=False),
 )
+"""What models answered aligns that are under way or were stopped; see `paid_answers`."""
 
 
 def without_statistics(*columns: Column[Any]) -> None:

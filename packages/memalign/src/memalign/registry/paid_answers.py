@@ -1,0 +1,105 @@
+"""Answers that a model was paid for and that no version holds yet.
+
+Each is a row under the hash of a model and a request, and goes when the version is committed. What a stopped align left is
+taken up by the next one that asks the same. An erase, an unalign and a delete leave none of the judge's answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from memalign.errors import RegistryError
+from memalign.registry import versions
+from memalign.registry.database import Database
+from memalign.registry.tables import answers, judges
+
+__all__ = ["PaidAnswers", "count_answers", "forget_answers"]
+
+_OLDEST = timedelta(days=30)  # what nobody took up by then goes
+
+
+class PaidAnswers:
+    """The answers that one running align has paid for, and those that stopped ones left. Opening it writes nothing.
+
+    Args:
+        database: The registry's.
+        name: The judge. Raises JudgeNotFound.
+    """
+
+    def __init__(self, database: Database, name: str) -> None:
+        self._database, self._name = database, name
+        with database.read() as connection:
+            self._judge, _ = versions.find(connection, name)
+            self._forgettings = _forgettings(connection, self._judge)
+            query = select(answers.c.key, answers.c.answer).where(
+                answers.c.judge == self._judge, answers.c.kept_at > _oldest()
+            )
+            self._earlier = {row.key: row.answer for row in connection.execute(query)}
+        self._own: dict[str, bytes] = {}
+        self._taken: set[str] = set()
+
+    @property
+    def taken_up(self) -> int:
+        """How many answers of earlier, stopped runs were asked for here."""
+        return len(self._taken)
+
+    def get(self, key: str) -> bytes | None:
+        """The answer under this key, paid for by this run or by an earlier one; None without one."""
+        if key in self._own:
+            return self._own[key]
+        if key in self._earlier:
+            self._taken.add(key)
+        return self._earlier.get(key)
+
+    async def keep(self, key: str, answer: bytes) -> None:
+        """Keep an answer, in a thread of its own.
+
+        Raises RegistryError where the database does not take it: nothing more is to be paid for.
+        """
+        await asyncio.to_thread(self._write, key, answer)
+
+    def _write(self, key: str, answer: bytes) -> None:
+        try:
+            with self._database.write(self._name) as connection:
+                same = select(answers.c.key).where(answers.c.judge == self._judge, answers.c.key == key)
+                # After a forgetting nothing is kept: this align may have read what was to go.
+                if _forgettings(connection, self._judge) == self._forgettings and not connection.execute(same).scalar():
+                    row = {"judge": self._judge, "key": key, "answer": answer, "kept_at": versions.now()}
+                    connection.execute(insert(answers), row)
+        except RegistryError as error:
+            raise RegistryError(
+                f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, and "
+                "the same align takes them up"
+            ) from error
+        self._own[key] = answer
+
+    def committed(self) -> None:
+        """Remove what a version holds now: the answers that this run paid for or took up, and all that are too old."""
+        keys = [{"of_key": key} for key in self._taken.union(self._own)]
+        with self._database.write(self._name) as connection:
+            connection.execute(delete(answers).where(answers.c.judge == self._judge, answers.c.kept_at <= _oldest()))
+            if keys:
+                same = (answers.c.judge == self._judge, answers.c.key == bindparam("of_key"))
+                connection.execute(delete(answers).where(*same), keys)
+
+
+def count_answers(connection: Connection, judge: int) -> int:
+    """How many answers stopped or running aligns of a judge have kept."""
+    return int(connection.execute(select(func.count()).where(answers.c.judge == judge)).scalar_one())
+
+
+def forget_answers(connection: Connection, judge: int) -> None:
+    """Remove all kept answers of a judge. Running aligns go on, and keep nothing more."""
+    connection.execute(update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1))
+    connection.execute(delete(answers).where(answers.c.judge == judge))
+
+
+def _forgettings(connection: Connection, judge: int) -> int | None:
+    return connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar()
+
+
+def _oldest() -> str:
+    return (datetime.now(UTC) - _OLDEST).isoformat()

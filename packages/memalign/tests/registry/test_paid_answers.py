@@ -1,0 +1,412 @@
+"""What a model was paid for is kept until the commit: a stopped align that is run again pays for none of it twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from memalign import Judge, Registry
+from memalign.aio import run
+from memalign.errors import RegistryError, SpendLimitReached
+from memalign.judge.paid_calls import PaidCalls
+from memalign.models.base import ChatReply, ChatRequest, Decision, Question
+from memalign.registry.paid_answers import PaidAnswers
+from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
+from memalign.types import Usage
+from tests.support import paying
+from tests.support.endpoint import Endpoint
+from tests.support.patience import PATIENCE
+from tests.support.paying import NAME, OPTIMIZER, create, rows
+from tests.support.places import Place
+from tests.support.postgres import AVAILABLE, Server
+
+ROWS = rows(36)
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    with Endpoint(paying.answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        yield server
+
+
+class Undisturbed(NamedTuple):
+    registry: Registry
+    judge: Judge
+    calls: int
+
+
+@pytest.fixture
+def undisturbed(endpoint: Endpoint, tmp_path: Path) -> Undisturbed:
+    """What the same feedback comes to where nothing stops the align. The server's record is empty again."""
+    registry = create(tmp_path / "undisturbed.db")
+    result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    kinds = Counter(body["response_format"]["json_schema"]["name"] for body in endpoint.requests)
+    assert kinds == {"changes": 18, "merged": 1}
+    assert registry.kept_answers(NAME) == 0
+    endpoint.requests.clear()
+    return Undisturbed(registry, result.judge, kinds.total())
+
+
+class Stopped(BaseException):
+    """As Ctrl-C: nothing in memalign takes it for a failure."""
+
+
+def texts(endpoint: Endpoint) -> list[str]:
+    return [json.dumps(body["messages"]) for body in endpoint.requests]
+
+
+def align_elsewhere(url: str, folder: Path, feedback: list[dict[str, Any]], name: str) -> subprocess.Popen[bytes]:
+    """A process of its own that aligns."""
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(feedback), "utf-8")
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "tests.support.paying", url, NAME, str(file)]
+    return subprocess.Popen(command, cwd=root, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def silent_after(endpoint: Endpoint, count: int) -> threading.Event:
+    """From request number `count` + 1 on, the model answers nobody until the event is set."""
+    seen, goes_on = iter(range(1_000)), threading.Event()
+
+    def answer(body: dict[str, Any]) -> Any:
+        if next(seen) >= count:
+            goes_on.wait(PATIENCE)
+        return paying.answer(body)
+
+    endpoint.answer = answer
+    return goes_on
+
+
+def stopped(registry: Registry, endpoint: Endpoint, answered: int) -> Registry:
+    """The registry after an align that was stopped when so many answers were kept."""
+    done, write = iter(range(1_000)), PaidAnswers._write
+
+    def kept(self: PaidAnswers, key: str, answer: bytes) -> None:
+        if next(done) >= answered:
+            raise Stopped
+        write(self, key, answer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PaidAnswers, "_write", kept)
+        with pytest.raises(Stopped):
+            registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert registry.kept_answers(NAME) == answered
+    endpoint.requests.clear()
+    return registry
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL is another thing there")
+@pytest.mark.parametrize("answered", [5, 15])
+def test_a_killed_align_pays_for_no_answer_twice(
+    endpoint: Endpoint, undisturbed: Undisturbed, place: Place, tmp_path: Path, answered: int
+) -> None:
+    registry, goes_on = create(place.url), silent_after(endpoint, answered)
+    with align_elsewhere(place.url, tmp_path, ROWS, "feedback") as process:
+        wait_until(lambda: registry.kept_answers(NAME) >= answered)
+        process.send_signal(signal.SIGKILL)
+    goes_on.set()
+    assert len(registry.history(NAME)) == 1
+    paid = texts(endpoint)[:answered]
+    endpoint.requests.clear()
+    endpoint.answer = paying.answer
+    result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert result.taken_up == answered
+    assert result.usage.calls == undisturbed.calls - answered
+    assert not set(paid) & set(texts(endpoint)), "what was answered is not asked again"
+    assert result.judge.memory == undisturbed.judge.memory
+    assert registry.export(NAME) == undisturbed.registry.export(NAME)
+    assert registry.kept_answers(NAME) == 0
+
+
+def test_a_disk_that_fills_up_stops_the_paying(
+    endpoint: Endpoint, undisturbed: Undisturbed, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, count = create(place.url), iter(range(1_000))
+    write = registry._database.write
+
+    def full(*locks: str) -> Any:
+        if next(count) >= 4:
+            raise RegistryError("the disk is full")
+        return write(*locks)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry._database, "write", full)
+        with pytest.raises(RegistryError, match=r"the disk is full\. Nothing was committed; 4 answers are kept"):
+            registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert (registry.kept_answers(NAME), len(registry.history(NAME))) == (4, 1)
+    result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert result.taken_up == 4
+    assert result.usage.calls == undisturbed.calls - 4
+    assert result.judge.memory == undisturbed.judge.memory
+
+
+def test_an_answer_that_cannot_be_read_is_asked_again(
+    endpoint: Endpoint, undisturbed: Undisturbed, place: Place
+) -> None:
+    registry = stopped(create(place.url), endpoint, 5)
+    first, second = (key for (key,) in place.execute("SELECT key FROM memalign_answers ORDER BY key LIMIT 2"))
+    for key, answer in ((first, b'{"data": 3}'), (second, b"{half")):
+        place.execute("UPDATE memalign_answers SET answer = ? WHERE key = ?", answer, key)
+    result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert result.usage.calls == undisturbed.calls - 3
+    assert result.judge.memory == undisturbed.judge.memory
+
+
+def test_vectors_of_a_provider_are_kept_too(endpoint: Endpoint, place: Place) -> None:
+    registry = stopped(create(place.url, embedding_model="openai:embed"), endpoint, len(ROWS) + 3)
+    assert endpoint.embedding_requests
+    endpoint.embedding_requests.clear()
+    result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert result.taken_up == len(ROWS) + 3
+    assert endpoint.embedding_requests == []
+    assert all(case.vector for case in result.judge.memory.cases)
+
+
+def test_other_feedback_leaves_kept_answers_alone(endpoint: Endpoint, place: Place) -> None:
+    registry = stopped(create(place.url), endpoint, 5)
+    registry.align(NAME, rows(2, source="ben"), optimizer=OPTIMIZER)
+    assert registry.kept_answers(NAME) == 5
+
+
+def test_what_nobody_took_up_in_a_month_goes(endpoint: Endpoint, place: Place) -> None:
+    registry = stopped(create(place.url), endpoint, 5)
+    place.execute("UPDATE memalign_answers SET kept_at = '2001-01-01T00:00:00+00:00'")
+    assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).taken_up == 0
+    assert registry.kept_answers(NAME) == 0
+
+
+@pytest.mark.parametrize("step", ["erase", "unalign", "delete"])
+def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step: str) -> None:
+    registry = create(place.url)
+    registry.create(paying.judge(name="another"))
+    registry.align(NAME, rows(2, source="eve"), optimizer=OPTIMIZER)
+    running, other = PaidAnswers(registry._database, NAME), PaidAnswers(registry._database, "another")
+    run(running.keep("0" * 64, b'"a quote of eve, who said word777"'))
+    run(other.keep("0" * 64, b'"another judge\'s"'))
+    if step == "delete":
+        registry.delete(NAME)
+    elif step == "erase":
+        registry.erase(NAME, ["t-eve-0"], dry_run=True)
+        assert registry.kept_answers(NAME) == 1
+        registry.erase(NAME, ["t-eve-0"], rederive=False)
+        assert b"word777" not in place.bytes()
+    else:
+        registry.unalign(NAME, "t-eve-0", optimizer=OPTIMIZER)
+    run(running.keep("1" * 64, b'"said after it"'))
+    assert place.execute("SELECT count(*) FROM memalign_answers") == [(1,)], "a running align keeps nothing more"
+    assert registry.kept_answers("another") == 1
+
+
+def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(endpoint: Endpoint, place: Place) -> None:
+    registry = create(place.url)
+    registry.create(paying.judge(name="another"))
+    quote = "the clinic on the hill where the operation of Maria went so badly wrong"
+    registry.align(NAME, [rows(1)[0] | {"rationale": quote}], optimizer=OPTIMIZER)
+    run(PaidAnswers(registry._database, "another").keep("0" * 64, json.dumps({"text": quote}).encode()))
+    receipt = registry.erase(NAME, ["t-ana-0"], rederive=False)
+    assert receipt.elsewhere == ("another",)
+    assert not receipt.complete
+
+
+def test_an_overtaken_align_keeps_nothing_of_old_versions(endpoint: Endpoint, place: Place) -> None:
+    registry = create(place.url)
+    endpoint.answer = {}  # no answer that fits: the lesson waits
+    registry.align(NAME, [rows(1, source="eve")[0] | {"rationale": "matter number 7 and word777"}])
+    erased = False
+
+    def quoting(body: dict[str, Any]) -> Any:
+        nonlocal erased
+        reply = paying.answer(body)
+        if isinstance(reply, dict) and "changes" in reply and "word777" in json.dumps(body):
+            reply["changes"][0]["text"] = "Mind matter number 7 and word777."
+            if not erased:
+                erased = True
+                Registry(registry.url).erase(NAME, ["t-eve-0"], rederive=False)
+        return reply
+
+    def stop(phase: str, done: int, total: int) -> None:
+        if (phase, done) == ("distil", total):
+            raise Stopped
+
+    endpoint.answer = quoting
+    with pytest.raises(Stopped):  # after the answer that quotes came, and before anything is committed
+        registry.align(NAME, ROWS, optimizer=OPTIMIZER, progress=stop)
+    assert erased
+    assert b"word777" not in place.bytes()
+
+
+def test_committed_answers_are_paid_for_again(endpoint: Endpoint, place: Place) -> None:
+    registry = create(place.url)
+    registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    requests = len(endpoint.requests)
+    endpoint.requests.clear()
+    registry.unalign(NAME, source="ana", optimizer=OPTIMIZER)
+    result = registry.align(NAME, [row | {"id": f"again-{row['id']}"} for row in ROWS], optimizer=OPTIMIZER)
+    assert result.taken_up == 0
+    assert len(endpoint.requests) == requests
+
+
+# -- models of one's own ---------------------------------------------------------------------------------------------
+
+
+def test_probabilities_vectors_and_half_characters_are_kept_exactly(registry: Registry) -> None:
+    said = "a half \ud83d of a pair"
+    usage = Usage(calls=1, input_tokens=10, output_tokens=3, cost=0.25)
+    data = {"rationale": said, "value": True}
+    chat = ScriptedChatModel(
+        lambda _: ChatReply(data=data, text=said, usage=usage, probabilities={"true": 0.1 + 0.2, "false": 0.7})
+    )
+    request = ChatRequest(system="s", user=said, schema={"type": "object"})
+    vectors = HashEmbedding(dim=16)
+    registry.create(paying.judge())
+    calls = PaidCalls(answers=PaidAnswers(registry._database, NAME))
+    paid = run(calls.chat(chat).complete(request))
+    embedded = run(calls.embedding(vectors).embed(["a b", said]))
+    second = PaidAnswers(registry._database, NAME)
+    calls = PaidCalls(answers=second)
+    again = run(calls.chat(chat).complete(request))
+    assert (again.data, again.text, again.probabilities) == (paid.data, paid.text, paid.probabilities)
+    assert (paid.usage, again.usage) == (usage, Usage())
+    assert run(calls.embedding(vectors).embed([said, "a b"])).tobytes() == embedded[::-1].tobytes()
+    assert vectors.texts == ["a b", said]
+    assert second.taken_up == 3
+    assert len(chat.requests) == 1
+
+
+def test_decisions_are_kept_one_by_one_and_paid_once(registry: Registry) -> None:
+    deciding = ScriptedDecisionModel(lambda state, question: len(question.text) / 30)
+    one, two, three = (Question(key=f"q{n}", text=f"Is it {n}?" + "!" * n) for n in (1, 2, 3))
+    registry.create(paying.judge())
+    calls = PaidCalls(answers=PaidAnswers(registry._database, NAME))
+    paid = run(calls.decision(deciding).decide("item", [one, two]))
+    model = PaidCalls(answers=PaidAnswers(registry._database, NAME)).decision(deciding)
+    renamed = msgspec.structs.replace(one, key="q9")
+    again = run(model.decide("item", [three, renamed, two]))
+    elsewhere = run(model.decide("another item", [one]))
+    assert list(again.probabilities) == ["q3", "q9", "q2"]
+    assert again.probabilities["q9"] == paid.probabilities["q1"]
+    assert again.probabilities["q2"] == paid.probabilities["q2"]
+    assert (again.usage.calls, elsewhere.usage.calls) == (1, 1)
+    assert deciding.calls == [2, 1, 1]
+
+
+def test_decisions_keep_within_the_limit_of_spending() -> None:
+    priced = Usage(calls=1, cost=0.6)
+
+    class Priced(ScriptedDecisionModel):
+        async def decide(
+            self,
+            state: str,
+            questions: Sequence[Question],
+            *,
+            timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+        ) -> Decision:
+            decision = await super().decide(state, questions, timeout=timeout)
+            return msgspec.structs.replace(decision, usage=priced)
+
+    deciding = Priced(lambda state, question: 0.5)
+    model = PaidCalls(max_cost=1.0).decision(deciding)
+    run(model.decide("item", [Question(key="q1", text="Is it?")]))
+    with pytest.raises(SpendLimitReached):
+        run(model.decide("another", [Question(key="q1", text="Is it?")]))
+    assert deciding.calls == [1]
+
+
+def test_keeping_does_not_stop_the_loop(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.create(paying.judge())
+    answers = PaidAnswers(registry._database, NAME)
+    slow = threading.Event()
+    write = PaidAnswers._write
+
+    def waiting(self: PaidAnswers, key: str, answer: bytes) -> None:
+        assert slow.wait(PATIENCE)
+        write(self, key, answer)
+
+    monkeypatch.setattr(PaidAnswers, "_write", waiting)
+
+    async def keep_all() -> None:
+        keeping = asyncio.gather(*(answers.keep(f"{n:064}", b"1") for n in range(3)))
+        await asyncio.sleep(0)
+        slow.set()  # nobody would get here if the database were waited for on the loop
+        await keeping
+
+    run(keep_all())
+    assert registry.kept_answers(NAME) == 3
+
+
+# -- several at once -------------------------------------------------------------------------------------------------
+
+
+def test_four_aligns_at_once_pay_for_no_request_twice(endpoint: Endpoint, place: Place) -> None:
+    create(place.url)
+    ready, problems, results = threading.Barrier(4), list[Exception](), list[Any]()
+
+    def align(source: str) -> None:
+        registry = Registry(place.url)
+        ready.wait()
+        try:
+            first = 10 * ord(source[-1])
+            results.append(registry.align(NAME, rows(2, source=source, first=first), optimizer=OPTIMIZER))
+        except Exception as error:  # noqa: BLE001  # shown in the main thread
+            problems.append(error)
+
+    people = [threading.Thread(target=align, args=(f"expert{n}",)) for n in range(4)]
+    for person in people:
+        person.start()
+    for person in people:
+        person.join()
+    assert problems == []
+    registry = Registry(place.url)
+    assert {str(entry.key) for entry in registry.ledger(NAME)} == {
+        f"{row['id']}@{row['source']}" for n in range(4) for row in rows(2, source=f"expert{n}", first=10 * ord(str(n)))
+    }
+    assert [info.action for info in registry.history(NAME)] == ["create", *["align"] * 4]
+    assert sorted(result.version for result in results) == list(range(2, 6))
+    assert sum(result.usage.calls for result in results) == len(endpoint.requests)
+    assert len(texts(endpoint)) == len(set(texts(endpoint)))
+    assert registry.kept_answers(NAME) == 0
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="no PostgreSQL here")
+def test_a_killed_server_loses_nothing_paid(endpoint: Endpoint, tmp_path: Path) -> None:
+    server = Server()
+    try:
+        registry, goes_on = create(server.url(server.create())), silent_after(endpoint, 5)
+        with align_elsewhere(registry.url, tmp_path, rows(12), "feedback") as process:
+            wait_until(lambda: registry.kept_answers(NAME) >= 5)
+            server.stop(kill=True)
+            goes_on.set()
+            assert process.stderr is not None
+            message = process.stderr.read().decode()
+            assert process.wait(60) == 1
+        assert "cannot keep what was paid for" in message
+        assert "Nothing was committed" in message
+        server.start()
+        assert len(registry.history(NAME)) == 1
+        endpoint.answer = paying.answer
+        assert registry.align(NAME, rows(12), optimizer=OPTIMIZER).taken_up == 5
+        assert len(registry.history(NAME)) == 2
+    finally:
+        server.remove()
