@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from memalign.errors import JudgeNotFound
 from memalign.judge import Judge
-from memalign.registry import Registry, schema
+from memalign.registry import Registry, tables
 from memalign_server.store.store import Store
 
 __all__ = ["Judges", "Loaded"]
@@ -36,7 +36,7 @@ class Judges:
 
     def latest(self, name: str) -> Loaded:
         """The newest version of a judge. Raises JudgeNotFound."""
-        judges, versions = schema.judges, schema.versions
+        judges, versions = tables.judges, tables.versions
         query = (
             select(versions.c.number, versions.c.created_at)
             .join(judges, (judges.c.id == versions.c.judge) & (judges.c.latest == versions.c.number))

@@ -35,8 +35,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
-from memalign.registry import tables
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
+from memalign.registry.tables import SCHEMA_VERSION, answers, judges, meta, metadata, rows
 
 if TYPE_CHECKING:
     from memalign.registry.residue import Residue
@@ -78,7 +78,7 @@ class Database:
             raise missing
         with self.write() as connection:
             if not self._is_ours(connection):  # nobody else was quicker
-                self._create(connection, tables.metadata)
+                self._create(connection, metadata)
 
     @property
     def url(self) -> str:
@@ -138,16 +138,16 @@ class Database:
 
     def meta(self, connection: Connection, name: str) -> str:
         """One value of the meta table."""
-        value = connection.execute(select(tables.meta.c.value).where(tables.meta.c.name == name)).scalar()
+        value = connection.execute(select(meta.c.value).where(meta.c.name == name)).scalar()
         if value is None:
             raise RegistryError(f"{self.url} is damaged: its meta table has no {name}")
         return str(value)
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether a registry of this format is there. Raises RegistryTooNew and RegistryError for another one."""
-        if not inspect(connection).has_table(tables.meta.name):
+        if not inspect(connection).has_table(meta.name):
             return False
-        written, ours = self.meta(connection, "schema_version"), tables.SCHEMA_VERSION
+        written, ours = self.meta(connection, "schema_version"), SCHEMA_VERSION
         if written == str(ours):
             return True
         if written.isdecimal() and int(written) > ours:
@@ -157,11 +157,11 @@ class Database:
             )
         raise RegistryError(f"{self.url} has a registry of the format {written!r}, which this memalign cannot read")
 
-    def _create(self, connection: Connection, metadata: MetaData) -> None:
+    def _create(self, connection: Connection, tables: MetaData) -> None:
         self._backend.check_encoding(connection)
-        metadata.create_all(connection)
-        values = {"schema_version": str(tables.SCHEMA_VERSION), "secret": secrets.token_hex(32)}
-        connection.execute(insert(tables.meta), [{"name": name, "value": value} for name, value in values.items()])
+        tables.create_all(connection)
+        values = {"schema_version": str(SCHEMA_VERSION), "secret": secrets.token_hex(32)}
+        connection.execute(insert(meta), [{"name": name, "value": value} for name, value in values.items()])
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -254,7 +254,7 @@ class _SQLite:
     def check_writable(self) -> None:
         with self.writing(()) as connection:
             # The first changed page opens the journal beside the file.
-            connection.execute(update(tables.meta).values(value=tables.meta.c.value))
+            connection.execute(update(meta).values(value=meta.c.value))
             connection.rollback()
         if (free := shutil.disk_usage(self.file.parent).free) < _ROOM:
             raise RegistryError(
@@ -435,9 +435,9 @@ class _PostgreSQL:
     def check_writable(self) -> None:
         # Rights and a read-only server show before any row is looked at; and there is none.
         with self.engine.connect() as connection, connection.begin():
-            for table in (tables.rows.name, tables.answers.name):
+            for table in (rows.name, answers.name):
                 connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE false")  # our own names
-            connection.exec_driver_sql(f"UPDATE {tables.judges.name} SET latest = latest WHERE false")
+            connection.exec_driver_sql(f"UPDATE {judges.name} SET latest = latest WHERE false")
 
     def check_erasable(self) -> None:
         """Raise RegistryError where another user owns the tables: only the owner may vacuum."""
