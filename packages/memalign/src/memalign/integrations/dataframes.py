@@ -26,10 +26,10 @@ def to_frame(
 ) -> Any:
     """A DataFrame (an Arrow table with `pyarrow`) of records: their fields are its columns, in their order.
 
-    Records are judgments (`judge_many`, `read_judgments`), a ledger (`judge.memory.ledger()`, `registry.ledger`), the cases
-    of an Evaluation, the rows of an AlignResult, next cases, Feedback, Examples,
-    guidelines, or mappings. Usage is a column a figure, `seconds` the sum over phases; a key of feedback is its written
-    form beside its `id` and `source`; objects, and lists of them, are JSON text.
+    Records are judgments (`judge_many`, `read_judgments`), a ledger (`judge.memory.ledger()`, `registry.ledger`), the
+    cases of an Evaluation, the rows of an AlignResult, next cases, Feedback, Examples, guidelines, or mappings. Usage
+    is a column a figure, `seconds` the sum over phases; a key of feedback is its written form beside its `id` and
+    `source`; objects, and lists of them, are JSON text.
 
     Raises ConfigurationError when the library is not installed, InputError for what has no fields.
     """
@@ -57,20 +57,20 @@ def _column(cells: list[Any]) -> list[Any]:
     return cells
 
 
-def _records(given: Any) -> Iterable[object]:
-    match given:
+def _records(records: Any) -> Iterable[object]:
+    match records:
         case Evaluation() | NextCases():
-            return given.cases
+            return records.cases
         case AlignResult():
-            return given.rows
+            return records.rows
         case JudgmentFile():
             return [
-                msgspec.structs.replace(judgment, id=example_id) for example_id, judgment in given.judgments.items()
+                msgspec.structs.replace(judgment, id=example_id) for example_id, judgment in records.judgments.items()
             ]
-        case _ if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-            raise InputError(f"records are a list of judgments or the like, not {type(given).__name__}")
+        case _ if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+            raise InputError(f"records are a list of judgments or the like, not {type(records).__name__}")
         case _:
-            return given
+            return records
 
 
 def _fields(record: object) -> Iterator[tuple[str, Any]]:
@@ -89,7 +89,7 @@ def _named(record: object) -> Iterator[tuple[str, Any]]:
     if isinstance(record, msgspec.Struct):
         yield from ((name, getattr(record, name)) for name in record.__struct_fields__)
     elif dataclasses.is_dataclass(record) and not isinstance(record, type):
-        yield from ((each.name, getattr(record, each.name)) for each in dataclasses.fields(record))
+        yield from ((field.name, getattr(record, field.name)) for field in dataclasses.fields(record))
     elif isinstance(record, Mapping):
         yield from ((str(name), value) for name, value in record.items())
     else:

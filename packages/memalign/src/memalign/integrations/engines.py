@@ -1,7 +1,7 @@
 """What one task of an engine does: `Judge.predict_batch` on its rows, within the task's part of the job's limits.
 
-Tasks do not speak to each other. A rate and a limit of cost are divided evenly by the number of tasks, so a task that is
-slow, or has dear rows, leaves a part of its own unused.
+Tasks do not speak to each other. A rate and a limit of cost are divided evenly by the number of tasks, so a task that
+is slow, or has dear rows, leaves a part of its own unused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What MLflow loads by its entry point, so that it reads our records also where nobody imported memalign.
 
-MLflow has no place for readers of scorers. It loads every package's entry points of the group `mlflow.scorer_store` when its
-own registry is imported, in workers and servers too. Ours names a store for addresses `memalign:`, which nobody has.
+MLflow has no place for readers of scorers. It loads every package's entry points of the group `mlflow.scorer_store`
+when its own registry is imported, in workers and servers too. Ours names a store for addresses `memalign:`, which
+nobody has.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Traces out of OpenTelemetry's files, as rows that every place reads that takes examples.
 
-A file is OTLP/JSON (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), one document or one a line, as the
-collector's file exporter writes it. A case is a trace, which may lie on many lines. OpenTelemetry has no annotations by
-people, so there is no feedback in such a file.
+A file is OTLP/JSON (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), one document or one a line, as
+the collector's file exporter writes it. A case is a trace, which may lie on many lines. OpenTelemetry has no
+annotations by people, so there is no feedback in such a file.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def test_one_of_mlflows_records_does_not_break_listings(aligned):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"shown": 5}, "damaged"),
+        ({"flags": 5}, "damaged"),
         ({"value_type": "stars"}, "stars"),
         ({"format": 9}, "newer memalign"),
         ({"instructions": "another text {{ outputs }}"}, "edited after it was aligned"),

@@ -4,8 +4,8 @@
 
     aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
 
-Where memalign is installed `mlflow.genai.scorers.get_scorer` and `list_scorers` read judges that were registered by it, with
-or without this import. Importing this module teaches MLflow's judges to ask models of this process (`local:/…`).
+Where memalign is installed `mlflow.genai.scorers.get_scorer` and `list_scorers` read judges that were registered by it,
+with or without this import. Importing this module teaches MLflow's judges to ask models of this process (`local:/…`).
 Needs MLflow (`pip install "mlflow>=3.11.1"`, or the extra `mlflow`), and neither DSPy nor LiteLLM.
 """
 

@@ -55,20 +55,21 @@ def _cases(core: memalign.Judge, base: Any, trace_ids: Iterable[str]) -> tuple[C
 
     if "conversation" in core.fields:
         raise invalid(
-            f"judge {core.name!r} judges sessions, and its record names only the first trace of each; align it again with "
+            f"judge {core.name!r} judges sessions, and its record names only the first trace of each; align it again "
+            "with "
             "MemAlignOptimizer().align(judge, traces)"
         )
     wanted = tuple(dict.fromkeys(trace_ids))
     traces = [trace for name in wanted if (trace := mlflow.get_trace(name, silent=True)) is not None]
     if len(traces) < len(wanted):
-        there = {trace.info.trace_id for trace in traces}
-        gone = [name for name in wanted if name not in there]
+        present = {trace.info.trace_id for trace in traces}
+        absent = [name for name in wanted if name not in present]
         _logger.warning(
-            "judge %s: %d traces are gone, and what was said of them: %s", core.name, len(gone), ", ".join(gone[:5])
+            "judge %s: %d traces are gone, and what was said of them: %s", core.name, len(absent), ", ".join(absent[:5])
         )
-    found = read_feedback(traces, base.name, core.fields)
+    feedback = read_feedback(traces, base.name, core.fields)
     annotations: dict[str, list[Annotation]] = {}
-    for row in found.rows:
+    for row in feedback.rows:
         label = None if row.value is None else _label(core, row.value)
         if label is None and row.rationale is None:
             continue
@@ -77,10 +78,10 @@ def _cases(core: memalign.Judge, base: Any, trace_ids: Iterable[str]) -> tuple[C
         annotations.setdefault(row.id, []).append(learned)
     return tuple(
         Case(
-            example=Example(id=name, **{each: found.content[name][each] for each in core.fields}),
-            annotations=tuple(sorted(said, key=lambda annotation: annotation.source)),
+            example=Example(id=name, **{field: feedback.content[name][field] for field in core.fields}),
+            annotations=tuple(sorted(annotated, key=lambda annotation: annotation.source)),
         )
-        for name, said in sorted(annotations.items())
+        for name, annotated in sorted(annotations.items())
     )
 
 
@@ -97,12 +98,12 @@ def _label(core: memalign.Judge, value: Any) -> Any:
 def _memory(cases: Sequence[Case], listed: Iterable[Mapping[str, Any]]) -> Memory:
     keys = {case.id: tuple(annotation.key for annotation in case.annotations) for case in cases}
     guidelines: list[Guideline] = []
-    for each in listed:
-        text = tidy(str(each["guideline_text"]))
+    for record in listed:
+        text = tidy(str(record["guideline_text"]))
         if fault := guideline_fault(text):
             _logger.warning("a guideline is left out, it may not enter a prompt (%s): %.80s", fault, text)
             continue
-        sources = each.get("source_trace_ids")
+        sources = record.get("source_trace_ids")
         behind = tuple(key for name in sources or () for key in keys.get(name, ()))
         if sources and not behind:
             _logger.warning("a guideline is left out, nobody's feedback stands behind it any more: %.80s", text)

@@ -23,16 +23,15 @@ def _is_theirs(judge: Any) -> bool:
 def adopt(judge: Any) -> MemAlignJudge:
     """A judge of ours from one that MLflow's own optimizer aligned, or from a registered one whose artifact is gone.
 
-    Its guidelines stand for the feedback on the traces that they name; that feedback is read from the traces as they are
-    now, and traces that are gone are named in a warning. No model is asked: similar cases are found
-    in this process.
-    Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
+    Its guidelines stand for the feedback on the traces that they name; that feedback is read from the traces as they
+    are now, and traces that are gone are named in a warning. No model is asked: similar cases are found in this
+    process. Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
     """
     if not (_is_theirs(judge) or isinstance(judge, MemAlignJudge)):
         raise invalid(f"{type(judge).__name__} was never aligned; MemAlignOptimizer().align(judge, traces) does")
     record = {
         "episodic_trace_ids": judge._episodic_trace_ids,  # both classes have them
-        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],
+        "semantic_memory": [guideline.model_dump() for guideline in judge._semantic_memory],
     }
     if isinstance(judge, MemAlignJudge):
         return adopted(record, judge.base_judge, judge._settings, judge.scale)
@@ -42,7 +41,10 @@ def adopt(judge: Any) -> MemAlignJudge:
 
 
 def aligned_from(judge: Any, settings: Settings) -> MemAlignJudge:
-    """`judge` as one of ours: itself, or with an empty memory. Raises MlflowException for one that cannot be aligned."""
+    """`judge` as one of ours: itself, or with an empty memory.
+
+    Raises MlflowException for one that cannot be aligned.
+    """
     if isinstance(judge, MemAlignJudge):
         return judge
     if _is_theirs(judge):

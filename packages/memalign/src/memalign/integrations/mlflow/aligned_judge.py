@@ -19,7 +19,7 @@ from memalign.integrations.mlflow.learning import forget_traces, learn
 from memalign.integrations.mlflow.memory_shown import Episode, LearnedGuideline
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
-from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
+from memalign.integrations.mlflow.registered import core_of_bundle, fetched, record_of, registration
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
 from memalign.integrations.mlflow.verdict_origin import memory_used, told_reason
 from memalign.judge.decision import finding_text
@@ -39,8 +39,8 @@ _loading = threading.RLock()
 class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to mypy
     """An MLflow judge that learned from people's feedback; see `MemAlignOptimizer`.
 
-    It never changes: `align` and `unalign` give another one. `memalign_judge` is the judge of ours behind it, with its whole
-    memory; `alignment` the report of the align or unalign that made it, None for one that was loaded.
+    It never changes: `align` and `unalign` give another one. `memalign_judge` is the judge of ours behind it, with its
+    whole memory; `alignment` the report of the align or unalign that made it, None for one that was loaded.
     """
 
     _base_judge: Any
@@ -98,7 +98,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     @property
     def instructions(self) -> str:
         """The author's text, then the guidelines in force."""
-        return with_guidelines(self._base_judge.instructions, [each.guideline_text for each in self._semantic_memory])
+        return with_guidelines(
+            self._base_judge.instructions, [guideline.guideline_text for guideline in self._semantic_memory]
+        )
 
     @property
     def feedback_value_type(self) -> Any:
@@ -130,14 +132,19 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             listed = self._record.get("semantic_memory") or []
             return [
                 LearnedGuideline(
-                    guideline_text=each["guideline_text"], source_trace_ids=tuple(each.get("source_trace_ids") or ())
+                    guideline_text=guideline["guideline_text"],
+                    source_trace_ids=tuple(guideline.get("source_trace_ids") or ()),
                 )
-                for each in listed
+                for guideline in listed
             ]
         memory = self.memalign_judge.memory
         return [
-            LearnedGuideline(id=each.id, guideline_text=each.text, source_trace_ids=_traces_of(memory.sources_of(each)))
-            for each in memory.semantic
+            LearnedGuideline(
+                id=guideline.id,
+                guideline_text=guideline.text,
+                source_trace_ids=_traces_of(memory.sources_of(guideline)),
+            )
+            for guideline in memory.semantic
         ]
 
     @property
@@ -176,26 +183,26 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         Raises MlflowException: INVALID_PARAMETER_VALUE for a field that is missing, otherwise what the model did.
         """
         core = self.memalign_judge
-        asked = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
-        there = {
-            name: reading.plain(value) for name, value in asked.items() if value is not None and name in core.fields
+        arguments = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
+        content = {
+            name: reading.plain(value) for name, value in arguments.items() if value is not None and name in core.fields
         }
         silent: frozenset[str] = frozenset()
         if trace is not None:
-            silent = (reading.absent_fields(trace) & set(core.fields)) - set(there)
-            there = reading.content_of(trace, core.fields) | there
+            silent = (reading.absent_fields(trace) & set(core.fields)) - set(content)
+            content = reading.content_of(trace, core.fields) | content
         if session and "conversation" in core.fields:
-            there = reading.content_of_session(session, core.fields, base=self._base_judge) | there
-        missing = [name for name in core.fields if name not in there]
+            content = reading.content_of_session(session, core.fields, base=self._base_judge) | content
+        missing = [name for name in core.fields if name not in content]
         unsaid = bool(silent) and set(missing) <= silent
         if trace is not None and ("trace" in core.fields or unsaid) and not runs_here(self._base_judge):
             # Tools that look into the trace are MLflow's, also where its root span says nothing.
-            return self._looked(core, there, {**asked, "trace": trace})
+            return self._looked(core, content, {**arguments, "trace": trace})
         if missing:
-            shown = ", ".join("session" if name == "conversation" else name for name in missing)
-            raise invalid(f"judge {self.name!r} needs {shown}: its instructions name {{{{ {missing[0]} }}}}")
+            names = ", ".join("session" if name == "conversation" else name for name in missing)
+            raise invalid(f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}")
         with translated(), mlflow.tracing.context(enabled=False):  # autologging would make a trace of each model call
-            judgment = core(Example(id="item", **{name: there[name] for name in core.fields}))
+            judgment = core(Example(id="item", **{name: content[name] for name in core.fields}))
         return self._feedback(judgment, trace)
 
     def _feedback(self, judgment: Judgment, trace: Any) -> Feedback:
@@ -214,7 +221,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         if judgment.notes:
             metadata["memalign.notes"] = list(judgment.notes)
         if judgment.findings:
-            metadata["memalign.findings"] = [finding_text(each) for each in judgment.findings]
+            metadata["memalign.findings"] = [finding_text(finding) for finding in judgment.findings]
         if judgment.findings or judgment.decided_by != "model":
             metadata["memalign.decided_by"] = judgment.decided_by
         if judgment.decided_by == "calibrator":
@@ -228,9 +235,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata=metadata | memory_used(self._semantic_memory, judgment.guideline_ids, judgment.example_ids),
         )
 
-    def _looked(self, core: memalign.Judge, there: dict[str, Any], asked: dict[str, Any]) -> Feedback:
+    def _looked(self, core: memalign.Judge, content: dict[str, Any], arguments: dict[str, Any]) -> Feedback:
         with mlflow.tracing.context(enabled=False):
-            feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
+            feedback, guidelines, cases = ask_mlflow(core, self._base_judge, content, arguments)
         metadata = dict(feedback.metadata or {}) | {"guideline": self._base_judge.instructions}
         feedback.metadata = (
             metadata
@@ -253,8 +260,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         """A judge without the feedback on `traces` and all that came from it; a trace that is gone goes by its id.
 
         Any trace of a session stands for the session.
-        What others taught beside it is distilled again without it. Traces that the judge never learned from are named in
-        a warning. Raises MlflowException where no model can be had.
+        What others taught beside it is distilled again without it. Traces that the judge never learned from are named
+        in a warning. Raises MlflowException where no model can be had.
         """
         result = forget_traces(self.memalign_judge, traces, self._settings)
         return self if result is None else self.replaced(result, self._settings)
@@ -272,7 +279,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
 
         Raises MlflowException, and leaves nothing behind, where MLflow refuses it.
         """
-        with kept(self, name=name, experiment_id=experiment_id) as judge:
+        with registration(self, name=name, experiment_id=experiment_id) as judge:
             registered: MemAlignJudge = super(MemAlignJudge, judge).register(name=name, experiment_id=experiment_id)
         return registered
 
@@ -317,8 +324,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
 def as_scorer(judge: memalign.Judge) -> MemAlignJudge:
     """A memalign judge as an MLflow scorer: for `mlflow.genai.evaluate`, and to register.
 
-    Judges of `{{ conversation }}` become session-level scorers. Raises MlflowException (INVALID_PARAMETER_VALUE) for fields
-    that MLflow's judges cannot have together.
+    Judges of `{{ conversation }}` become session-level scorers. Raises MlflowException (INVALID_PARAMETER_VALUE) for
+    fields that MLflow's judges cannot have together.
     """
     from mlflow.genai.judges.instructions_judge import InstructionsJudge
 

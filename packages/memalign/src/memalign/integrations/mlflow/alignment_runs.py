@@ -22,9 +22,9 @@ STYLE = "<style>td:not(:first-child) {overflow-wrap: anywhere} td:nth-child(2) {
 def log_alignment(before: memalign.Judge, result: AlignResult, settings: Settings) -> str:
     """Log one alignment or unalignment; the id of its run.
 
-    Parameters are the judge's and the optimizer's settings, metrics what became of the feedback and what it cost. The run's
-    description names the guidelines in force. Artifacts are the report (`memalign/report.html` for people, `report.json` for
-    programs) and what changed from the old memory to the new (`memalign/diff.txt`).
+    Parameters are the judge's and the optimizer's settings, metrics what became of the feedback and what it cost. The
+    run's description names the guidelines in force. Artifacts are the report (`memalign/report.html` for people,
+    `report.json` for programs) and what changed from the old memory to the new (`memalign/diff.txt`).
     """
     import mlflow
     from mlflow.tracking import MlflowClient
@@ -59,7 +59,9 @@ def log_alignment(before: memalign.Judge, result: AlignResult, settings: Setting
 def _description(result: AlignResult) -> str:
     """Markdown, as the page of a run shows it."""
     lines = [html.escape(str(result), quote=False), "", "Guidelines in force:", ""]
-    lines += [f"- **{each.id}** {html.escape(each.text, quote=False)}" for each in result.judge.memory.semantic]
+    lines += [
+        f"- **{guideline.id}** {html.escape(guideline.text, quote=False)}" for guideline in result.judge.memory.semantic
+    ]
     text = "\n".join(lines)
     return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]}…"
 
@@ -98,9 +100,10 @@ def _metrics(result: AlignResult) -> dict[str, float]:
 
 def _diff(before: memalign.Judge, result: AlignResult) -> str:
     lines = [str(result), ""]
-    lines += [f"- {each.id}  {each.text}" for each in result.forgotten]
+    lines += [f"- {guideline.id}  {guideline.text}" for guideline in result.forgotten]
     lines += [
-        f"+ {each.id}  {each.text}  (from {', '.join(map(str, each.supported_by))})" for each in result.guidelines
+        f"+ {guideline.id}  {guideline.text}  (from {', '.join(map(str, guideline.supported_by))})"
+        for guideline in result.guidelines
     ]
     lines += [f"withdrawn {key}" for key in result.removed]
     lines += [

@@ -1,4 +1,7 @@
-"""Who gave an assessment. MLflow's open-source page calls everybody "User", and code that names nobody says "default"."""
+"""Who gave an assessment.
+
+MLflow's open-source page calls everybody "User", and code that names nobody says "default".
+"""
 
 from __future__ import annotations
 
@@ -13,32 +16,36 @@ __all__ = ["by_source", "when"]
 _PLACEHOLDERS = ("", "default", "User")
 
 
-def by_source(said: Sequence[Any], there: Sequence[Any], where: str) -> tuple[dict[str, Any], list[str]]:
+def by_source(own: Sequence[Any], everything: Sequence[Any], where: str) -> tuple[dict[str, Any], list[str]]:
     """What each person says in the assessments `said`, and notes on what of theirs does not count.
 
-    Of a person's assessments the latest counts. Whoever stands behind a placeholder cannot be told: each such assessment is
-    somebody's, the first `unknown`, others `unknown:ID`. `there` are all assessments; an edit keeps the name of what it
-    overrides. `where` begins the notes.
+    Of a person's assessments the latest counts. Whoever stands behind a placeholder cannot be told: each such
+    assessment is somebody's, the first `unknown`, others `unknown:ID`. `there` are all assessments; an edit keeps the
+    name of what it overrides. `where` begins the notes.
     """
-    found: dict[str, Any] = {}
+    latest: dict[str, Any] = {}
     named: dict[str, list[Any]] = {}
     nameless: list[Any] = []
-    for each in sorted(said, key=when):
-        (nameless if _is_nameless(each) else named.setdefault(_name(each), [])).append(each)
+    for assessment in sorted(own, key=when):
+        (nameless if _is_nameless(assessment) else named.setdefault(_name(assessment), [])).append(assessment)
     notes = []
     for name, several in named.items():
-        *earlier, found[name] = several
+        *earlier, latest[name] = several
         if earlier:
-            which = ", ".join(each.assessment_id or _moment(each) for each in earlier)
+            which = ", ".join(assessment.assessment_id or _moment(assessment) for assessment in earlier)
             verb = "does" if len(earlier) == 1 else "do"
             notes.append(f"{where}: of {name}'s {len(several)} assessments the latest counts, and {which} {verb} not")
-    known = {each.assessment_id: each for each in there if each.assessment_id and _is_nameless(each)}
-    for number, each in enumerate(sorted(nameless, key=lambda one: _began(one, known)), 1):
+    by_id = {
+        assessment.assessment_id: assessment
+        for assessment in everything
+        if assessment.assessment_id and _is_nameless(assessment)
+    }
+    for number, assessment in enumerate(sorted(nameless, key=lambda one: _began(one, by_id)), 1):
         # Two may be edits of one, and an assessment that was never stored has no id.
-        ids = (_began(each, known)[1], each.assessment_id, str(number))
+        ids = (_began(assessment, by_id)[1], assessment.assessment_id, str(number))
         names = [UNKNOWN_SOURCE, *(f"{UNKNOWN_SOURCE}:{one}" for one in ids if one)]
-        found[next(name for name in names if name not in found)] = each
-    return found, notes
+        latest[next(name for name in names if name not in latest)] = assessment
+    return latest, notes
 
 
 def when(assessment: Any) -> tuple[int, int]:
@@ -55,10 +62,10 @@ def _is_nameless(assessment: Any) -> bool:
     return source is not None and source.source_type == "HUMAN" and _name(assessment) in _PLACEHOLDERS
 
 
-def _began(assessment: Any, known: dict[str, Any]) -> tuple[int, str]:
+def _began(assessment: Any, by_id: dict[str, Any]) -> tuple[int, str]:
     """When somebody without a name first said what an assessment is an edit of, and the id of that."""
-    while assessment.overrides in known:
-        assessment = known[assessment.overrides]
+    while assessment.overrides in by_id:
+        assessment = by_id[assessment.overrides]
     return assessment.create_time_ms or 0, assessment.assessment_id or ""
 
 

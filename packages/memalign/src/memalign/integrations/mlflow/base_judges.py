@@ -99,18 +99,18 @@ def _tool_calls(text: str) -> str:
 def _instructed(judge: Any) -> Any:
     text = str(judge.instructions)
     if guidelines := getattr(judge, "guidelines", None):
-        listed = "\n".join(f"- {each}" for each in ([guidelines] if isinstance(guidelines, str) else guidelines))
+        listed = "\n".join(f"- {field}" for field in ([guidelines] if isinstance(guidelines, str) else guidelines))
         listed = listed.replace("{{", "{ {").replace("}}", "} }")  # a guideline's own braces are no field of the item
         text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: listed, text)
         text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
-    found = set(_BRACES.findall(text))
-    if strange := sorted(found - set(_VARIABLES)):
+    variables = set(_BRACES.findall(text))
+    if strange := sorted(variables - set(_VARIABLES)):
         raise invalid(
             f"{type(judge).__name__} of this MLflow names {{{{ {strange[0]} }}}}, which memalign does not know"
         )
     text = _BRACES.sub(lambda match: f"{{{{ {_VARIABLES[match[1]]} }}}}", text).strip()
-    named = {_VARIABLES[name] for name in found}
-    missing = [each.name for each in judge.get_input_fields() if each.name not in named]
+    named = {_VARIABLES[name] for name in variables}
+    missing = [field.name for field in judge.get_input_fields() if field.name not in named]
     return _of_instructions(judge, text + "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing))
 
 
@@ -159,11 +159,11 @@ def model_of(base: Any) -> str | ChatModel:
     check_not_managed(name)
     settings: dict[str, Any] = {}
     for key, value in _inference(base).items():
-        known = _THEIR_NAMES.get(key, key)
+        setting = _THEIR_NAMES.get(key, key)
         if key in _OURS:
             continue
-        if known in _SETTINGS:
-            settings[known] = value
+        if setting in _SETTINGS:
+            settings[setting] = value
         else:
             settings.setdefault("extra_body", {})[key] = value
     base_url, headers = getattr(base, "_base_url", None), getattr(base, "_extra_headers", None)

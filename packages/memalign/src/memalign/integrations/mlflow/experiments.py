@@ -20,7 +20,10 @@ _PATIENCE = 10  # seconds until a tracking server must answer at all; MLflow its
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentCases:
-    """Cases by the ids of their traces, newest first. `skipped` traces lack what the judge reads; `more`: others were left."""
+    """Cases by the ids of their traces, newest first.
+
+    `skipped` traces lack what the judge reads; `more`: others were left.
+    """
 
     examples: tuple[Example, ...]
     skipped: int
@@ -50,14 +53,14 @@ def cases_of_experiment(
     token = None
     try:
         client = MlflowClient(tracking_uri=tracking_uri)
-        found = client.get_experiment_by_name(experiment)
-        if found is None and experiment.isdigit():
-            found = client.get_experiment(experiment)
-        if found is None:
+        record = client.get_experiment_by_name(experiment)
+        if record is None and experiment.isdigit():
+            record = client.get_experiment(experiment)
+        if record is None:
             raise InputError(f"MLflow has no experiment {experiment!r} there; give its name or its id")
         while len(traces) < most:
             page = client.search_traces(
-                locations=[found.experiment_id],
+                locations=[record.experiment_id],
                 filter_string=filter_string,
                 max_results=min(_PAGE, most - len(traces)),
                 page_token=token,

@@ -1,6 +1,7 @@
-"""Models of this process for MLflow's own judges: `make_judge(model="local:/qwen2.5-coder-1.5b")` answers without a server.
+"""Models of this process for MLflow's own judges: `make_judge(model="local:/…")` answers without a server.
 
-So a judge can be asked before it is aligned, and a scorer that was never aligned can run beside one that was, on one model.
+So a judge can be asked before it is aligned, and a scorer that was never aligned can run beside one that was, on one
+model.
 """
 
 from __future__ import annotations
@@ -38,35 +39,35 @@ class _Answer:
 class _Embedded:
     """As MLflow's adapters: one question to a model, and the verdict in its answer."""
 
-    def invoke(self, asked: Any) -> _Answer:
+    def invoke(self, request: Any) -> _Answer:
         """Raises MlflowException: INVALID_PARAMETER_VALUE for what a model in this process cannot do."""
-        if asked.trace is not None:
+        if request.trace is not None:
             raise invalid(
-                f"model {asked.model_uri!r} runs in this process and calls no tools that look into a trace; name "
+                f"model {request.model_uri!r} runs in this process and calls no tools that look into a trace; name "
                 "{{ inputs }} and {{ outputs }} in the instructions, or align the judge: memalign shows it the trace"
             )
-        given = dict(asked.inference_params or {})
-        strange = sorted(set(given) - {"temperature", "max_tokens", "seed"})
-        if strange or asked.base_url or asked.extra_headers:
-            what = ", ".join([*strange, *(name for name in ("base_url", "extra_headers") if getattr(asked, name))])
-            raise invalid(f"model {asked.model_uri!r} runs in this process and takes no {what}")
-        messages = [("user", asked.prompt)] if isinstance(asked.prompt, str) else []
-        messages = messages or [(each.role, each.content or "") for each in asked.prompt]
+        parameters = dict(request.inference_params or {})
+        strange = sorted(set(parameters) - {"temperature", "max_tokens", "seed"})
+        if strange or request.base_url or request.extra_headers:
+            what = ", ".join([*strange, *(name for name in ("base_url", "extra_headers") if getattr(request, name))])
+            raise invalid(f"model {request.model_uri!r} runs in this process and takes no {what}")
+        messages = [("user", request.prompt)] if isinstance(request.prompt, str) else []
+        messages = messages or [(message.role, message.content or "") for message in request.prompt]
         with translated():
-            model = resolve(asked.model_uri)
+            model = resolve(request.model_uri)
             request = ChatRequest(
                 system="\n\n".join(text for role, text in messages if role == "system"),
                 user="\n\n".join(text for role, text in messages if role != "system"),
-                schema=_schema(asked.response_format, brief=model.limits.brief),
-                **given,
+                schema=_schema(request.response_format, brief=model.limits.brief),
+                **parameters,
             )
             reply = aio.run(model.complete(request))
         return _Answer(
             Feedback(
-                name=asked.assessment_name,
+                name=request.assessment_name,
                 value=reply.data["result"],
                 rationale=reply.data.get("rationale", ""),
-                source=AssessmentSource(source_type="LLM_JUDGE", source_id=asked.model_uri),
+                source=AssessmentSource(source_type="LLM_JUDGE", source_id=request.model_uri),
                 metadata={
                     "mlflow.assessment.judgeInputTokens": reply.usage.input_tokens,
                     "mlflow.assessment.judgeOutputTokens": reply.usage.output_tokens,

@@ -16,7 +16,8 @@ _RANGE = re.compile(
     r"""\b(?:rat(?:e|ing)|scor(?:e|es|ing)|scale|grade|number|integer|value|points?|from|between)\b
     (?:(?!\b(?:rate|score|scale)\b)[^.\n\d{}])*?        # the nearest number after the word, in one sentence
     (?P<low>-?\d+(?:\.\d+)?)\s*(?:-|\u2013|\u2014|\.\.|to|and)\s*(?P<high>-?\d+(?:\.\d+)?)
-    (?!\s*(?:%|\d|words?|sentences?|lines?|paragraphs?|characters?|tokens?|items?|steps?|turns?|minutes?|hours?|days?))""",
+    (?!\s*(?:%|\d|words?|sentences?|lines?|paragraphs?|characters?|tokens?
+    |items?|steps?|turns?|minutes?|hours?|days?))""",
     re.IGNORECASE | re.VERBOSE,
 )
 """A scale in an author's words: "Rate 1-5", "a score from 0 to 1", "between 1 and 10"."""
@@ -34,7 +35,7 @@ class Scale:
         return self.theirs.get(value, value) if value is not None else None
 
 
-def scale_of(theirs: object, given: object = None, *, instructions: str = "") -> Scale:
+def scale_of(theirs: object, spec: object = None, *, instructions: str = "") -> Scale:
     """The scale of MLflow's `feedback_value_type`; `given` is a value type of ours to take in its place.
 
     MLflow's numbers have no bounds: they are those of the one scale that the `instructions` name, else none.
@@ -43,8 +44,8 @@ def scale_of(theirs: object, given: object = None, *, instructions: str = "") ->
     cannot be.
     """
     with translated():
-        if given is not None:
-            return Scale(value_type=ValueType.of(given))
+        if spec is not None:
+            return Scale(value_type=ValueType.of(spec))
         if theirs in (int, float):
             kind: Literal["int", "float"] = "int" if theirs is int else "float"
             low, high = _bounds(instructions, whole=theirs is int)
@@ -53,12 +54,14 @@ def scale_of(theirs: object, given: object = None, *, instructions: str = "") ->
             return _of_choices(get_args(theirs))
         if get_origin(theirs) in (list, dict) or theirs in (list, dict):
             raise invalid(
-                f"feedback_value_type {_named(theirs)} cannot be aligned: a label is one value (bool, str, int, float or a "
+                f"feedback_value_type {_named(theirs)} cannot be aligned: a label is one value (bool, str, int, "
+                "float or a "
                 "Literal); make one judge for each value"
             )
         if type(None) in get_args(theirs):
             raise invalid(
-                f"feedback_value_type {_named(theirs)} cannot be aligned: nobody can tell a missing label from None; name "
+                f"feedback_value_type {_named(theirs)} cannot be aligned: nobody can tell a missing label from None; "
+                "name "
                 "the case, such as Literal['yes', 'no', 'not applicable']"
             )
         return Scale(value_type=ValueType.of(theirs))
@@ -82,10 +85,10 @@ def _of_choices(choices: tuple[Any, ...]) -> Scale:
 
 
 def _bounds(instructions: str, *, whole: bool) -> tuple[float, float]:
-    found = {(float(match["low"]), float(match["high"])) for match in _RANGE.finditer(instructions)}
-    if len(found) != 1:
+    ranges = {(float(match["low"]), float(match["high"])) for match in _RANGE.finditer(instructions)}
+    if len(ranges) != 1:
         return -float(UNBOUNDED), float(UNBOUNDED)
-    ((low, high),) = found
+    ((low, high),) = ranges
     fits = low < high and not (whole and (low % 1 or high % 1))
     return (low, high) if fits else (-float(UNBOUNDED), float(UNBOUNDED))
 

@@ -49,29 +49,32 @@ def learn(
     Raises MlflowException: INVALID_PARAMETER_VALUE where nothing can be learned. No model was asked then.
     """
     optimizer = settings.memalign()
-    found, gone = _found(core, traces, base)
-    _warn(core, found, gone)
-    rows = _rows(core, found, scale)
+    feedback, retracted = _feedback(core, traces, base)
+    _warn(core, feedback, retracted)
+    rows = _rows(core, feedback, scale)
     with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as line:
-        result = aio.run(_aligned(optimizer, core, rows, gone, skip_invalid=settings.skip_invalid, progress=line))
+        result = aio.run(_aligned(optimizer, core, rows, retracted, skip_invalid=settings.skip_invalid, progress=line))
     if not result.changed:
-        _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
-    result = dataclasses.replace(result, notes=(*found.notes, *result.notes))
+        _logger.info("judge %s: nothing new in %d traces", core.name, len(feedback.content))
+    result = dataclasses.replace(result, notes=(*feedback.notes, *result.notes))
     return _reported(core, result, settings, log_run=log_run)
 
 
-def _found(core: memalign.Judge, traces: list[Any], base: Any) -> tuple[TraceFeedback, list[FeedbackKey]]:
-    """The feedback in `traces`, and what memory has that they no longer say. Raises MlflowException where there is neither."""
+def _feedback(core: memalign.Judge, traces: list[Any], base: Any) -> tuple[TraceFeedback, list[FeedbackKey]]:
+    """The feedback in `traces`, and what memory has that they no longer say.
+
+    Raises MlflowException where there is neither.
+    """
     _require_traces(traces)
-    found = read_feedback(traces, base.name, core.fields, base=base, memory=core.memory)
-    gone = _taken_back(core, found)
-    if not found.rows and not gone:
-        why = next(iter(found.skipped.values()), "")
+    feedback = read_feedback(traces, base.name, core.fields, base=base, memory=core.memory)
+    retracted = _taken_back(core, feedback)
+    if not feedback.rows and not retracted:
+        why = next(iter(feedback.skipped.values()), "")
         raise invalid(
-            f"none of {len(found.skipped)} traces has feedback for judge {base.name!r} ({why}); log some with "
+            f"none of {len(feedback.skipped)} traces has feedback for judge {base.name!r} ({why}); log some with "
             "mlflow.log_feedback, as a person (source_type HUMAN)"
         )
-    return found, gone
+    return feedback, retracted
 
 
 def forget_traces(
@@ -88,13 +91,13 @@ def forget_traces(
     """
     if _is_one(traces):
         raise invalid("traces must be a list of Trace objects, or of the ids of traces")
-    known, unknown = cases_of(checked_traces(traces), core.memory)
+    learned, unknown = cases_of(checked_traces(traces), core.memory)
     if unknown:
         _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
-    if not known:
+    if not learned:
         return None
-    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as told:
-        result = aio.run(settings.memalign().unalign(core, *known, progress=told))
+    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as report:
+        result = aio.run(settings.memalign().unalign(core, *learned, progress=report))
     return _reported(core, result, settings, log_run=log_run)
 
 
@@ -103,7 +106,7 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
         return result
     _logger.info("judge %s: %s", before.name, result)
     for conflict in result.conflicts[:NAMED]:
-        said = ", ".join(f"{key.source} gave {value_text(value)}" for key, value in conflict.annotations.items())
+        labels = ", ".join(f"{key.source} gave {value_text(value)}" for key, value in conflict.annotations.items())
         counts = "no label counts" if conflict.label is None else f"{value_text(conflict.label)} counts"
         if conflict.kind == "comments":
             counts = "their comments contradict each other"
@@ -111,7 +114,7 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
             "judge %s: people differ on %s: %s; %s (%s)",
             before.name,
             _few(conflict.ids),
-            said,
+            labels,
             counts,
             conflict.reason,
         )
@@ -132,17 +135,17 @@ async def _aligned(
     optimizer: MemAlign,
     core: memalign.Judge,
     rows: list[Feedback],
-    gone: Sequence[FeedbackKey],
+    retracted: Sequence[FeedbackKey],
     *,
     skip_invalid: bool,
     progress: Progress | None = None,
 ) -> AlignResult:
     forgotten = None
-    if gone:
+    if retracted:
         # Nothing is asked of a model before every row is known to be fit.
-        left = core.replace(memory=forget(core.memory, core.memory.keys(*gone)))
-        checked_rows(left, rows, skip_invalid=skip_invalid)
-        forgotten = await optimizer.unalign(core, *gone, progress=progress)
+        remaining = core.replace(memory=forget(core.memory, core.memory.keys(*retracted)))
+        checked_rows(remaining, rows, skip_invalid=skip_invalid)
+        forgotten = await optimizer.unalign(core, *retracted, progress=progress)
         core = forgotten.judge
     if not rows and forgotten is not None:
         return forgotten
@@ -154,10 +157,10 @@ async def _aligned(
 
 def _joined(first: AlignResult, second: AlignResult) -> AlignResult:
     """Two reports on one alignment, as one."""
-    there = {guideline.id for guideline in second.judge.memory.guidelines}
+    present = {guideline.id for guideline in second.judge.memory.guidelines}
     return dataclasses.replace(
         second,
-        guidelines=(*(each for each in first.guidelines if each.id in there), *second.guidelines),
+        guidelines=(*(guideline for guideline in first.guidelines if guideline.id in present), *second.guidelines),
         forgotten=(*first.forgotten, *second.forgotten),
         removed=(*first.removed, *second.removed),
         notes=(*first.notes, *second.notes),
@@ -183,49 +186,50 @@ def _require_traces(traces: Any) -> None:
     every = list(traces)
     if not every:
         raise invalid("no traces to align with")
-    if strange := next((each for each in every if not isinstance(each, Trace)), None):
+    if strange := next((trace for trace in every if not isinstance(trace, Trace)), None):
         raise invalid(f"traces must be Trace objects, got {type(strange).__name__}; mlflow.get_trace(ID) gives one")
 
 
-def _taken_back(core: memalign.Judge, found: TraceFeedback) -> list[FeedbackKey]:
+def _taken_back(core: memalign.Judge, feedback: TraceFeedback) -> list[FeedbackKey]:
     """Keys in memory that the traces no longer have: taken back in MLflow, or said of other content than it is now."""
-    given = {row.key for row in found.rows}
-    gone = []
-    for name, content in found.content.items():
+    keys = {row.key for row in feedback.rows}
+    retracted = []
+    for name, content in feedback.content.items():
         case = core.memory.case(name)
         if case is None:
             continue
-        fields = {each: content[each] for each in core.fields if each in content}
+        fields = {field: content[field] for field in core.fields if field in content}
         same = fields and Example(id=name, **fields).content_hash == case.example.content_hash
-        gone += [annotation.key for annotation in case.annotations if not same or annotation.key not in given]
-    return gone
+        retracted += [annotation.key for annotation in case.annotations if not same or annotation.key not in keys]
+    return retracted
 
 
-def _rows(core: memalign.Judge, found: TraceFeedback, scale: Scale) -> list[Feedback]:
+def _rows(core: memalign.Judge, feedback: TraceFeedback, scale: Scale) -> list[Feedback]:
     ours = {str(value): label for label, value in scale.theirs.items()}
     rows = []
-    for row in found.rows:
-        content = {each: found.content[row.id][each] for each in core.fields}
+    for row in feedback.rows:
+        content = {field: feedback.content[row.id][field] for field in core.fields}
         label = ours.get(str(row.value), row.value) if ours else row.value
         rows.append(msgspec.structs.replace(row, value=label, **content))
     return rows
 
 
-def _warn(core: memalign.Judge, found: TraceFeedback, gone: Sequence[FeedbackKey]) -> None:
-    if found.skipped:
-        why = next(iter(found.skipped.values()))
+def _warn(core: memalign.Judge, feedback: TraceFeedback, retracted: Sequence[FeedbackKey]) -> None:
+    if feedback.skipped:
+        why = next(iter(feedback.skipped.values()))
         _logger.warning(
             "judge %s: skipped %d of %d traces, %s (%s)",
-            core.name, len(found.skipped), len(found.content), _few(list(found.skipped)), why,
+            core.name, len(feedback.skipped), len(feedback.content), _few(list(feedback.skipped)), why,
         )  # fmt: skip
-    for note in found.notes:
+    for note in feedback.notes:
         _logger.info("judge %s: %s", core.name, note)
-    if gone:
-        _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few([str(key) for key in gone]))
+    if retracted:
+        _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few([str(key) for key in retracted]))
     value_type = core.value_type
     if value_type.numeric and not value_type.bounded:
         _logger.warning(
-            "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is meant, and "
+            "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is "
+            "meant, and "
             "which verdicts are far from a label", core.name, value_type.kind,
         )  # fmt: skip
 
@@ -238,8 +242,8 @@ def _few(names: Sequence[str]) -> str:
 class _ProgressLine:
     """The progress to report to: the caller's, or one line on a terminal or in a notebook."""
 
-    def __init__(self, given: Progress | None) -> None:
-        self._given = given
+    def __init__(self, progress: Progress | None) -> None:
+        self._given = progress
         self._width = 0
 
     def __enter__(self) -> Progress | None:

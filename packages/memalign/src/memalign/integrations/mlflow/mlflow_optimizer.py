@@ -21,17 +21,17 @@ __all__ = ["MemAlignOptimizer"]
 class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's classes are Any to mypy
     """Aligns MLflow judges with people's feedback; the arguments of MLflow's own optimizer, and more.
 
-    `reflection_lm` distils guidelines (None: the judge's own model). `retrieval_k` is how many similar cases a judgment sees
-    (None: as many as suit the model; an identical one is always shown). `embedding_model` is a provider's, such as
-    `openai:/text-embedding-3-small`, with vectors of `embedding_dim` (None: the model's own length); None is the one in this
-    process, which needs no network. Models are named as MLflow names them.
+    `reflection_lm` distils guidelines (None: the judge's own model). `retrieval_k` is how many similar cases a judgment
+    sees (None: as many as suit the model; an identical one is always shown). `embedding_model` is a provider's, such as
+    `openai:/text-embedding-3-small`, with vectors of `embedding_dim` (None: the model's own length); None is the one in
+    this process, which needs no network. Models are named as MLflow names them.
 
     `value_type` gives numbers their bounds (`"int:1..5"`), which MLflow's types lack. `parameters` are those of
-    `memalign.Judge` (`{"samples": 3}`), beside the judge's own inference parameters. `authority` and `policy` say whose label
-    counts where people differ. `shard_size` is that of `memalign.MemAlign`. With
-    `skip_invalid`, labels that are none of the judge's are set aside with a warning instead of stopping the alignment. `progress` is called with the
-    stage, how much of it is done, and of how much; None shows a line on a terminal or in a notebook. With `log_run` every
-    alignment is an MLflow run: settings, counts, and what changed in memory.
+    `memalign.Judge` (`{"samples": 3}`), beside the judge's own inference parameters. `authority` and `policy` say whose
+    label counts where people differ. `shard_size` is that of `memalign.MemAlign`. With `skip_invalid`, labels that are
+    none of the judge's are set aside with a warning instead of stopping the alignment. `progress` is called with the
+    stage, how much of it is done, and of how much; None shows a line on a terminal or in a notebook. With `log_run`
+    every alignment is an MLflow run: settings, counts, and what changed in memory.
 
     Safe to use from several threads; an optimizer holds nothing of a judge.
     """
@@ -73,9 +73,10 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         """A judge that learned from the feedback in `traces`; the one that is given stays as it is.
 
         For every trace that is given, memory holds what people say of it now: unchanged feedback costs nothing, changed
-        feedback replaces, feedback that was taken back in MLflow is forgotten. Traces without feedback for the judge are named
-        in a warning and skipped. Raises MlflowException: INVALID_PARAMETER_VALUE where nothing can be learned, for a judge
-        that cannot be aligned, and for labels that are none of the judge's; nothing was asked of a model then.
+        feedback replaces, feedback that was taken back in MLflow is forgotten. Traces without feedback for the judge
+        are named in a warning and skipped. Raises MlflowException: INVALID_PARAMETER_VALUE where nothing can be
+        learned, for a judge that cannot be aligned, and for labels that are none of the judge's; nothing was asked of a
+        model then.
         """
         start = aligned_from(judge, self._settings)
         core = start.memalign_judge
@@ -102,13 +103,13 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         return judge if result is None else judge.replaced(result, self._settings)
 
 
-def _named(name: str, given: Any) -> dict[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise invalid(f"{name} must be a dict, such as {{'samples': 3}}, got {given!r}")
-    return dict(given or {})
+def _named(name: str, value: Any) -> dict[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise invalid(f"{name} must be a dict, such as {{'samples': 3}}, got {value!r}")
+    return dict(value or {})
 
 
-def _listed(name: str, given: Any) -> tuple[Any, ...] | None:
-    if isinstance(given, str) or (given is not None and not isinstance(given, Iterable)):
-        raise invalid(f"{name} must be a list, such as [{given!r}], got {given!r}")
-    return None if given is None else tuple(given)
+def _listed(name: str, value: Any) -> tuple[Any, ...] | None:
+    if isinstance(value, str) or (value is not None and not isinstance(value, Iterable)):
+        raise invalid(f"{name} must be a list, such as [{value!r}], got {value!r}")
+    return None if value is None else tuple(value)

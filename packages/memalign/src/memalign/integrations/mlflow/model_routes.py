@@ -1,7 +1,8 @@
 """The route of a model as MLflow takes it: the address and the key that its environment variables name.
 
-MLflow asks a judge's model itself and hands reflection and embedding models to LiteLLM. Both read variables that providers'
-own libraries do not. What people wrote goes to the server that MLflow's judge asks, or a refusal comes first.
+MLflow asks a judge's model itself and hands reflection and embedding models to LiteLLM. Both read variables that
+providers' own libraries do not. What people wrote goes to the server that MLflow's judge asks, or a refusal comes
+first.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def routed_chat(
 ) -> str | ChatModel:
     """The chat model `name` at MLflow's route: its name where ours is the same, otherwise a model of its own.
 
-    `base_url` is a judge's: MLflow posts to it as it is, so it may end with the path of the call. `what` is "model" for a
-    judge's own and otherwise the setting that names it. Raises MlflowException where the route cannot be kept.
+    `base_url` is a judge's: MLflow posts to it as it is, so it may end with the path of the call. `what` is "model" for
+    a judge's own and otherwise the setting that names it. Raises MlflowException where the route cannot be kept.
     """
     check_not_managed(name, what)
     if base_url and name.partition(":")[0] in _WORKSPACE:
@@ -112,12 +113,12 @@ def _openai(model: str, address: str | None) -> Target | None:
 
 
 def _azure(name: str, model: str) -> Target | None:
-    found = {variable: os.environ.get(variable) for variable in _AZURE}
-    if not any(found.values()):
+    settings = {variable: os.environ.get(variable) for variable in _AZURE}
+    if not any(settings.values()):
         return None  # the names of Azure's own library are left
-    if missing := [variable for variable, value in found.items() if not value]:
+    if missing := [variable for variable, value in settings.items() if not value]:
         raise invalid(f"model {name!r} needs {' and '.join(missing)}, as MLflow's own judges do")
-    key, base, version = found.values()
+    key, base, version = settings.values()
     return Target(
         provider="azure", model=model, base_url=base, api_key=key, api_version=version, key_variable="AZURE_API_KEY"
     )

@@ -55,7 +55,10 @@ class Settings:
         return self
 
     def memalign(self) -> MemAlign:
-        """Our optimizer with these settings. Raises MlflowException where a model cannot be had, before anything is asked."""
+        """Our optimizer with these settings.
+
+        Raises MlflowException where a model cannot be had, before anything is asked.
+        """
         reflection, embedding = self.reflection_lm, self.routed_embedding_model()
         if isinstance(reflection, str):
             reflection = routed_chat(reflection, what="reflection_lm")
@@ -65,8 +68,8 @@ class Settings:
 
     def routed_embedding_model(self) -> str | EmbeddingModel | None:
         """The embedding model, where MLflow's route would have it. Raises MlflowException."""
-        given = self.embedding_model
-        return routed_embedding(given, self.embedding_dim) if isinstance(given, str) else given
+        model = self.embedding_model
+        return routed_embedding(model, self.embedding_dim) if isinstance(model, str) else model
 
     def _optimizer(self, reflection: str | ChatModel | None, embedding: str | EmbeddingModel | None) -> MemAlign:
         with translated():
@@ -81,20 +84,20 @@ class Settings:
 
     def record(self) -> dict[str, Any]:
         """As JSON values; models that are objects of the caller's own are left out."""
-        kept = {name: getattr(self, name) for name in _KEPT}
+        record = {name: getattr(self, name) for name in _KEPT}
         named = {
             name: value
             for name in ("reflection_lm", "embedding_model")
             if isinstance(value := getattr(self, name), str)
         }
         several = {name: list(value) for name in ("authority", "policy") if (value := getattr(self, name)) is not None}
-        return {**kept, "parameters": dict(self.parameters), **named, **several}
+        return {**record, "parameters": dict(self.parameters), **named, **several}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Settings:
         """The settings of a record; what a newer memalign added is left out."""
-        known = {each.name for each in dataclasses.fields(cls)}
-        values = {name: value for name, value in record.items() if name in known}
+        names = {field.name for field in dataclasses.fields(cls)}
+        values = {name: value for name, value in record.items() if name in names}
         for name in ("authority", "policy"):
             if values.get(name) is not None:
                 values[name] = tuple(values[name])

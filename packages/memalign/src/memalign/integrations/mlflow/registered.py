@@ -1,8 +1,8 @@
 """Aligned judges in MLflow's registry.
 
-The record is that of MLflow's judge of instructions, with the guidelines in them, so that MLflow without memalign and DSPy
-loads, shows and runs it. Under `memalign` it has the author's text, the ids of the traces, and the artifact with the whole
-memory, by its checksum: a registered judge stays what it was, whatever becomes of its traces.
+The record is that of MLflow's judge of instructions, with the guidelines in them, so that MLflow without memalign and
+DSPy loads, shows and runs it. Under `memalign` it has the author's text, the ids of the traces, and the artifact with
+the whole memory, by its checksum: a registered judge stays what it was, whatever becomes of its traces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from memalign.integrations.mlflow_entry import OURS
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
 
-__all__ = ["ARTIFACT", "FLAGS", "FORMAT", "OURS", "THEIRS", "core_of_bundle", "fetched", "kept", "record_of"]
+__all__ = ["ARTIFACT", "FLAGS", "FORMAT", "OURS", "THEIRS", "core_of_bundle", "fetched", "record_of", "registration"]
 
 FORMAT = 1
 """Of our part; 1 stood in a record of MLflow's MemAlign, which needed DSPy."""
@@ -56,12 +56,12 @@ def record_of(judge: MemAlignJudge) -> dict[str, Any]:
         "value_type": judge._scale.value_type.spec,
         "timeout": getattr(judge, "timeout", None),
         "episodic_trace_ids": judge._episodic_trace_ids,
-        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],
+        "semantic_memory": [guideline.model_dump() for guideline in judge._semantic_memory],
     }
     if base_url := getattr(base, "_base_url", None):
         own["base_url"] = _without_secrets(base_url)  # headers are never written down
-    if shown := [name for name in FLAGS if getattr(base, name, False)]:
-        own["shown"] = shown
+    if flags := [name for name in FLAGS if getattr(base, name, False)]:
+        own["flags"] = flags
     return {
         **dumped,
         "name": judge.name,
@@ -80,7 +80,7 @@ def _without_secrets(url: str) -> str:
 
 
 @contextmanager
-def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -> Iterator[MemAlignJudge]:
+def registration(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -> Iterator[MemAlignJudge]:
     """`judge` with its memory kept as an artifact of a run in the experiment; without the run where the block fails."""
     from mlflow.tracking import MlflowClient
     from mlflow.tracking.fluent import _get_experiment_id
@@ -115,7 +115,8 @@ def _write(client: Any, run: Any, document: Mapping[str, Any], name: str) -> Non
         try:
             client.log_artifact(run.info.run_id, str(path), artifact_path=str(Path(ARTIFACT).parent))
         except (OSError, MlflowException) as error:
-            what = f"its memory cannot be written to the artifacts of experiment {run.info.experiment_id}, {run.info.artifact_uri}"
+            place = f"experiment {run.info.experiment_id}, {run.info.artifact_uri}"
+            what = f"its memory cannot be written to the artifacts of {place}"
             raise _unregistered(name, what, error) from error
 
 
@@ -137,27 +138,28 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
     if "run_id" not in own:
         return adopted_core(base, scale, settings, record)
     where = f"runs:/{own.get('run_id')}/{own.get('artifact')}"
-    lost = (
-        f"judge {base.name!r}: its memory ({where}) cannot be read; memalign.integrations.mlflow.adopt(judge) makes one of "
+    reason = (
+        f"judge {base.name!r}: its memory ({where}) cannot be read; memalign.integrations.mlflow.adopt(judge) makes "
+        "one of "
         "what the record itself has: its guidelines, and today's feedback on its traces"
     )
     try:
         document = _document(str(own["run_id"]), str(own.get("artifact")))
     except (MlflowException, OSError) as error:
-        raise MlflowException(f"{lost} ({error})") from error
+        raise MlflowException(f"{reason} ({error})") from error
     if document.get("checksum") != own.get("checksum"):
-        raise invalid(f"{lost}: it is not the one that was registered")
+        raise invalid(f"{reason}: it is not the one that was registered")
     try:
         return core_of_bundle(document, base, scale, settings)
     except MemalignError as error:
-        raise invalid(f"{lost} ({error})") from error
+        raise invalid(f"{reason} ({error})") from error
 
 
 def _document(run_id: str, artifact: str) -> dict[str, Any]:
     """The content of a run's artifact.
 
-    A worker of a tracking server, as of scheduled scorers, works on the server's database. What the server keeps for others
-    (`mlflow-artifacts:`) it reaches at the server's own address, which MLflow gives it for the gateway.
+    A worker of a tracking server, as of scheduled scorers, works on the server's database. What the server keeps for
+    others (`mlflow-artifacts:`) it reaches at the server's own address, which MLflow gives it for the gateway.
     """
     import mlflow
     from mlflow.environment_variables import MLFLOW_GATEWAY_URI
@@ -170,8 +172,8 @@ def _document(run_id: str, artifact: str) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as folder:
                 uri = f"{root}/{artifact}"
                 path = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder, tracking_uri=server)
-                kept: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
-                return kept
+                document: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+                return document
     read: dict[str, Any] = mlflow.artifacts.load_dict(f"runs:/{run_id}/{artifact}")
     return read
 

@@ -1,4 +1,7 @@
-"""Reading aligned judges back from MLflow's registry; `memalign.integrations.mlflow_entry` leads MLflow's own functions here."""
+"""Reading aligned judges back from MLflow's registry.
+
+`memalign.integrations.mlflow_entry` leads MLflow's own functions here.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class _Part(msgspec.Struct):
     value_type: str | None = None
     timeout: float | None = None
     base_url: str | None = None
-    shown: list[str] = []
+    flags: list[str] = []
     episodic_trace_ids: list[str] = []
     semantic_memory: list[dict[str, Any]] = []
 
@@ -43,9 +46,9 @@ def of_record(whole: Mapping[str, Any]) -> MemAlignJudge:
     """
     record = (whole.get(THEIRS) or {}).get(OURS)
     data = whole.get(MEMORY) or {}
-    given = record if record is not None else data.get(OURS)
+    part = record if record is not None else data.get(OURS)
     try:
-        own = msgspec.convert(given or {}, _Part)
+        own = msgspec.convert(part or {}, _Part)
     except msgspec.ValidationError as error:
         raise invalid(f"its part of memalign is damaged: {error}") from error
     if own.format > FORMAT:
@@ -58,11 +61,11 @@ def of_record(whole: Mapping[str, Any]) -> MemAlignJudge:
     else:
         base = _base(data["base_judge"])
     for name in FLAGS:
-        if name in own.shown:
+        if name in own.flags:
             setattr(base, name, True)
     if own.base_url and hasattr(base, "_base_url"):
         base._base_url = own.base_url  # MLflow's record of a judge leaves it out
-    if given is None:
+    if part is None:
         settings = Settings(reflection_lm=data.get("reflection_lm"), retrieval_k=data.get("retrieval_k"))
     else:
         settings = Settings.of_record(own.settings)
@@ -75,10 +78,15 @@ def of_record(whole: Mapping[str, Any]) -> MemAlignJudge:
 
 
 def _unedited(whole: Mapping[str, Any], own: _Part) -> Any:
-    """The judge that was aligned. Raises MlflowException where somebody changed the instructions, as MLflow's UI can."""
+    """The judge that was aligned.
+
+    Raises MlflowException where somebody changed the instructions, as MLflow's UI can.
+    """
     theirs = whole[THEIRS]
     text = str(own.instructions)
-    if theirs.get("instructions") != with_guidelines(text, [each["guideline_text"] for each in own.semantic_memory]):
+    if theirs.get("instructions") != with_guidelines(
+        text, [guideline["guideline_text"] for guideline in own.semantic_memory]
+    ):
         raise invalid("its instructions were edited after it was aligned; align it again to give it a memory")
     return _base(
         {**whole, THEIRS: {key: value for key, value in theirs.items() if key != OURS} | {"instructions": text}}
@@ -108,8 +116,8 @@ def get_scorer(
     from mlflow.tracking._tracking_service.utils import _get_store
     from mlflow.tracking.fluent import _get_experiment_id
 
-    found = _get_store().get_scorer(experiment_id or _get_experiment_id(), name, version)
-    whole = vars(found.serialized_scorer)
+    stored = _get_store().get_scorer(experiment_id or _get_experiment_id(), name, version)
+    whole = vars(stored.serialized_scorer)
     if whole[MEMORY] is None and OURS not in (whole[THEIRS] or {}):
         raise invalid(f"scorer {name!r} was never aligned; mlflow.genai.scorers.get_scorer loads it")
     judge = of_record(whole)

@@ -1,8 +1,8 @@
 """Sessions: the traces of one conversation are one case, and any of them stands for it.
 
 The case goes by the trace that was first when the judge came to know the session: MLflow keeps there what is said of a
-session. Each annotation names the session and its traces in `meta`, so that a turn is recognised when it comes alone, or
-when its trace is gone.
+session. Each annotation names the session and its traces in `meta`, so that a turn is recognised when it comes alone,
+or when its trace is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Session:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Known:
+class _SessionRecord:
     case_id: str
     traces: list[str] = field(default_factory=list)
 
@@ -40,35 +40,35 @@ def sessions_of(traces: Iterable[Any], memory: Memory | None) -> list[Session]:
     """
     import mlflow
 
-    known = {} if memory is None else _known(memory)
-    found: dict[str, dict[str, Any]] = {}
+    memorized = {} if memory is None else _sessions_in(memory)
+    by_session: dict[str, dict[str, Any]] = {}
     for trace in traces:
-        found.setdefault(_session_id(trace) or trace.info.trace_id, {})[trace.info.trace_id] = trace
+        by_session.setdefault(_session_id(trace) or trace.info.trace_id, {})[trace.info.trace_id] = trace
     sessions = []
-    for name, given in found.items():
-        before = known.get(name)
+    for name, by_id in by_session.items():
+        before = memorized.get(name)
         for trace_id in before.traces if before else ():
-            if trace_id not in given and (trace := mlflow.get_trace(trace_id, silent=True)) is not None:
-                given[trace_id] = trace
-        ordered = sorted(given.values(), key=lambda each: each.info.timestamp_ms)
+            if trace_id not in by_id and (trace := mlflow.get_trace(trace_id, silent=True)) is not None:
+                by_id[trace_id] = trace
+        ordered = sorted(by_id.values(), key=lambda trace: trace.info.timestamp_ms)
         sessions.append(Session(case_id=before.case_id if before else ordered[0].info.trace_id, traces=ordered))
-    return sorted(sessions, key=lambda each: each.traces[0].info.timestamp_ms)
+    return sorted(sessions, key=lambda session: session.traces[0].info.timestamp_ms)
 
 
 def session_meta(session: Session) -> dict[str, Any]:
     """What an annotation keeps of its session; nothing for a trace that belongs to none."""
     name = _session_id(session.traces[0])
-    return {} if name is None else {_ID: name, _TRACES: [each.info.trace_id for each in session.traces]}
+    return {} if name is None else {_ID: name, _TRACES: [trace.info.trace_id for trace in session.traces]}
 
 
 def cases_of(traces: Iterable[Any], memory: Memory) -> tuple[list[str], list[str]]:
-    """The ids of the cases in `memory` for which these traces (or ids of traces) stand, and the ids of those for none."""
-    known = _known(memory)
-    by_trace = {trace_id: each.case_id for each in known.values() for trace_id in each.traces}
+    """Ids of the cases in `memory` for which these traces (or ids of traces) stand, and of those for none."""
+    memorized = _sessions_in(memory)
+    by_trace = {trace_id: record.case_id for record in memorized.values() for trace_id in record.traces}
     cases, strangers = [], []
-    for each in traces:
-        trace_id = each if isinstance(each, str) else each.info.trace_id
-        session = None if isinstance(each, str) else known.get(_session_id(each) or "")
+    for trace in traces:
+        trace_id = trace if isinstance(trace, str) else trace.info.trace_id
+        session = None if isinstance(trace, str) else memorized.get(_session_id(trace) or "")
         if memory.case(trace_id) is not None:
             cases.append(trace_id)
         elif session is not None or trace_id in by_trace:
@@ -78,14 +78,14 @@ def cases_of(traces: Iterable[Any], memory: Memory) -> tuple[list[str], list[str
     return list(dict.fromkeys(cases)), list(dict.fromkeys(strangers))
 
 
-def _known(memory: Memory) -> Mapping[str, _Known]:
+def _sessions_in(memory: Memory) -> Mapping[str, _SessionRecord]:
     """The sessions in memory, by their id."""
-    found: dict[str, _Known] = {}
+    sessions: dict[str, _SessionRecord] = {}
     for annotation in memory.annotations():
         if _ID in annotation.meta:
-            known = found.setdefault(annotation.meta[_ID], _Known(case_id=annotation.id))
-            known.traces.extend(each for each in annotation.meta[_TRACES] if each not in known.traces)
-    return found
+            record = sessions.setdefault(annotation.meta[_ID], _SessionRecord(case_id=annotation.id))
+            record.traces.extend(trace_id for trace_id in annotation.meta[_TRACES] if trace_id not in record.traces)
+    return sessions
 
 
 def _session_id(trace: Any) -> str | None:

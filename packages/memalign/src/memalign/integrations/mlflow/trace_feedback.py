@@ -32,8 +32,8 @@ __all__ = [
 class TraceFeedback:
     """The feedback on a judge in some traces.
 
-    `content` has, by trace id, the fields that the judge reads. `skipped` says for each trace without usable feedback why
-    it has none, `notes` what else was set aside.
+    `content` has, by trace id, the fields that the judge reads. `skipped` says for each trace without usable feedback
+    why it has none, `notes` what else was set aside.
     """
 
     rows: tuple[Feedback, ...] = ()
@@ -47,10 +47,10 @@ def read_feedback(
 ) -> TraceFeedback:
     """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
 
-    Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the chain.
-    People whom MLflow does not name are told apart (`by_source`).
-    For a judge of conversations the traces of one session are one item, and feedback on any of them counts; `memory` knows
-    sessions of before. `base` says how MLflow's judge reads conversations.
+    Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the
+    chain. People whom MLflow does not name are told apart (`by_source`). For a judge of conversations the traces of one
+    session are one item, and feedback on any of them counts; `memory` knows sessions of before. `base` says how
+    MLflow's judge reads conversations.
     """
     rows: list[Feedback] = []
     content: dict[str, dict[str, Any]] = {}
@@ -62,21 +62,23 @@ def read_feedback(
         if any(character in name for character in "\n\r\x00"):
             skipped[name] = f"its id {name!r} is not one line of text, so no memory can name it"
             continue
-        said, why = _said(item, judge_name)
-        shown = _content(item, fields, base)
-        missing = [each for each in fields if each not in shown]
-        if said and missing:
-            # Nothing is taken back here: the trace may have come without its spans, and people still say what they said.
+        assessments, why = _assessments(item, judge_name)
+        shown_fields = _content(item, fields, base)
+        missing = [field for field in fields if field not in shown_fields]
+        if assessments and missing:
+            # Nothing is taken back here: the trace may have come without its spans, and people still say what they
+            # said.
             skipped[name] = f"the judge's instructions name {{{{ {missing[0]} }}}}, and the trace has none"
             continue
-        content[name] = shown
-        if not said:
+        content[name] = shown_fields
+        if not assessments:
             skipped[name] = why
             continue
-        found, told = by_source(said, [each for trace in item for each in trace.info.assessments or ()], name)
-        notes += told
+        everything = [assessment for trace in item for assessment in trace.info.assessments or ()]
+        by_person, remarks = by_source(assessments, everything, name)
+        notes += remarks
         meta = session_meta(session) if whole else {}
-        rows.extend(_row(name, source, assessment, meta) for source, assessment in sorted(found.items()))
+        rows.extend(_row(name, source, assessment, meta) for source, assessment in sorted(by_person.items()))
     return TraceFeedback(rows=tuple(rows), content=content, skipped=skipped, notes=tuple(notes))
 
 
@@ -85,9 +87,9 @@ def examples_of(
 ) -> Iterator[Example]:
     """The cases of traces that have all `fields`; for a judge of conversations one a session, as in `read_feedback`."""
     for session in _items(traces, fields, memory):
-        shown = _content(session.traces, fields, base)
-        if all(name in shown for name in fields):
-            yield Example(id=session.case_id, **{name: shown[name] for name in fields})
+        content = _content(session.traces, fields, base)
+        if all(name in content for name in fields):
+            yield Example(id=session.case_id, **{name: content[name] for name in fields})
 
 
 def _items(traces: Iterable[Any], fields: Sequence[str], memory: Memory | None) -> Iterable[Session]:
@@ -109,18 +111,18 @@ def content_of(trace: Any, fields: Iterable[str]) -> dict[str, Any]:
     """
     wanted = set(fields)
     root = _root(trace)
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     if root is not None:
-        found = {"inputs": root.inputs, "outputs": root.outputs}
+        content = {"inputs": root.inputs, "outputs": root.outputs}
         if len(absent := absent_fields(trace)) == 1:
             failed = root.status.status_code == SpanStatusCode.ERROR
             why = ": it failed" + f" with {root.status.description}" * bool(root.status.description) if failed else ""
-            found |= {name: f"(the application gave no {name}{why})" for name in absent}
+            content |= {name: f"(the application gave no {name}{why})" for name in absent}
     if "expectations" in wanted:
-        found["expectations"] = _expectations([trace]) or None
+        content["expectations"] = _expectations([trace]) or None
     if "trace" in wanted and trace.data.spans:
-        found["trace"] = _spans(trace)
-    return {name: plain(value) for name, value in found.items() if name in wanted and value is not None}
+        content["trace"] = _spans(trace)
+    return {name: plain(value) for name, value in content.items() if name in wanted and value is not None}
 
 
 def absent_fields(trace: Any) -> frozenset[str]:
@@ -130,27 +132,27 @@ def absent_fields(trace: Any) -> frozenset[str]:
 
 
 def content_of_session(session: Sequence[Any], fields: Iterable[str], *, base: Any = None) -> dict[str, Any]:
-    """The fields that a session's traces have: their turns in order, as MLflow's judge `base` reads them; what is expected."""
+    """The fields of a session's traces: their turns in order, as MLflow's judge `base` reads them; what is expected."""
     from mlflow.genai.utils.trace_utils import resolve_conversation_from_session
 
-    shown = {
+    flags = {
         name: True
         for name in ("include_tool_calls", "include_timing")
         if getattr(base, f"_{name}_in_conversation", False)
     }
-    found = {
-        "conversation": resolve_conversation_from_session(list(session), **shown) or None,
+    content = {
+        "conversation": resolve_conversation_from_session(list(session), **flags) or None,
         "expectations": _expectations(session) or None,
     }
-    return {name: plain(value) for name, value in found.items() if name in set(fields) and value is not None}
+    return {name: plain(value) for name, value in content.items() if name in set(fields) and value is not None}
 
 
 def checked_traces(traces: Iterable[Any]) -> list[Any]:
     """Traces, or ids that may stand for traces that are gone. Raises MlflowException for anything else."""
-    given = list(traces)
-    if strange := next((each for each in given if not isinstance(each, str) and not hasattr(each, "info")), None):
+    items = list(traces)
+    if strange := next((item for item in items if not isinstance(item, str) and not hasattr(item, "info")), None):
         raise invalid(f"traces must be Trace objects, or the ids of traces, got {type(strange).__name__}")
-    return given
+    return items
 
 
 def plain(value: Any) -> Any:
@@ -162,19 +164,25 @@ def _root(trace: Any) -> Any:
     return next((span for span in trace.data.spans if span.parent_id is None), None)
 
 
-def _said(item: Sequence[Any], judge_name: str) -> tuple[list[Any], str]:
+def _assessments(item: Sequence[Any], judge_name: str) -> tuple[list[Any], str]:
     """People's valid feedback with the judge's name on an item's traces, or why there is none."""
-    every = [each for trace in item for each in trace.info.assessments or () if each.feedback is not None]
-    named = [each for each in every if each.name.strip().casefold() == judge_name.strip().casefold()]
+    every = [
+        assessment for trace in item for assessment in trace.info.assessments or () if assessment.feedback is not None
+    ]
+    named = [assessment for assessment in every if assessment.name.strip().casefold() == judge_name.strip().casefold()]
     if not named:
-        there = ", ".join(sorted({each.name for each in every})) or "none"
-        return [], f"no feedback named {judge_name!r}; feedback there: {there}"
-    overridden = {each.overrides for each in named if each.overrides}
-    valid = [each for each in named if each.valid is not False and each.assessment_id not in overridden]
-    human = [each for each in valid if _is_human(each)]
+        names = ", ".join(sorted({assessment.name for assessment in every})) or "none"
+        return [], f"no feedback named {judge_name!r}; feedback there: {names}"
+    overridden = {assessment.overrides for assessment in named if assessment.overrides}
+    valid = [
+        assessment
+        for assessment in named
+        if assessment.valid is not False and assessment.assessment_id not in overridden
+    ]
+    human = [assessment for assessment in valid if _is_human(assessment)]
     if not human:
         return [], f"no valid feedback named {judge_name!r} by a person"
-    usable = [each for each in human if each.feedback.error is None and _says_something(each)]
+    usable = [assessment for assessment in human if assessment.feedback.error is None and _says_something(assessment)]
     return usable, "" if usable else f"the feedback named {judge_name!r} has no value and no rationale"
 
 
@@ -199,12 +207,16 @@ def _row(trace_id: str, source: str, assessment: Any, meta: dict[str, Any]) -> F
 
 
 def _expectations(item: Sequence[Any]) -> dict[str, Any]:
-    """What people expect of an item's traces, by name; what a program logged as expected is its guess, not a reference."""
-    there = [each for trace in item for each in trace.info.assessments or ()]
-    every = [each for each in there if each.expectation is not None and each.valid is not False]
-    overridden = {each.overrides for each in every if each.overrides}
-    people = (each for each in every if _is_human(each) and each.assessment_id not in overridden)
-    return {each.name: each.expectation.value for each in sorted(people, key=when)}
+    """What people expect of an item's traces, by name; a program's expectation is its guess, not a reference."""
+    assessments = [assessment for trace in item for assessment in trace.info.assessments or ()]
+    every = [
+        assessment for assessment in assessments if assessment.expectation is not None and assessment.valid is not False
+    ]
+    overridden = {assessment.overrides for assessment in every if assessment.overrides}
+    people = (
+        assessment for assessment in every if _is_human(assessment) and assessment.assessment_id not in overridden
+    )
+    return {assessment.name: assessment.expectation.value for assessment in sorted(people, key=when)}
 
 
 def _spans(trace: Any) -> dict[str, Any]:

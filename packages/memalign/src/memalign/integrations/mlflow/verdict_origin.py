@@ -36,26 +36,29 @@ def told_reason(judgment: Judgment, guidelines: Sequence[LearnedGuideline]) -> s
 
     Of these with the words of the item that the model quotes. Where experts judged the item, their words alone.
     """
-    said = judgment.rationale
+    rationale = judgment.rationale
     if judgment.decided_by != "model":
-        return said  # the checks, or the experts' words, are the reason
-    answered = [finding_text(each) for each in judgment.findings if each.answer in ("yes", "no")]
-    quoted = {each.guideline: f', here: "{each.evidence}"' for each in judgment.findings if each.evidence}
+        return rationale  # the checks, or the experts' words, are the reason
+    answered = [finding_text(finding) for finding in judgment.findings if finding.answer in ("yes", "no")]
+    quoted = {finding.guideline: f', here: "{finding.evidence}"' for finding in judgment.findings if finding.evidence}
     words = [
         f"{line}{quoted.get(line.partition(' ')[0], '')}" for line in _words(guidelines, judgment.guideline_ids, SHORT)
     ]
     lines, most = (answered, FINDINGS) if answered else (words, NAMED)
     if not lines:
-        return said
-    left = [f"and {len(lines) - most} more"] if len(lines) > most else []
+        return rationale
+    rest = [f"and {len(lines) - most} more"] if len(lines) > most else []
     title = "Checks:" if answered else "Guidelines:"
-    return "\n".join([*([said, ""] if said else []), title, *(f"- {each}" for each in [*lines[:most], *left])])
+    return "\n".join(
+        [*([rationale, ""] if rationale else []), title, *(f"- {line}" for line in [*lines[:most], *rest])]
+    )
 
 
 def _words(guidelines: Sequence[LearnedGuideline], ids: Sequence[str], length: int | None = None) -> list[str]:
-    told = {each.id: each for each in guidelines}
+    by_id = {guideline.id: guideline for guideline in guidelines}
+    named = [(name, by_id[name]) for name in ids if name in by_id]
+    origins = [", ".join(trace[:length] for trace in rule.source_trace_ids[:NAMED]) for _, rule in named]
     return [
-        f"{name} {each.guideline_text} ({', '.join(one[:length] for one in each.source_trace_ids[:NAMED]) or 'written by a person'})"
-        for name in ids
-        if (each := told.get(name))
+        f"{name} {rule.guideline_text} ({origin or 'written by a person'})"
+        for (name, rule), origin in zip(named, origins, strict=True)
     ]
