@@ -8,9 +8,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from memalign.content.encoding import encode, estimate_tokens
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts import encode
-from memalign.prompts.encoding import estimate_tokens
 from memalign.testing import ScriptedChatModel
 from tests.support.learning import bare, learn
 

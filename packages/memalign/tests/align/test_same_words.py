@@ -9,8 +9,8 @@ import pytest
 
 from memalign import Judge
 from memalign.align import edit_guideline
+from memalign.content.encoding import estimate_tokens
 from memalign.models.base import Limits
-from memalign.prompts.encoding import estimate_tokens
 from memalign.testing import ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys

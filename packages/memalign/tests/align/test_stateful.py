@@ -17,12 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from memalign import Judge, Registry, aio
 from memalign.align import edit_guideline, lock, set_policy, write_guideline
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import UnknownKey
 from memalign.judge.prompt import budget_of, prompt_of
 from memalign.memory import Annotation, Memory, Outcome
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import memalign as ma
 from memalign import Example, Judge
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError, InvalidRows
 from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.truncate import cut, whole
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.endpoint import Endpoint

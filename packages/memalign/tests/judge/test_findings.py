@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign import Example, Finding, Guideline, Judge
+from memalign.content.encoding import encode
 from memalign.judge.evidence import quotation
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import configured
-from memalign.prompts.encoding import encode
 from memalign.testing import ScriptedChatModel
 from tests.support.endpoint import Endpoint
 from tests.support.keys import keys

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from memalign import Example, Guideline, Judge
+from memalign.content.encoding import estimate_tokens
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import Limits
-from memalign.prompts.encoding import estimate_tokens
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from tests.support.keys import keys
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from memalign import Example, Judge
 from memalign.content import span_tree
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
 from memalign.judge.trace_reading import tool_call_of, tool_call_schema
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts import tool_call_text
-from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.trace_text import outline, show_tool_result
 from memalign.prompts.truncate import cut, whole
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Feedback
+from memalign.content.encoding import estimate_tokens, shorten
 from memalign.errors import UnknownKey
 from memalign.judge.prompt import fit_guidelines
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone, policy_label
 from memalign.memory.precedence import standings
 from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
-from memalign.prompts.encoding import estimate_tokens, shorten
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
 from tests.support.keys import keys

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memalign.content.encoding import encode
 from memalign.memory.guard import check_fault, copied_run, guideline_fault, normalised, tidy
 from memalign.prompts import (
     DistilRecord,
     RenderedExample,
-    encode,
     prompts_hash,
     render_answer,
     render_distil,

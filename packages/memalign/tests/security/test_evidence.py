@@ -10,10 +10,10 @@ import pytest
 
 from memalign import Guideline, Judge, Judgment
 from memalign.cli.output import Output, facts
+from memalign.content.encoding import encode
 from memalign.judge.decision import finding_text
 from memalign.judge.evidence import quotation
 from memalign.memory import Memory
-from memalign.prompts.encoding import encode
 from memalign.testing import ScriptedChatModel
 from tests.support.keys import keys
 

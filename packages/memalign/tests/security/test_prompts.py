@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from memalign import Feedback, Judge, MemAlign
+from memalign.content.encoding import encode
 from memalign.errors import InputError, InvalidOutput
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts import encode
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.security.tricks import FORGERIES, HIDDEN_SENTENCE, TEMPLATE_MARKS, hostile_text, hostile_values
 

@@ -18,6 +18,7 @@ from memalign import aio
 from memalign.align.deltas import CallAnswer, LeftOut, apply_answer, refused_rules
 from memalign.align.distil_answer import ONE_RULE, ONLY_CHECKS, AnswerReader, changes_schema
 from memalign.content import part_in
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge, Progress
 from memalign.judge.decision import check_model_of
@@ -28,7 +29,6 @@ from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.raw_answers import asked_about
 from memalign.prompts import DistilRecord, render_distil, render_distil_checks, render_distil_one, render_merge
-from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.fit import FeedbackRecord, fit_records
 from memalign.types import FeedbackKey, Guideline, Usage
 from memalign.values import value_text

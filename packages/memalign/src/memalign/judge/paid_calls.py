@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import ConfigurationError, ModelError, SpendLimitReached
 from memalign.judge.rehearsal import Rehearsal, RehearsedEmbedding
 from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
@@ -28,7 +29,6 @@ from memalign.models.base import (
     Limits,
     Question,
 )
-from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Usage
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import msgspec
 
 from memalign.cache import kept
 from memalign.content import check_fields, each_side, part_in, parts_of_sides
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError
 from memalign.judge.answer import answer_schema
 from memalign.judge.code_tests import facts
@@ -21,7 +22,6 @@ from memalign.memory.retrieval import Retrieved, embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.prompts import RenderedExample, render_item, render_judge_system
-from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.fit import fit_example, fit_fields
 from memalign.prompts.truncate import left_out
 from memalign.types import Example, Finding, Guideline

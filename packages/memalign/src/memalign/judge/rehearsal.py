@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from memalign.content.encoding import estimate_tokens
 from memalign.models.base import (
     ChatModel,
     ChatReply,
@@ -22,7 +23,6 @@ from memalign.models.base import (
     PricedModel,
     Question,
 )
-from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Usage
 
 if TYPE_CHECKING:

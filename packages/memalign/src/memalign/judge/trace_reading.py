@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.content import SpanTree, span_tree
+from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import render_tool_call, render_tools_cue, render_tools_intro, tool_call_text
-from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.trace_text import show_tool_result
 from memalign.types import Example, ToolCall, Usage
 

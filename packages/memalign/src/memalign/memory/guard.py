@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 
-from memalign.prompts import encode
+from memalign.content.encoding import encode
 
 __all__ = ["MAX_WORDS", "check_fault", "copied_run", "guideline_fault", "normalised", "tidy"]
 

@@ -1,10 +1,8 @@
 """Prompts: each a .jinja file that a person can read and improve, rendered by pure functions.
 
-`render` fills the files in, `encoding` makes values JSON on one line, `truncate` and `trace_text` show a field in so many
-tokens, and `fit` decides how many each part of a prompt is given.
+`render` fills the files in, `truncate` and `trace_text` show a field in so many tokens, and `fit` decides how many each part of a prompt is given.
 """
 
-from memalign.prompts.encoding import encode, estimate_tokens
 from memalign.prompts.render import (
     DistilRecord,
     RenderedExample,
@@ -27,8 +25,6 @@ from memalign.prompts.render import (
 __all__ = [
     "DistilRecord",
     "RenderedExample",
-    "encode",
-    "estimate_tokens",
     "prompts_hash",
     "render_answer",
     "render_distil",

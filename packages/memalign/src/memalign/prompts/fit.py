@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from memalign.prompts.encoding import encode, estimate_tokens, shorten
+from memalign.content.encoding import encode, estimate_tokens, shorten
 from memalign.prompts.render import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.truncate import cut, whole
 from memalign.values import Value

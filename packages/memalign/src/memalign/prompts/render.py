@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memalign.prompts.encoding import encode
+from memalign.content.encoding import encode
 from memalign.prompts.language import language_of
 from memalign.types import Guideline, ToolCall
 from memalign.values import Value, ValueType

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from memalign.content import Span, SpanTree
-from memalign.prompts.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of
+from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of
 from memalign.types import ToolCall
 
 __all__ = ["outline", "show_tool_result", "tree_lines"]

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from memalign.content import Turn, span_tree, turns_of
+from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of, shorten
 from memalign.errors import InputError
-from memalign.prompts.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of, shorten
 from memalign.prompts.trace_text import outline, tree_lines
 
 __all__ = ["Cut", "cut", "left_out", "whole"]
