@@ -1,4 +1,4 @@
-"""compose.yaml: what it says fits the Dockerfile and the server; and an owner signs in, judges a case, and finds it again.
+"""compose.yaml: what it says fits the Dockerfile and the server; and an owner comes in by a link, judges a case, and finds it again.
 
 The last is done by `docker compose` where that works. It is done by script everywhere else: the same command, and a real
 PostgreSQL from a wheel.
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
 SERVER, POSTGRES = COMPOSE["services"]["server"], COMPOSE["services"]["postgres"]
 DOCKER = shutil.which("docker")
-OWNER, PASSWORD = "olga", "four plain words here"
+OWNER = "olga"
 
 
 def works(*command: str) -> bool:
@@ -85,7 +85,8 @@ class Site(ABC):
     address: str
 
     @abstractmethod
-    def make_owner(self) -> None: ...
+    def make_owner(self) -> str:
+        """The owner's personal link."""
 
     @abstractmethod
     def start(self) -> None: ...
@@ -120,7 +121,6 @@ class ByScript(Site):
             "MEMALIGN_REGISTRY": f"postgresql+psycopg://postgres@127.0.0.1:{database.port}/{self.name}",
             "MEMALIGN_PUBLIC_URL": self.address,
             "PGPASSWORD_FILE": str(folder / "password"),
-            "MEMALIGN_OWNER_PASSWORD": PASSWORD,
             "OPENAI_BASE_URL": model,
             "OPENAI_API_KEY": "k",
         }
@@ -128,10 +128,11 @@ class ByScript(Site):
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "memalign", "serve", *arguments]
 
-    def make_owner(self) -> None:
+    def make_owner(self) -> str:
         refused = subprocess.run(self.command("--port", "0"), env=self.environment, capture_output=True, check=False)
         assert b"--add-owner" in refused.stderr
-        subprocess.run(self.command("--add-owner", OWNER), env=self.environment, check=True, capture_output=True)
+        made = subprocess.run(self.command("--add-owner", OWNER), env=self.environment, check=True, capture_output=True)
+        return made.stdout.decode().strip()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
@@ -170,21 +171,15 @@ class ByCompose(Site):
             "MEMALIGN_PUBLIC_URL": self.address,
         }
 
-    def run(self, *arguments: str) -> None:
-        subprocess.run([*self.command, *arguments], env=self.environment, cwd=ROOT, check=True)
-
-    def make_owner(self) -> None:
-        self.run(
-            "run",
-            "--build",
-            "--rm",
-            "-e",
-            f"MEMALIGN_OWNER_PASSWORD={PASSWORD}",
-            "server",
-            "serve",
-            "--add-owner",
-            OWNER,
+    def run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self.command, *arguments], env=self.environment, cwd=ROOT, check=True, stdout=subprocess.PIPE
         )
+        return done.stdout.decode()
+
+    def make_owner(self) -> str:
+        said = self.run("run", "--build", "--rm", "server", "serve", "--add-owner", OWNER)
+        return said.split()[-1]
 
     def start(self) -> None:
         self.run("up", "--detach", "--wait")
@@ -198,13 +193,13 @@ class ByCompose(Site):
 
 
 @contextmanager
-def site(kind: type[ByScript | ByCompose], folder: Path) -> Iterator[Site]:
+def site(kind: type[ByScript | ByCompose], folder: Path) -> Iterator[tuple[Site, str]]:
     with Endpoint(answer={"rationale": "It is kind.", "value": True}) as model:
         made = kind(folder, model.base_url)
         try:
-            made.make_owner()
+            link = made.make_owner()
             made.start()
-            yield made
+            yield made, link
         finally:
             made.stop()
 
@@ -219,19 +214,15 @@ BY_SCRIPT = pytest.mark.skipif(not postgres.AVAILABLE, reason="no PostgreSQL her
 @pytest.mark.parametrize("kind", [pytest.param(ByScript, marks=BY_SCRIPT), pytest.param(ByCompose, marks=BY_COMPOSE)])
 def test_an_owners_case_outlives_a_restart(kind: type[ByScript | ByCompose], tmp_path: Path) -> None:
     with (
-        site(kind, tmp_path) as made,
+        site(kind, tmp_path) as (made, link),
         httpx2.Client(base_url=made.address, follow_redirects=True, timeout=PATIENCE) as browser,
     ):
-
-        def token(page: str) -> str:
-            return str(re.findall(r'<meta name="csrf" content="(\w+)"', browser.get(page).text)[0])
-
-        signed_in = browser.post("/sign-in", data={"csrf": token("/sign-in"), "name": OWNER, "password": PASSWORD})
-        assert "Judges" in signed_in.text
+        assert link.startswith(f"{made.address}/join/")
+        assert "Judges" in browser.post(link).text
         given = {"name": "tone", "instructions": "Kind? {{ outputs }}", "value_type": "bool", "model": "openai:test"}
-        browser.post("/judges", data={"csrf": token("/"), **given}).raise_for_status()
+        browser.post("/judges", data=given).raise_for_status()
         case = {"id": "t-1", "outputs": "One charge will be reversed."}
-        judged = browser.post("/api/v1/judges/tone/judge?keep=true", json=case, headers={"x-csrf-token": token("/")})
+        judged = browser.post("/api/v1/judges/tone/judge?keep=true", json=case)
         assert (judged.status_code, judged.json()["value"]) == (200, True), judged.text
         made.restart()
         assert "One charge will be reversed." in browser.get("/judges/tone/review").text

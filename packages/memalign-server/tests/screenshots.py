@@ -23,10 +23,8 @@ from sqlalchemy import delete, insert
 from memalign import Judge
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding
-from memalign_server.people.accounts import add_owner, add_user, set_role
-from memalign_server.people.passwords import hashed
-from memalign_server.people.roles import Role
-from memalign_server.store import FIRST_TEAM, Store
+from memalign_server.people.people import Role
+from memalign_server.store import Store
 from memalign_server.store.columns import now
 from memalign_server.store.work_tables import jobs
 from server_support import reviewing, world
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
-PASSWORD = "four plain words here"
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 SORRY = ("sorry", "apologise", "regret")
 RULES = {
@@ -70,7 +67,7 @@ PAGES = [
     ("found", "/judges/replies/memory?find=sorry"), ("trust", "/judges/replies/trust"), ("data", "/judges/replies/data"),
     ("erase", "/judges/replies/erase?key=wrong-size"), ("what-to-erase", "/judges/replies/erase"),
     ("settle", "/judges/replies/settle"), ("cases", "/judges/replies/cases?people=false&judged=true"),
-    ("diff", "/judges/replies/history?a=1&b=2"), ("account", "/account"), ("team", "/teams/main"),
+    ("diff", "/judges/replies/history?a=1&b=2"), ("account", "/account"),
     ("empty-review", "/judges/greetings/review"), ("empty-changed", "/judges/greetings/changed"),
     ("empty-memory", "/judges/greetings/memory"), ("empty-trust", "/judges/greetings/trust"),
     ("not-here", "/nowhere"), ("no-case", "/judges/replies/review?case=gone"),
@@ -116,7 +113,7 @@ def told(client: TestClient, cases: list[tuple[str, str, str, bool, str]], *, ag
 
 
 @contextmanager
-def shop(*, accounts: bool, answered: bool = True) -> Iterator[tuple[str, Path]]:
+def shop(*, team: bool, answered: bool = True) -> Iterator[tuple[str, Path]]:
     """The shop's server, on which fourteen cases were `answered` and taught twice, or none; its address and folder."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -126,18 +123,14 @@ def shop(*, accounts: bool, answered: bool = True) -> Iterator[tuple[str, Path]]
             registry.create(
                 Judge(name=name, instructions=question, feedback_value_type=bool, model="scripted", embedding_model=HashEmbedding().name)
             )  # fmt: skip
-        if accounts:
-            store = Store(f"sqlite:///{folder / 'memalign.db'}")
-            add_owner(store, "rita", PASSWORD)
-            with store.write() as connection:
-                set_role(
-                    connection, add_user(connection, "ana", password_hash=hashed(PASSWORD)), FIRST_TEAM, Role.REVIEWER
-                )
-        app = world.server(folder, script=model, title="Casa Verde" if accounts else "memalign")
+        links = {}
+        if team:
+            links = {"rita": world.link(registry.url, "rita"), "ana": world.link(registry.url, "ana", Role.REVIEWER)}
+        app = world.server(folder, script=model, title="Casa Verde" if team else "memalign")
         with TestClient(app, base_url=world.ADDRESS) as nobody:
             nobody.close()
-            expert = person(app, "ana" if accounts else None)
-            owner = person(app, "rita") if accounts else expert
+            expert = person(app, links.get("ana"))
+            owner = person(app, links["rita"]) if team else expert
             rows = [{"id": name, "inputs": asked, "outputs": answer} for name, asked, answer, _, _ in CASES]
             reviewing.put_in(owner, rows, judge="replies")
             for part in (CASES[:5], CASES[5:12]) if answered else ():
@@ -145,21 +138,31 @@ def shop(*, accounts: bool, answered: bool = True) -> Iterator[tuple[str, Path]]
                 reviewing.post(expert, "/judges/replies/teach")
                 reviewing.wait(expert, "replies")
             told(expert, CASES[12:14] if answered else [])
-            if accounts:
+            if team:
                 told(owner, CASES[:9], agree=False)
         with world.listening(app) as address:
             yield address, folder
 
 
-def person(app: Any, name: str | None) -> world.Browser:
-    browser = world.Browser(app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"})
-    if name is not None:
-        assert browser.sign_in(name, PASSWORD).status_code == 303
+def person(app: Any, link: str | None) -> TestClient:
+    browser = TestClient(app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"})
+    if link is not None:
+        assert browser.post(link, follow_redirects=False).status_code == 303
     return browser
 
 
 def opened(chromium: Browser, address: str, scheme: Any, size: Any) -> Page:
     return chromium.new_context(base_url=address, color_scheme=scheme, viewport=size, locale="en-GB").new_page()
+
+
+def registry_of(folder: Path) -> str:
+    return f"sqlite:///{folder / 'memalign.db'}"
+
+
+def enter(page: Page, url: str, name: str) -> None:
+    page.goto(world.link(url, name))
+    page.click("main form button")
+    page.wait_for_selector("h1:has-text('Judges')")
 
 
 def few_colours(pictures: list[Image.Image]) -> list[Image.Image]:
@@ -184,7 +187,7 @@ def taken(page: Page, to: Path, *, whole: bool) -> None:
 
 def every_page(chromium: Browser, to: Path) -> None:
     """Every page in four shapes, with an owner signed in."""
-    with shop(accounts=True) as (address, folder):
+    with shop(team=True) as (address, folder):
         for scheme in ("light", "dark"):
             for shape, size in (("wide", WIDE), ("narrow", NARROW)):
                 page = opened(chromium, address, scheme, size)
@@ -194,17 +197,12 @@ def every_page(chromium: Browser, to: Path) -> None:
 
                 page.goto("/sign-in")
                 take("sign-in")
-                page.fill("input[name=name]", "rita")
-                page.fill("input[name=password]", "not this one")
-                page.click("main button")
-                take("wrong-password")
-                page.fill("input[name=password]", PASSWORD)
-                page.click("main button")
-                page.wait_for_selector("h1:has-text('Judges')")
+                enter(page, registry_of(folder), "rita")
                 for name, path in PAGES:
                     page.goto(path)
                     take(name)
-                page.goto("/teams/main")
+                page.goto("/account")
+                page.fill("input[name=name]", f"guest {scheme} {shape}")
                 page.click("button:has-text('Make a link')")
                 page.wait_for_selector("[role=status] code")
                 take("invited")
@@ -240,13 +238,13 @@ def of_docs(chromium: Browser, to: Path) -> None:
     """The pictures of the tutorial, on a server of one's own, and of the page on what the pages look like."""
     pages = dict(PAGES)
     desk = {"width": 1120, "height": 760}
-    with shop(accounts=False, answered=False) as (address, _):
+    with shop(team=False, answered=False) as (address, _):
         loop(chromium, address, to / "loop.gif")
         for scheme, shape, size in (("light", "wide", desk), ("dark", "narrow", NARROW)):
             page = opened(chromium, address, scheme, size)
             page.goto(pages["changed"])
             taken(page, to / f"changed-{scheme}-{shape}.png", whole=False)
-    with shop(accounts=False) as (address, _):
+    with shop(team=False) as (address, _):
         shapes: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
             ("light", "wide", desk, ("review", "verdict", "memory", "trust", "data")),
             ("dark", "narrow", NARROW, ("review",)),
@@ -256,19 +254,15 @@ def of_docs(chromium: Browser, to: Path) -> None:
             for name in names:
                 page.goto(pages[name])
                 taken(page, to / f"{name}-{scheme}-{shape}.png", whole=False)
-    with shop(accounts=True) as (address, _):
+    with shop(team=True) as (address, folder):
         shapes = (
-            ("light", "wide", desk, ("settle", "team", "erase")),
+            ("light", "wide", desk, ("settle", "account", "erase")),
             ("dark", "wide", desk, ("memory",)),
             ("dark", "narrow", NARROW, ("trust",)),
         )
         for scheme, shape, size, names in shapes:
             page = opened(chromium, address, scheme, size)
-            page.goto("/sign-in")
-            page.fill("input[name=name]", "rita")
-            page.fill("input[name=password]", PASSWORD)
-            page.click("main button")
-            page.wait_for_selector("h1:has-text('Judges')")
+            enter(page, registry_of(folder), "rita")
             for name in names:
                 page.goto(pages[name])
                 taken(page, to / f"{name}-{scheme}-{shape}.png", whole=False)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memalign_server.people.accounts import add_owner
-from memalign_server.store import Store
-from test_browser import answered, chromium, opened, served, until, url
+from server_support import world
+from test_browser import answered, chromium, enter, opened, served, until, url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,30 +18,21 @@ __all__ = ["chromium", "url"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
-PASSWORD = "four plain words here"
 SHAPES = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
 OF_JUDGES = [
     "/", "/judges/tone/review", "/judges/tone/review?case=late", "/judges/tone/changed", "/judges/tone/memory",
     "/judges/tone/memory?find=late", "/judges/tone/trust", "/judges/tone/data", "/judges/tone/erase",
     "/judges/tone/erase?key=late", "/judges/tone/settle", "/judges/tone/cases?case=late", "/judges/tone/history?a=1&b=2",
 ]  # fmt: skip
-OF_PEOPLE = ["/account", "/teams/main"]
+OF_PEOPLE = ["/account"]
 FAULTY = ["/nowhere", "/judges/none/review", "/judges/tone/review?case=none", "/judges/tone/cases", "/join/none"]
 
 
 @pytest.fixture
 def address(url: str) -> Iterator[str]:
-    add_owner(Store(url), "olga", PASSWORD)
+    world.link(url, "olga")
     with served(url) as there:
         yield there
-
-
-def signed_in(page: Page) -> None:
-    page.goto("/sign-in")
-    page.fill("input[name=name]", "olga")
-    page.fill("input[name=password]", PASSWORD)
-    page.click("main button")
-    page.wait_for_selector("h1:has-text('Judges')")
 
 
 def faults_of(page: Page, path: str) -> dict[str, list[str]]:
@@ -56,23 +46,18 @@ def faults_of(page: Page, path: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(("scheme", "width"), SHAPES)
-def test_axe_finds_no_fault_on_any_page(chromium: Browser, address: str, scheme: Any, width: int) -> None:
+def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: str, scheme: Any, width: int) -> None:
     page = opened(chromium, address, color_scheme=scheme, viewport={"width": width, "height": 800})
     page.goto("/sign-in")
     found = faults_of(page, "/sign-in")
-    page.fill("input[name=name]", "olga")
-    page.fill("input[name=password]", "not this one")
-    page.click("main button")
-    page.wait_for_selector("[role=alert]")
-    found |= faults_of(page, "wrong password")
-    signed_in(page)
-    page.goto("/teams/main")
+    enter(page, url, "olga")
+    page.goto("/account")
+    page.fill("input[name=name]", "ana")
     page.click("button:has-text('Make a link')")
     link = page.inner_text("[role=status] code")
     found |= faults_of(page, "invited")
-    page.goto("/account")
-    page.fill("input[name=name]", "robot")
     page.click("button:has-text('Make a token')")
+    page.wait_for_selector("[role=status] code:has-text('memalign_')")
     found |= faults_of(page, "token")
     page.goto("/judges/tone/review?case=late")
     found |= faults_of(page, "asked")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from memalign.errors import ModelUnavailable, RateLimited
 from memalign_server.review.evidence import evidence_of
@@ -48,26 +49,26 @@ def blind_answers(client: Any) -> int:
 
 
 @pytest.fixture
-def taught(local: world.Browser) -> world.Browser:
+def taught(local: TestClient) -> TestClient:
     assert done(local, "align", feedback=FEEDBACK)["version"] == 2
     return local
 
 
 @pytest.fixture
-def queued(local: world.Browser) -> world.Browser:
+def queued(local: TestClient) -> TestClient:
     put_in(local)
     return local
 
 
 @pytest.fixture
-def team(shared: world.Shared) -> tuple[Any, Any, Any]:
-    """A reviewer, an owner and a viewer of one queue."""
-    owner = shared.by_token("owner")
+def team(shared: world.Shared) -> tuple[Any, Any]:
+    """A reviewer and an owner of one queue."""
+    owner = shared.signed_in("owner")
     put_in(owner)
-    return shared.by_token("reviewer"), owner, shared.by_token("viewer")
+    return shared.signed_in("reviewer"), owner
 
 
-def test_the_description_has_twelve_operations(local: world.Browser) -> None:
+def test_the_description_has_twelve_operations(local: TestClient) -> None:
     paths = local.get("/api/v1/openapi.json").json()["paths"].values()
     assert sorted(method["operationId"] for methods in paths for method in methods.values()) == [
         "align_judge",
@@ -88,7 +89,7 @@ def test_the_description_has_twelve_operations(local: world.Browser) -> None:
 # -- applications: a verdict now, kept for review, and thumbs -------------------------------------------------------
 
 
-def test_one_case_is_judged_now(local: world.Browser) -> None:
+def test_one_case_is_judged_now(local: TestClient) -> None:
     judged = local.post(f"{TONE}/judge", json={"inputs": "Hello?", "outputs": "Hi!"})
     assert judged.status_code == 200
     assert (judged.json()["id"], judged.json()["value"]) == ("item", True)
@@ -99,7 +100,7 @@ def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
     world.registry(tmp_path)
     for error, status in ((ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)):
         app = world.server(tmp_path, script=lambda _request, error=error: error)
-        with world.Browser(app, base_url=world.ADDRESS) as client:
+        with TestClient(app, base_url=world.ADDRESS) as client:
             failed = client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"})
             assert (failed.status_code, failed.json()["error"]) == (status, type(error).__name__)
 
@@ -110,7 +111,7 @@ def kept(client: Any, **more: Any) -> str:
     return str(judged.json()["id"])
 
 
-def test_a_thumb_down_becomes_feedback_that_is_learned(local: world.Browser) -> None:
+def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> None:
     case = kept(local)
     thumb = local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
     assert thumb.json() == {"case": case, "source": "app-7", "value": False, "rationale": "Cold."}
@@ -118,26 +119,26 @@ def test_a_thumb_down_becomes_feedback_that_is_learned(local: world.Browser) -> 
     assert learned(local) == {f"{case}@app-7": "learned"}
 
 
-def test_a_second_thumb_replaces_the_first(local: world.Browser) -> None:
+def test_a_second_thumb_replaces_the_first(local: TestClient) -> None:
     case = kept(local, id="a-1")
     for up in (True, False, True):
         thumb = local.post(f"{TONE}/cases/{case}/thumb", json={"up": up})
         assert (thumb.status_code, thumb.json()["value"]) == (200, up)
 
 
-def test_a_thumb_needs_a_verdict_that_is_kept(local: world.Browser) -> None:
+def test_a_thumb_needs_a_verdict_that_is_kept(local: TestClient) -> None:
     local.post(f"{TONE}/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
     assert local.post(f"{TONE}/cases/a-1/thumb", json={"up": True}).status_code == 404
 
 
-def test_an_id_is_kept_for_one_content(local: world.Browser) -> None:
+def test_an_id_is_kept_for_one_content(local: TestClient) -> None:
     kept(local, id="a-1")
     other = {"id": "a-1", "inputs": "Hm?", "outputs": "Yes."}
     assert local.post(f"{TONE}/judge", params={"keep": True}, json=other).status_code == 409
 
 
 def test_a_reviewers_thumb_is_their_own(shared: world.Shared) -> None:
-    reviewer = shared.by_token("reviewer")
+    reviewer = shared.signed_in("reviewer")
     case = kept(reviewer)
     assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "owner"}).status_code == 403
     assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True}).json()["source"] == "reviewer"
@@ -146,13 +147,13 @@ def test_a_reviewers_thumb_is_their_own(shared: world.Shared) -> None:
 # -- learning and forgetting ----------------------------------------------------------------------------------------
 
 
-def test_feedback_is_replaced_and_withdrawn(taught: world.Browser) -> None:
+def test_feedback_is_replaced_and_withdrawn(taught: TestClient) -> None:
     done(taught, "align", feedback=[{**FEEDBACK[0], "rationale": "It promises nothing."}])
     done(taught, "unalign", keys=["t-1@ana"])
     assert learned(taught) == {"t-1@ana": "withdrawn", "t-2@ana": "learned"}
 
 
-def test_an_erasure_leaves_a_receipt_and_no_word(taught: world.Browser, tmp_path: Path) -> None:
+def test_an_erasure_leaves_a_receipt_and_no_word(taught: TestClient, tmp_path: Path) -> None:
     receipt = done(taught, "erase", keys=["t-1"])
     assert (receipt["complete"], receipt["left"]) == (True, [])
     assert receipt["counts"].startswith("1 case, 1 comment")
@@ -160,29 +161,28 @@ def test_an_erasure_leaves_a_receipt_and_no_word(taught: world.Browser, tmp_path
     assert b"It is in transit." not in (tmp_path / "memalign.db").read_bytes()
 
 
-def test_a_file_of_the_server_is_no_feedback(local: world.Browser) -> None:
+def test_a_file_of_the_server_is_no_feedback(local: TestClient) -> None:
     # Names of files are read as files by the library; from outside only rows may come.
     assert local.post(f"{TONE}/align", json={"feedback": "/etc/passwd"}).status_code == 422
     assert local.post(f"{TONE}/cases", json={"cases": "/etc/passwd"}).status_code == 422
 
 
-def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any, Any]) -> None:
-    reviewer, owner, viewer = team
+def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
+    reviewer, owner = team
     say(owner, "late", rationale="Never so cold.")
     say(reviewer, "shop", True)
     job = ended(owner, owner.post(f"{TONE}/teach").json())
     assert {row["key"] for row in job["result"]["rows"]} == {"late@owner", "shop@reviewer"}
-    for client in (reviewer, viewer):
-        shown = client.get(f"{TONE}/jobs/{job['id']}").json()["result"]
-        assert shown["version"] == 2
-        assert {row["key"] for row in shown["rows"]} == ({"shop@reviewer"} if client is reviewer else set())
-        assert set(shown) == {"version", "rows"}
+    shown = reviewer.get(f"{TONE}/jobs/{job['id']}").json()["result"]
+    assert shown["version"] == 2
+    assert {row["key"] for row in shown["rows"]} == {"shop@reviewer"}
+    assert set(shown) == {"version", "rows"}
 
 
 # -- reviewing ------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_comes_before_the_verdict(queued: world.Browser) -> None:
+def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
     (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
     assert first["hidden"]
     assert (first["mine"], first["judgment"], first["others"]) == (None, None, [])
@@ -194,7 +194,7 @@ def test_an_answer_comes_before_the_verdict(queued: world.Browser) -> None:
     assert first["id"] not in following(queued)
 
 
-def test_skipping_shows_no_verdict(queued: world.Browser) -> None:
+def test_skipping_shows_no_verdict(queued: TestClient) -> None:
     for state in ("skipped", "unclear"):
         shown = say(queued, "late", None, state=state, revision=int(state != "skipped"))
         assert (shown.status_code, shown.json()["hidden"]) == (200, True)
@@ -203,7 +203,7 @@ def test_skipping_shows_no_verdict(queued: world.Browser) -> None:
     assert blind_answers(queued) == 1
 
 
-def test_an_older_revision_changes_nothing(queued: world.Browser) -> None:
+def test_an_older_revision_changes_nothing(queued: TestClient) -> None:
     say(queued, "late", False, rationale="Cold.")
     stale = say(queued, "late", True)
     assert stale.status_code == 409
@@ -212,13 +212,13 @@ def test_an_older_revision_changes_nothing(queued: world.Browser) -> None:
     assert (edited["value"], edited["rationale"], edited["revision"]) == (True, None, 2)
 
 
-def test_an_answer_sent_twice_is_kept_once(queued: world.Browser) -> None:
+def test_an_answer_sent_twice_is_kept_once(queued: TestClient) -> None:
     first, again = (say(queued, "late", form="one").json() for _ in range(2))
     assert first == again
     assert first["mine"]["revision"] == 1
 
 
-def test_wrong_answers_say_what_is_wrong(queued: world.Browser) -> None:
+def test_wrong_answers_say_what_is_wrong(queued: TestClient) -> None:
     assert say(queued, "late", "perhaps").status_code == 422
     assert say(queued, "late", None).json()["detail"] == "choose a verdict, or write why, or skip the case"
     assert say(queued, "nothing").status_code == 404
@@ -227,7 +227,7 @@ def test_wrong_answers_say_what_is_wrong(queued: world.Browser) -> None:
     assert "late" in following(queued)
 
 
-def test_cases_are_listed_by_pieces_and_state(queued: world.Browser) -> None:
+def test_cases_are_listed_by_pieces_and_state(queued: TestClient) -> None:
     say(queued, "late")
     say(queued, "lamp", True)
     say(queued, "shop", None, state="skipped")
@@ -245,7 +245,7 @@ def test_cases_are_listed_by_pieces_and_state(queued: world.Browser) -> None:
     assert queued.get(f"{TONE}/cases?order=useful&state=answered").status_code == 422
 
 
-def test_a_verdict_asked_for_is_no_blind_one(queued: world.Browser) -> None:
+def test_a_verdict_asked_for_is_no_blind_one(queued: TestClient) -> None:
     late = {name: CASES[0][name] for name in ("inputs", "outputs")}
     say(queued, "late", None, state="skipped")
     assert queued.post(f"{TONE}/judge", json=late).json()["value"] is True
@@ -256,8 +256,8 @@ def test_a_verdict_asked_for_is_no_blind_one(queued: world.Browser) -> None:
     assert blind_answers(queued) == 1
 
 
-def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any, Any]) -> None:
-    reviewer, owner, _ = team
+def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
+    reviewer, owner = team
     for case in ("late", "twice"):
         say(owner, case, rationale="Never so cold.")
     job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
@@ -283,7 +283,7 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any, Any]) -> None:
     assert "Never so cold." in say(reviewer, "late").text
 
 
-def test_pages_and_api_are_one_review(queued: world.Browser) -> None:
+def test_pages_and_api_are_one_review(queued: TestClient) -> None:
     say(queued, "twice", True)
     reviewing.answer(queued, "late", value="false", rationale="Cold.")
     assert "2 answered" in queued.get("/judges/tone/review").text

@@ -2,117 +2,114 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from fastapi import APIRouter
 from fastapi.testclient import TestClient
 
-from memalign_server.people.access import ACCESS, Public
-from memalign_server.people.roles import Role
-from memalign_server.routing import check_access, guarded_router
 from server_support import world
+from server_support.reviewing import post
 
-ROUTES = world.routes()
-ROLES = {"viewer": Role.VIEWER, "reviewer": Role.REVIEWER, "owner": Role.OWNER}
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANYBODY = {
+    "GET /health", "GET /sign-in", "POST /sign-out", "GET /join/{secret}", "POST /join/{secret}",
+    "GET /openid/start", "GET /openid/callback",
+}  # fmt: skip
+OWNERS = {
+    "POST /people", "POST /people/{member}/link", "POST /people/{member}/remove", "POST /token", "POST /judges",
+    "POST /judges/{judge}/pull", "GET /judges/{judge}/erase", "POST /judges/{judge}/erase",
+    "GET /judges/{judge}/receipts/{job}", "POST /judges/{judge}/delete", "POST /judges/{judge}/rollback",
+    "POST /api/v1/judges/{judge}/erase",
+}  # fmt: skip
+TEAM = {
+    "GET /", "GET /account", "POST /language", "GET /judges/{judge}/review", "POST /judges/{judge}/review",
+    "GET /judges/{judge}/review/next", "POST /judges/{judge}/review/undo", "POST /judges/{judge}/review/words",
+    "GET /judges/{judge}/review/similar", "GET /judges/{judge}/settle", "POST /judges/{judge}/teach",
+    "GET /judges/{judge}/jobs/{job}", "GET /judges/{judge}/changed", "POST /judges/{judge}/changed",
+    "GET /judges/{judge}/memory", "POST /judges/{judge}/guidelines", "POST /judges/{judge}/guidelines/new",
+    "POST /judges/{judge}/withdraw", "GET /judges/{judge}/trust", "GET /judges/{judge}/cases",
+    "GET /judges/{judge}/history", "GET /judges/{judge}/data", "POST /judges/{judge}/data",
+    "GET /judges/{judge}/download/{name}", "GET /api/v1/openapi.json", "GET /api/v1/me", "GET /api/v1/judges",
+    "POST /api/v1/judges/{judge}/judge", "POST /api/v1/judges/{judge}/cases/{case}/thumb",
+    "POST /api/v1/judges/{judge}/cases", "GET /api/v1/judges/{judge}/cases",
+    "PUT /api/v1/judges/{judge}/cases/{case}/answer", "POST /api/v1/judges/{judge}/teach",
+    "POST /api/v1/judges/{judge}/align", "POST /api/v1/judges/{judge}/unalign",
+    "GET /api/v1/judges/{judge}/jobs/{job}",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def site(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
     """One server for all cells: nothing here succeeds in changing it."""
-    with world.shared_server(people, tmp_path_factory.mktemp("matrix")) as made:
+    with world.shared_server(tmp_path_factory.mktemp("matrix")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def clients(site: world.Shared) -> dict[str, TestClient]:
-    found = {name: site.by_token(name) for name in (*ROLES, "stranger")}
-    return {**found, "nobody": TestClient(site.app, base_url=world.ADDRESS)}
+    people = {name: site.signed_in(name) for name in ("reviewer", "owner")}
+    return {**people, "program": site.program(), "nobody": TestClient(site.app, base_url=world.ADDRESS)}
 
 
-def test_the_table_has_exactly_the_routes() -> None:
-    assert set(ROUTES) == set(ACCESS)
+def routes(app: Any) -> set[str]:
+    """Every route of the application, as its method and path."""
+    found: list[Any] = []
+    for route in app.routes:  # those of a router lie behind one entry in newer versions of FastAPI
+        found += route.effective_route_contexts() if hasattr(route, "effective_route_contexts") else [route]
+    return {f"{method} {route.path}" for route in found if getattr(route, "methods", None) for method in route.methods}
 
 
-@pytest.mark.parametrize("name", sorted(ROUTES))
-def test_a_route_admits_whom_the_table_names(name: str, site: world.Shared, clients: dict[str, TestClient]) -> None:
-    route, needs = ROUTES[name], ACCESS[name]
+def test_every_route_has_its_cell(site: world.Shared) -> None:
+    assert routes(site.app) == ANYBODY | TEAM | OWNERS
+    assert len(ANYBODY | TEAM | OWNERS) == len(ANYBODY) + len(TEAM) + len(OWNERS)
+
+
+@pytest.mark.parametrize("route", sorted(ANYBODY | TEAM | OWNERS))
+def test_a_route_admits_whom_it_is_for(route: str, site: world.Shared, clients: dict[str, TestClient]) -> None:
+    method, path = route.split()
+    path = re.sub(r"\{(\w+)\}", lambda name: "tone" if name[1] == "judge" else "none", path)
     for person, client in clients.items():
-        answer = world.asked(client, route)
-        status = answer.status_code
-        where = f"{name} for {person}: {status}"
-        if needs is Public.ANYONE:
-            assert status not in (401, 403) or "csrf token" in answer.text, where
-        elif person == "nobody":
-            assert status == 401, where
-        elif needs is Public.SIGNED_IN:
-            assert status not in (401, 500), where
-        elif person == "stranger":
-            hidden = status == 404 and "of your" in answer.text
-            assert hidden == world.names_a_team(route), where
-            assert status != 401, where
-        elif ROLES[person] >= needs:
-            assert status not in (401, 403, 500), where
+        if route == "POST /sign-out" and person != "nobody":
+            continue  # it would end what the other cells need
+        status = client.request(
+            method, path, follow_redirects=False, headers={"accept": "application/json"}
+        ).status_code
+        if route == "POST /token" and person == "owner":
+            assert status == 200  # and the program's token is replaced
+            clients["program"] = site.program()
+        elif route in ANYBODY:
+            assert status not in (401, 403) or person == "program", person
+        elif person == "nobody" or (person == "program" and not path.startswith("/api/")):
+            assert status in ((303, 401) if method == "GET" else (401,)), person
+        elif route in OWNERS and person == "reviewer":
+            assert status == 403, person
         else:
-            assert status == 403, where
+            assert status not in (401, 403, 500), person
 
 
-def test_a_route_without_a_line_stops_the_start() -> None:
-    router = guarded_router()
-
-    @router.get("/forgotten")
-    def forgotten() -> None: ...
-
-    with pytest.raises(RuntimeError, match="forgotten"):
-        check_access([router])
-
-
-def test_a_route_without_a_guard_stops_the_start() -> None:
-    router = APIRouter()
-
-    @router.get("/open")
-    def open_() -> None: ...
-
-    with pytest.raises(RuntimeError, match="without a guard"):
-        check_access([router])
-
-
-def test_a_tokens_role_narrows_its_persons(site: world.Shared) -> None:
-    narrow = site.by_token("owner", Role.VIEWER)
-    assert narrow.get("/judges/tone/trust").status_code == 200
-    assert narrow.post("/api/v1/judges/tone/erase", json={"keys": ["t-1"]}).status_code == 403
-
-
-def test_other_teams_judges_are_not_listed(site: world.Shared) -> None:
-    for person, names in (("viewer", ["tone"]), ("stranger", ["other"])):
-        found = site.by_token(person).get("/api/v1/judges").json()
-        assert [each["name"] for each in found] == names
-
-
-def test_a_bad_body_is_not_explained_to_nobody(site: world.Shared) -> None:
-    answer = site.browser().post("/api/v1/judges/tone/align", content=b"{")
-    assert answer.status_code == 401
+@pytest.mark.parametrize("content", [b"{", b"x" * 1_000_000], ids=["no JSON", "large"])
+def test_no_byte_of_nobodys_body_is_read(site: world.Shared, content: bytes) -> None:
+    for path in ("/api/v1/judges/tone/align", "/judges/tone/data"):
+        for form in ("application/json", "multipart/form-data; boundary=x"):
+            sent = site.browser().post(path, content=content, headers={"content-type": form})
+            assert sent.status_code == 401, (path, form)
 
 
 def test_a_reviewer_speaks_for_nobody_else(site: world.Shared) -> None:
-    reviewer = site.by_token("reviewer")
+    reviewer = site.signed_in("reviewer")
     row = {**world.ROWS[0], "source": "owner"}
     assert reviewer.post("/api/v1/judges/tone/align", json={"feedback": [row]}).status_code == 403
     assert reviewer.post("/api/v1/judges/tone/unalign", json={"source": "owner"}).status_code == 403
     assert reviewer.post("/api/v1/judges/tone/unalign", json={"keys": ["t-1"]}).status_code == 403
 
 
-def test_a_shared_server_sends_keys_nowhere_else(site: world.Shared) -> None:
-    form = {"name": "leak", "instructions": "Good? {{ outputs }}", "value_type": "bool"}
-    refused = site.signed_in("owner").fill("/judges", "/account", **form, model="openai:m@http://10.0.0.1/v1")
-    assert refused.status_code == 422
-    assert "keys would go there" in refused.text
-
-
-def test_keys_stay_here_behind_a_proxy_of_this_machine(people: Path, tmp_path: Path) -> None:
-    with world.shared_server(people, tmp_path, host="127.0.0.1") as site:
-        form = {"name": "leak", "instructions": "Good? {{ outputs }}", "value_type": "bool"}
-        refused = site.signed_in("owner").fill("/judges", "/account", **form, model="openai:m@http://10.0.0.1/v1")
-    assert refused.status_code == 422
-    assert "keys would go there" in refused.text
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_a_team_sends_keys_nowhere_else(host: str, tmp_path: Path) -> None:
+    with world.shared_server(tmp_path, host=host) as site:
+        form: dict[str, Any] = {"name": "leak", "instructions": "Good? {{ outputs }}", "value_type": "bool"}
+        refused = post(site.signed_in("owner"), "/judges", **form, model="openai:m@http://10.0.0.1/v1")
+    assert (refused.status_code, "keys would go there" in refused.text) == (422, True)

@@ -102,6 +102,13 @@ def no_script_fails() -> Iterator[None]:
     assert SCRIPT_ERRORS == []
 
 
+def enter(page: Page, url: str, name: str) -> None:
+    """Sign somebody in by a new personal link."""
+    page.goto(world.link(url, name))
+    page.click("main form button")
+    page.wait_for_selector("h1:has-text('Judges')")
+
+
 def until(page: Page, expression: str) -> None:
     """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it is asked from here."""
     from playwright.sync_api import Error
@@ -216,25 +223,17 @@ def test_axe_finds_no_fault(chromium: Browser, url: str, scheme: Any) -> None:
 
 
 def test_an_invited_colleague_disagrees_and_both_settle(chromium: Browser, url: str, tmp_path: Path) -> None:
-    from memalign_server.people.accounts import add_owner
-    from memalign_server.store import Store
-
-    add_owner(Store(url), "olga", "four plain words here")
+    first = world.link(url, "olga")
     with served(url) as address:
-        owner = opened(chromium, address)
-        owner.goto("/judges/tone/review")
-        owner.fill("input[name=name]", "olga")
-        owner.fill("input[name=password]", "four plain words here")
-        owner.click("main button")
-        owner.wait_for_selector("#card")
-        owner.goto("/teams/main")
+        owner, expert = (opened(chromium, address) for _ in range(2))
+        owner.goto(first)
+        owner.click("main form button")
+        owner.wait_for_selector("h1:has-text('Judges')")
+        owner.goto("/account")
+        owner.fill("input[name=name]", "ana")
         owner.click("button:has-text('Make a link')")
-        link = owner.inner_text("[role=status] code")
-        expert = opened(chromium, address)
-        expert.goto(link)
-        expert.fill("input[name=name]", "ana")
-        expert.fill("input[name=password]", "other plain words here")
-        expert.click("main button")
+        expert.goto(owner.inner_text("[role=status] code"))
+        expert.click("button:has-text('Go on as ana')")
         expert.wait_for_selector("h1:has-text('Judges')")
         for page, key, words in ((owner, "y", "Short is fine."), (expert, "n", "It is cold.")):
             page.goto("/judges/tone/review?case=late")

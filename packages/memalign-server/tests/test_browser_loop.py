@@ -9,42 +9,31 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memalign import Registry
-from memalign_server.people.accounts import add_owner
-from memalign_server.store import Store
-from test_browser import answered, chromium, no_script_fails, opened, served, until, url
+from server_support import world
+from test_browser import answered, chromium, enter, no_script_fails, opened, served, until, url
 from test_review import failing
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 __all__ = ["chromium", "no_script_fails", "url"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
-PASSWORD = "four plain words here"
-
-
-def sign_in(page: Page, name: str) -> None:
-    page.goto("/sign-in")
-    page.fill("input[name=name]", name)
-    page.fill("input[name=password]", PASSWORD)
-    page.click("main button")
-    page.wait_for_selector("h1:has-text('Judges')")
-
 
 def test_an_invited_experts_first_day(chromium: Browser, url: str, tmp_path: Path) -> None:
-    add_owner(Store(url), "olga", PASSWORD)
+    world.link(url, "olga")
     with served(url) as address:
         owner, expert = (opened(chromium, address) for _ in range(2))
-        sign_in(owner, "olga")
-        owner.goto("/teams/main")
+        enter(owner, url, "olga")
+        owner.goto("/account")
+        owner.fill("input[name=name]", "ana")
         owner.click("button:has-text('Make a link')")
-        expert.goto(owner.inner_text("[role=status] code"))
-        expert.fill("input[name=name]", "ana")
-        expert.fill("input[name=password]", PASSWORD)
-        expert.click("main button")
-        expert.click("button:has-text('Sign out')")
-        sign_in(expert, "ana")
+        link = owner.inner_text("[role=status] code")
+        expert.goto(link)
+        expert.click("button:has-text('Go on as ana')")
+        expert.wait_for_selector("h1:has-text('Judges')")
+        assert owner.goto(link).status == 404  # type: ignore[union-attr]  # a page is there
         expert.goto("/judges/tone/review?case=late")
         expert.fill("textarea[name=rationale]", "Show sympathy first.")
         expert.locator("main").focus()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import select
 
-from memalign_server.people.accounts import add_owner
 from memalign_server.store import Store
 from memalign_server.store.review_tables import reviews
-from test_browser import answered, chromium, no_script_fails, opened, served, until, url
+from server_support import world
+from test_browser import answered, chromium, enter, no_script_fails, opened, served, until, url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["chromium", "no_script_fails", "url"]  # fixtures
 
-PASSWORD = "four plain words here"
 WORDS = "Show sympathy first."
 LATE = "/judges/tone/review?case=late"
 FIELD = "#card textarea[name=rationale]"
@@ -31,12 +30,9 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def sign_in(page: Page, name: str, *, back: str = "/judges/tone/review") -> None:
-    page.goto(f"/sign-in?back={back}")
-    page.fill("input[name=name]", name)
-    page.fill("input[name=password]", PASSWORD)
-    page.click("main form button")
-    page.wait_for_url(f"**{back}")
+def sign_in(page: Page, url: str, name: str, *, back: str = "/judges/tone/review") -> None:
+    enter(page, url, name)
+    page.goto(back)
 
 
 def sign_out(page: Page) -> None:
@@ -75,9 +71,9 @@ def rows(url: str) -> dict[tuple[str, str], Any]:
 
 @pytest.fixture
 def people(url: str) -> str:
-    """The registry with two people who have accounts."""
+    """The registry with a team of two."""
     for name in ("ana", "ben"):
-        add_owner(Store(url), name, PASSWORD)
+        world.link(url, name)
     return url
 
 
@@ -87,7 +83,7 @@ def people(url: str) -> str:
 def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Browser, people: str) -> None:
     with served(people) as address:
         ana = opened(chromium, address)
-        sign_in(ana, "ana")
+        sign_in(ana, people, "ana")
         ana.goto(LATE)
         type_words(ana)
         words_saved(ana)
@@ -97,15 +93,15 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Brow
         ana.go_back()
         has_words(ana)
         sign_out(ana)
-        sign_in(ana, "ana")
+        sign_in(ana, people, "ana")
         ana.goto(LATE)
         has_words(ana)
         elsewhere = opened(chromium, address)
-        sign_in(elsewhere, "ana")
+        sign_in(elsewhere, people, "ana")
         elsewhere.goto(LATE)
         has_words(elsewhere)
         ben = opened(chromium, address)
-        sign_in(ben, "ben")
+        sign_in(ben, people, "ben")
         ben.goto(LATE)
         has_words(ben, "")
         answered(ben, "n")
@@ -212,7 +208,7 @@ def test_teach_leaves_a_colleagues_unfinished_words_alone(chromium: Browser, peo
     with served(people) as address:
         ana, ben = (opened(chromium, address) for _ in range(2))
         for page, name in ((ana, "ana"), (ben, "ben")):
-            sign_in(page, name)
+            sign_in(page, people, name)
             page.goto(LATE)
             answered(page, "n")
         type_words(ana, "It sounds like a")
@@ -340,7 +336,7 @@ def test_teach_with_a_dead_server_keeps_the_page_and_the_words(chromium: Browser
 def test_an_ended_session_keeps_the_words_and_says_so(chromium: Browser, people: str) -> None:
     with served(people) as address:
         page = opened(chromium, address)
-        sign_in(page, "ana")
+        sign_in(page, people, "ana")
         page.goto(LATE)
         page.context.clear_cookies()
         type_words(page)
@@ -351,10 +347,8 @@ def test_an_ended_session_keeps_the_words_and_says_so(chromium: Browser, people:
         page.wait_for_timeout(500)
         has_words(page)
         page.click("#line a")
-        page.fill("input[name=name]", "ana")
-        page.fill("input[name=password]", PASSWORD)
-        page.click("main form button")
-        page.wait_for_url(f"**{LATE}")
+        page.wait_for_url("**/sign-in**")
+        sign_in(page, people, "ana", back=LATE)
         page.wait_for_selector("#card.done")  # the verdict that was chosen is saved now
         has_words(page)
         page.wait_for_selector("#line", state="hidden")
@@ -415,7 +409,7 @@ def test_answers_are_never_somebody_elses(chromium: Browser, people: str) -> Non
     with served(people) as address:
         page = opened(chromium, address)
         page.clock.install()
-        sign_in(page, "ana")
+        sign_in(page, people, "ana")
         for case in ("late", "twice", "lamp"):
             page.goto(f"/judges/tone/review?case={case}")
             type_words(page, "ANA secret words")
@@ -423,7 +417,7 @@ def test_answers_are_never_somebody_elses(chromium: Browser, people: str) -> Non
             answered(page, "n")
         until(page, "Object.keys(localStorage).filter((name) => name.startsWith('memalign-unsaved')).length === 0")
         sign_out(page)
-        sign_in(page, "ben")
+        sign_in(page, people, "ben")
         for _ in range(10):
             page.clock.fast_forward(5_000)
             page.wait_for_timeout(50)
@@ -435,7 +429,7 @@ def test_answers_are_never_somebody_elses(chromium: Browser, people: str) -> Non
 def test_an_unsent_answer_waits_for_its_owner(chromium: Browser, people: str) -> None:
     with served(people) as address:
         page = opened(chromium, address)
-        sign_in(page, "ana")
+        sign_in(page, people, "ana")
         page.goto(LATE)
         type_words(page, "ANA secret words")
         words_saved(page)
@@ -445,7 +439,7 @@ def test_an_unsent_answer_waits_for_its_owner(chromium: Browser, people: str) ->
     page.context.clear_cookies()
     with served(people, port_of(address)):
         page.clock.install()
-        sign_in(page, "ben", back=LATE)
+        sign_in(page, people, "ben", back=LATE)
         for _ in range(10):
             page.clock.fast_forward(5_000)
             page.wait_for_timeout(50)
@@ -453,7 +447,7 @@ def test_an_unsent_answer_waits_for_its_owner(chromium: Browser, people: str) ->
         assert "ANA" not in page.content()
         assert rows(people) == {}
         sign_out(page)
-        sign_in(page, "ana", back=LATE)
+        sign_in(page, people, "ana", back=LATE)
         page.wait_for_selector("#card.done")
         assert rows(people)["late", "ana"].rationale == "ANA secret words"
         assert rows(people).keys() == {("late", "ana")}
@@ -462,7 +456,7 @@ def test_an_unsent_answer_waits_for_its_owner(chromium: Browser, people: str) ->
 def test_signing_out_tells_what_is_unsent(chromium: Browser, people: str) -> None:
     with served(people) as address:
         page = opened(chromium, address)
-        sign_in(page, "ana")
+        sign_in(page, people, "ana")
         page.goto(LATE)
         page.route(
             lambda asked: "/judges/tone/review" in asked,
@@ -486,6 +480,6 @@ def test_signing_out_tells_what_is_unsent(chromium: Browser, people: str) -> Non
         page.once("dialog", lambda dialog: dialog.accept())
         sign_out(page)
         page.unroute_all()
-        sign_in(page, "ana", back=LATE)
+        sign_in(page, people, "ana", back=LATE)
         page.wait_for_selector("#card.done")
         has_words(page)

@@ -35,14 +35,14 @@ def teach(client: TestClient) -> None:
 
 
 @pytest.fixture
-def ana_and_ben(shared: world.Shared) -> tuple[world.Browser, world.Browser]:
+def ana_and_ben(shared: world.Shared) -> tuple[TestClient, TestClient]:
     """Two people at one queue."""
     ana, ben = shared.signed_in("owner"), shared.signed_in("reviewer")
     put_in(ana)
     return ana, ben
 
 
-def test_a_case_that_a_colleague_taught_proves_nothing(ana_and_ben: tuple[world.Browser, world.Browser]) -> None:
+def test_a_case_that_a_colleague_taught_proves_nothing(ana_and_ben: tuple[TestClient, TestClient]) -> None:
     ana, ben = ana_and_ben
     answer(ana, "late", value="false", rationale="Show sympathy first.")
     assert missing(ana) == 9
@@ -55,9 +55,8 @@ def test_a_case_that_a_colleague_taught_proves_nothing(ana_and_ben: tuple[world.
 
 def test_a_case_that_was_taught_under_another_id_proves_nothing(local: TestClient) -> None:
     late = {**reviewing.CASES[0], "id": "from-the-archive", "value": False, "rationale": "Cold.", "source": "olga"}
-    token = re.findall(r'<meta name="csrf" content="([^"]*)"', local.get("/").text)[0]
     files = {"file": ("feedback.jsonl", json.dumps(late))}
-    local.post("/judges/tone/data", files=files, data={"what": "feedback", "csrf": token})
+    local.post("/judges/tone/data", files=files, data={"what": "feedback"})
     wait(local)
     put_in(local)
     answer(local, "late", value="false")
@@ -74,7 +73,7 @@ def test_a_case_that_the_command_line_taught_proves_nothing(local: TestClient, t
     assert missing(local) == 10
 
 
-def test_two_answers_on_a_case_are_one_case(ana_and_ben: tuple[world.Browser, world.Browser]) -> None:
+def test_two_answers_on_a_case_are_one_case(ana_and_ben: tuple[TestClient, TestClient]) -> None:
     ana, ben = ana_and_ben
     cases = [{**reviewing.CASES[0], "id": f"c-{n}", "inputs": f"Order {n} is late."} for n in range(10)]
     put_in(ana, cases)
@@ -90,10 +89,8 @@ def test_two_answers_on_a_case_are_one_case(ana_and_ben: tuple[world.Browser, wo
 
 
 @contextmanager
-def scoring(tmp_path: Path, value_type: str, verdict: float) -> Iterator[list[world.Browser]]:
+def scoring(tmp_path: Path, value_type: str, verdict: float) -> Iterator[list[TestClient]]:
     """Two people at the queue of a judge that gives every case the same number."""
-    from memalign_server.people.accounts import add_owner
-    from memalign_server.store import Store
 
     def scored(_: Any) -> dict[str, Any]:
         return {"rationale": "So so.", "value": verdict}
@@ -108,12 +105,10 @@ def scoring(tmp_path: Path, value_type: str, verdict: float) -> Iterator[list[wo
             embedding_model=HashEmbedding().name,
         )
     )
-    for name in ("ana", "ben"):
-        add_owner(Store(registry.url), name, "four plain words here")
     with TestClient(app := world.server(tmp_path, script=scored), base_url=world.ADDRESS):
-        people = [world.Browser(app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
+        people = [TestClient(app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
         for person, name in zip(people, ("ana", "ben"), strict=True):
-            person.sign_in(name, "four plain words here")
+            person.post(world.link(registry.url, name))
         put_in(people[0])
         yield people
 

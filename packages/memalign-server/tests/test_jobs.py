@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from memalign_server.store import Store
@@ -51,7 +52,7 @@ def version(client: Any) -> int:
     return int(judge["latest"])
 
 
-def test_an_align_is_a_job_with_a_result(local: world.Browser) -> None:
+def test_an_align_is_a_job_with_a_result(local: TestClient) -> None:
     begun = local.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK})
     assert begun.status_code == 202
     assert begun.headers["location"] == f"/api/v1/judges/tone/jobs/{begun.json()['id']}"
@@ -61,7 +62,7 @@ def test_an_align_is_a_job_with_a_result(local: world.Browser) -> None:
     assert learned(local) == {"t-1@ana": "learned", "t-2@ana": "learned"}
 
 
-def test_bad_rows_fail_the_job_with_their_lines(local: world.Browser) -> None:
+def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
     job = local.post("/api/v1/judges/tone/align", json={"feedback": [{"id": "x", "outputs": "y", "value": "maybe"}]})
     failed = ended(local, job.json())
     assert failed["state"] == "failed"
@@ -78,12 +79,12 @@ def test_a_server_that_stops_gives_its_work_back(tmp_path: Path) -> None:
         raise AssertionError("not stopped")
 
     world.registry(tmp_path)
-    with world.Browser(world.server(tmp_path, script=never), base_url=world.ADDRESS) as client:
+    with TestClient(world.server(tmp_path, script=never), base_url=world.ADDRESS) as client:
         job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
         until = time.monotonic() + SOON
         while not started.is_set() and time.monotonic() < until:
             time.sleep(0.02)
-    with world.Browser(world.server(tmp_path), base_url=world.ADDRESS) as client:
+    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
         assert ended(client, job)["state"] == "done"
         assert learned(client) == {"t-1@ana": "learned", "t-2@ana": "learned"}
 
@@ -100,13 +101,13 @@ def waiting(folder: Path, *, starts: int = 1, kind: str = "align") -> tuple[Jobs
 
 def test_work_of_a_killed_server_is_taken_up(tmp_path: Path) -> None:
     _, job = waiting(tmp_path)
-    with world.Browser(world.server(tmp_path), base_url=world.ADDRESS) as client:
+    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
         assert ended(client, {"judge": "tone", "id": job})["state"] == "done"
 
 
 def test_work_that_kills_servers_is_given_up(tmp_path: Path) -> None:
     _, job = waiting(tmp_path, starts=3)
-    with world.Browser(world.server(tmp_path), base_url=world.ADDRESS) as client:
+    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
         failed = ended(client, {"judge": "tone", "id": job})
     assert failed["state"] == "failed"
     assert "stopped 3 times" in failed["problem"]

@@ -1,4 +1,4 @@
-"""A server without accounts: open to this machine, and to nobody who pretends to be on it."""
+"""A server without people: open to this machine, and to nobody who pretends to be on it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_unknown_judge_is_a_problem(local: TestClient) -> None:
 
 
 @pytest.mark.parametrize("header", ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"])
-def test_a_proxy_opens_no_server_without_accounts(local: TestClient, header: str) -> None:
+def test_a_proxy_opens_no_server_without_people(local: TestClient, header: str) -> None:
     for path in ("/", "/judges/tone/review", "/api/v1/judges"):
         refused = local.get(path, headers={header: "for=203.0.113.7", "host": "127.0.0.1:8321"})
         assert refused.status_code == 403, path
@@ -49,7 +49,7 @@ def test_a_proxy_opens_no_server_without_accounts(local: TestClient, header: str
     assert local.get("/api/v1/judges").status_code == 200
 
 
-def test_a_bare_proxy_opens_no_server_without_accounts(tmp_path: Path) -> None:
+def test_a_bare_proxy_opens_no_server_without_people(tmp_path: Path) -> None:
     # nginx, unless it is told otherwise, speaks HTTP/1.0, names the server itself, and adds no header.
     world.registry(tmp_path)
     with world.listening(world.server(tmp_path)) as address:

@@ -1,4 +1,4 @@
-"""Signing in by a provider: whom it vouches for gets in where somebody invited them, and nobody else does."""
+"""Signing in by a provider: whom it vouches for gets in where they are on the list, and nobody else does."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from fastapi.testclient import TestClient
 from joserfc.jwk import RSAKey
-from sqlalchemy import update
 
 from memalign_server import OpenIdProvider
-from memalign_server.store.people_tables import users
+from memalign_server.people.access import COOKIE
 from server_support import world
 from server_support.openid_provider import CLIENT, SECRET, Provider, back_from, provider
-from test_sessions import invited
 
 
 @pytest.fixture
@@ -25,14 +24,19 @@ def openid() -> Iterator[Provider]:
         yield made
 
 
+def known(openid: Provider, **listed: Any) -> OpenIdProvider:
+    listed = listed or {"reviewers": frozenset(("zoe@example.org", "@trusted.example")), "owners": frozenset(("9",))}
+    return OpenIdProvider(issuer=openid.issuer, client_id=CLIENT, client_secret=SECRET, **listed)
+
+
 @pytest.fixture
-def site(people: Path, tmp_path: Path, openid: Provider) -> Iterator[world.Shared]:
-    known = OpenIdProvider(issuer=openid.issuer, client_id=CLIENT, client_secret=SECRET)
-    with world.shared_server(people, tmp_path, openid=known) as made:
+def site(tmp_path: Path, openid: Provider) -> Iterator[world.Shared]:
+    openid.claims |= {"email": "Zoe@Example.org", "email_verified": True}
+    with world.shared_server(tmp_path, openid=known(openid)) as made:
         yield made
 
 
-def round_trip(browser: world.Browser, openid: Provider, **query: str) -> Any:
+def round_trip(browser: TestClient, openid: Provider, **query: str) -> Any:
     """To the provider and back; what the server says then."""
     sent = browser.get("/openid/start", params=query, follow_redirects=False)
     assert sent.status_code in (302, 303), sent.text
@@ -40,43 +44,58 @@ def round_trip(browser: world.Browser, openid: Provider, **query: str) -> Any:
     return browser.get(back.removeprefix(world.ADDRESS), follow_redirects=False)
 
 
-def join(site: world.Shared, openid: Provider) -> world.Browser:
+def test_a_listed_person_signs_in_and_returns(site: world.Shared, openid: Provider) -> None:
     browser = site.browser()
-    answer = round_trip(browser, openid, invitation=invited(site).removeprefix("/join/"))
-    assert answer.status_code == 303, answer.text
-    return browser
+    assert round_trip(browser, openid, back="/account").headers["location"] == "/account"
+    assert browser.get("/api/v1/me").json() == {"name": "Zoe", "role": "reviewer", "by": "session"}
+    assert round_trip(site.browser(), openid, back="//evil.example").headers["location"] == "/"
+    assert "Zoe" in site.signed_in("owner").get("/account").text
 
 
-def test_an_invited_person_joins_and_returns(site: world.Shared, openid: Provider) -> None:
-    assert join(site, openid).get("/api/v1/me").json()["name"] == "Zoe"
-    again = site.browser()
-    assert round_trip(again, openid, back="/account").headers["location"] == "/account"
-    assert again.get("/api/v1/me").json()["teams"][0]["role"] == "reviewer"
-
-
-def test_nobody_gets_in_without_an_invitation(site: world.Shared, openid: Provider) -> None:
+@pytest.mark.parametrize(
+    ("claims", "role"),
+    [
+        ({"email": "ANY@Trusted.example"}, "reviewer"),
+        ({"sub": "9"}, "owner"),
+        ({"sub": "9", "email_verified": False}, "owner"),
+        ({"email_verified": False}, None),  # it may be anybody's address
+        ({"email_verified": "true"}, None),
+        ({"email": "eve@example.org"}, None),
+        ({"email": "eve@not-trusted.example"}, None),
+        ({"email": ""}, None),
+    ],
+    ids=str,
+)
+def test_the_list_says_who_gets_in(site: world.Shared, openid: Provider, claims: dict[str, Any], role: Any) -> None:
+    openid.claims |= claims
     browser = site.browser()
-    assert round_trip(browser, openid).status_code == 403
-    assert browser.get("/api/v1/me").status_code == 401
+    assert round_trip(browser, openid).status_code == (403 if role is None else 303)
+    assert browser.get("/api/v1/me").json().get("role") == role
 
 
-def test_a_name_that_is_taken_gives_no_account(site: world.Shared, openid: Provider) -> None:
-    openid.claims["name"] = "Owner"
-    browser = join(site, openid)
-    assert browser.get("/api/v1/me").json()["name"] == "Owner 2"
+def test_who_is_off_the_list_is_out_at_the_next_start(tmp_path: Path, site: world.Shared, openid: Provider) -> None:
+    browser = site.browser()
+    assert round_trip(browser, openid).status_code == 303
+    cookie = {COOKIE: str(browser.cookies[COOKIE])}
+    for listed, status in (({"owners": frozenset(("zoe@example.org",))}, 200), ({"owners": frozenset(("x",))}, 401)):
+        app = world.server(tmp_path, host="0.0.0.0", openid=known(openid, **listed))
+        again = TestClient(app, base_url=world.ADDRESS, cookies=cookie).get("/api/v1/me")
+        assert (again.status_code, again.json().get("role")) == (status, "owner" if status == 200 else None)
 
 
-def test_another_subject_is_another_person(site: world.Shared, openid: Provider) -> None:
-    join(site, openid)
-    openid.claims["sub"] = "8"
-    assert round_trip(site.browser(), openid).status_code == 403
+def test_a_provider_opens_no_server_to_its_machine(tmp_path: Path, openid: Provider) -> None:
+    world.registry(tmp_path)
+    app = world.server(tmp_path, openid=known(openid))
+    with TestClient(app, base_url=world.ADDRESS) as nobody:
+        assert nobody.get("/api/v1/me").status_code == 401
 
 
-def test_a_disabled_account_stays_out(site: world.Shared, openid: Provider) -> None:
-    join(site, openid)
-    with site.server.store.write() as connection:
-        connection.execute(update(users).where(users.c.name == "Zoe").values(disabled_at="2026"))
-    assert round_trip(site.browser(), openid).status_code == 403
+def test_two_people_of_one_name_have_two_names(site: world.Shared, openid: Provider) -> None:
+    for subject, name in (("7", "Owner 2"), ("8", "Owner 3"), ("7", "Owner 2")):
+        openid.claims |= {"name": "Owner", "sub": subject}
+        browser = site.browser()
+        assert round_trip(browser, openid).status_code == 303
+        assert browser.get("/api/v1/me").json()["name"] == name
 
 
 @pytest.mark.parametrize(
@@ -84,19 +103,16 @@ def test_a_disabled_account_stays_out(site: world.Shared, openid: Provider) -> N
     [{"nonce": "another"}, {"aud": "another"}, {"exp": int(time.time()) - 3600}, {"iss": "https://evil.example"}],
 )
 def test_an_answer_to_another_question_is_refused(site: world.Shared, openid: Provider, claims: dict[str, Any]) -> None:
-    join(site, openid)
     openid.claims |= claims
     assert round_trip(site.browser(), openid).status_code == 400
 
 
 def test_a_signature_of_somebody_else_is_refused(site: world.Shared, openid: Provider) -> None:
-    join(site, openid)
     openid.signs_with = RSAKey.generate_key(2048, {"kid": "one"})
     assert round_trip(site.browser(), openid).status_code == 400
 
 
 def test_an_answer_in_another_browser_is_refused(site: world.Shared, openid: Provider) -> None:
-    join(site, openid)
     sent = site.browser().get("/openid/start", follow_redirects=False)
     back = back_from(openid, sent.headers["location"]).removeprefix(world.ADDRESS)
     victim = site.browser()
@@ -108,8 +124,8 @@ def test_an_answer_in_another_browser_is_refused(site: world.Shared, openid: Pro
 def test_a_changed_cookie_is_refused(site: world.Shared, openid: Provider) -> None:
     browser = site.browser()
     sent = browser.get("/openid/start", follow_redirects=False)
-    text, _, mac = str(browser.cookies.get("memalign_openid")).partition(".")
-    other = site.browser(cookies={"memalign_openid": f"{text[:-2]}AA.{mac}"})
+    text, _, rest = str(browser.cookies.get("memalign_openid")).partition(".")
+    other = site.browser(cookies={"memalign_openid": f"{text[:-2]}AA.{rest}"})
     back = back_from(openid, sent.headers["location"]).removeprefix(world.ADDRESS)
     assert other.get(back, follow_redirects=False).status_code == 400
 
@@ -123,9 +139,11 @@ def test_the_question_has_its_proofs(site: world.Shared) -> None:
     assert len(asked["nonce"]) > 15
 
 
-def test_a_provider_that_is_down_is_named(people: Path, tmp_path: Path) -> None:
-    known = OpenIdProvider(issuer="http://127.0.0.1:9", client_id=CLIENT, client_secret=SECRET)
-    with world.shared_server(people, tmp_path, openid=known) as site:
+def test_a_provider_that_is_down_is_named(tmp_path: Path) -> None:
+    down = OpenIdProvider(
+        issuer="http://127.0.0.1:9", client_id=CLIENT, client_secret=SECRET, reviewers=frozenset(("x",))
+    )
+    with world.shared_server(tmp_path, openid=down) as site:
         answer = site.browser().get("/openid/start", follow_redirects=False)
         assert answer.status_code == 502
         assert "OpenID provider" in answer.text

@@ -7,18 +7,16 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from memalign_server.review.judges import Judges
 from memalign_server.review.turning import Turn, readable_first
 from memalign_server.store import Store
 from server_support import reviewing, world
 from server_support.reviewing import answer, post, put_in, wait
-
-if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
 
 
 @pytest.fixture
@@ -150,17 +148,15 @@ def test_tables_are_taken_in(local: TestClient, tmp_path: Path, name: str) -> No
         for row in (table.columns, *table.rows()):
             book.active.append(list(row))
         book.save(path)
-    token = re.findall(r'<meta name="csrf" content="([^"]*)"', local.get("/").text)[0]
-    local.post("/judges/tone/data", files={"file": (name, path.read_bytes())}, data={"csrf": token, "what": "cases"})
+    local.post("/judges/tone/data", files={"file": (name, path.read_bytes())}, data={"what": "cases"})
     wait(local)
     assert "5 left" in local.get("/judges/tone/review").text
 
 
 def test_a_bad_file_says_what_is_wrong(local: TestClient) -> None:
-    token = re.findall(r'<meta name="csrf" content="([^"]*)"', local.get("/").text)[0]
 
     def sent(name: str, body: bytes) -> Any:
-        form = {"csrf": token, "what": "cases"}
+        form = {"what": "cases"}
         return local.post("/judges/tone/data", files={"file": (name, body)}, data=form, headers={"accept": "text/html"})
 
     for name, body, why in (
@@ -178,8 +174,7 @@ def test_a_bad_file_says_what_is_wrong(local: TestClient) -> None:
 
 def test_given_feedback_is_learned(local: TestClient) -> None:
     lines = "\n".join(json.dumps({**case, "value": True, "rationale": "Fine."}) for case in reviewing.CASES[:2])
-    token = re.findall(r'<meta name="csrf" content="([^"]*)"', local.get("/").text)[0]
-    form = {"csrf": token, "what": "feedback"}
+    form = {"what": "feedback"}
     local.post("/judges/tone/data", files={"file": ("f.jsonl", lines)}, data=form, follow_redirects=False)
     wait(local)
     assert "2 pieces of feedback" in local.get("/judges/tone/memory").text
@@ -188,13 +183,13 @@ def test_given_feedback_is_learned(local: TestClient) -> None:
 
 def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
     world.registry(tmp_path)
-    idle = world.Browser(world.server(tmp_path), base_url=world.ADDRESS)  # its worker has not started
+    idle = TestClient(world.server(tmp_path), base_url=world.ADDRESS)  # its worker has not started
     job = post(idle, "/judges/tone/data", what="judge").headers["location"].partition("job=")[2]
     place = f"/judges/tone/jobs/{job}"
     assert idle.get(place).status_code == 204  # nothing has moved since
     assert "waiting for its turn" in idle.get(place, params={"phase": "judging", "done": 2}).text
     assert idle.get("/judges/tone/jobs/other").status_code == 422
-    with world.Browser(world.server(tmp_path), base_url=world.ADDRESS) as client:
+    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
         wait(client)
         ended = client.get(place)
     assert (ended.text, ended.headers["hx-redirect"]) == ("", f"/judges/tone/data?job={job}")

@@ -61,18 +61,18 @@ def test_who_signed_in_names_no_tracking_uri(shared: world.Shared) -> None:
     assert "memalign serve --mlflow URI" in page
     assert 'name="uri"' not in page
     for uri, status in (("http://evil.example", 403), ("file:///etc", 403), ("", 422)):
-        assert owner.fill(PULL, "/judges/tone/data", experiment="shop", uri=uri).status_code == status
+        assert post(owner, PULL, experiment="shop", uri=uri).status_code == status
     unnamed = shared.browser()
     assert unnamed.post(PULL, data={"experiment": "shop"}).status_code == 401
     assert shared.server.jobs.recent("tone") == []
     assert "Pull cases" not in shared.signed_in("reviewer").get("/judges/tone/data").text
 
 
-def test_owners_pull_from_the_servers_own(people: Path, tmp_path: Path) -> None:
-    with world.shared_server(people, tmp_path, mlflow="http://127.0.0.1:9") as site:
+def test_owners_pull_from_the_servers_own(tmp_path: Path) -> None:
+    with world.shared_server(tmp_path, mlflow="http://127.0.0.1:9") as site:
         owner = site.signed_in("owner")
         assert 'name="uri"' not in owner.get("/judges/tone/data").text
-        begun = owner.fill(PULL, "/judges/tone/data", experiment="shop")
+        begun = post(owner, PULL, experiment="shop")
         wait(owner)
         assert "no MLflow answers at 127.0.0.1" in owner.get(begun.headers["location"]).text
 

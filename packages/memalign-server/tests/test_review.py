@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from memalign_server.review.cases import cases_of
 from memalign_server.store import Store
@@ -54,7 +55,7 @@ def quoting(request: ChatRequest) -> dict[str, Any]:
 def test_your_rule_is_shown_with_the_words_of_the_case(tmp_path: Path) -> None:
     registry = world.registry(tmp_path, script=quoting)
     registry.align("tone", world.ROWS)
-    with world.Browser(world.server(tmp_path, script=quoting), base_url=world.ADDRESS) as client:
+    with TestClient(world.server(tmp_path, script=quoting), base_url=world.ADDRESS) as client:
         put_in(client)
         page = answer(client, "lamp", value="true").text
         rule = registry.load("tone").memory.semantic[0]
@@ -68,7 +69,7 @@ def test_your_rule_is_shown_with_the_words_of_the_case(tmp_path: Path) -> None:
 def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) -> None:
     registry = world.registry(tmp_path, script=quoting)
     registry.align("tone", world.ROWS)
-    with world.Browser(world.server(tmp_path), base_url=world.ADDRESS) as client:  # names no guideline that applies
+    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:  # names no guideline that applies
         put_in(client)
         ids = [case["id"] for case in reviewing.CASES]
 
@@ -178,7 +179,7 @@ def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
         return world.answer(request)
 
     world.registry(tmp_path, script=teaching)
-    with world.Browser(world.server(tmp_path, script=teaching), base_url=world.ADDRESS) as client:
+    with TestClient(world.server(tmp_path, script=teaching), base_url=world.ADDRESS) as client:
         put_in(client)
         answer(client, "thanks", value="true", rationale="Warm.")
         answer(client, "lamp", value="false", rationale="Cold.")

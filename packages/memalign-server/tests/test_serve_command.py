@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
 from memalign_server.command import _listening
+from memalign_server.people.people import list_people
 from memalign_server.store import Store
-from memalign_server.store.people_tables import memberships
 from tests.cli.conftest import invoke
 
 
-def test_others_are_not_let_in_without_accounts(tmp_path: Path) -> None:
+def test_others_are_not_let_in_without_people(tmp_path: Path) -> None:
     for options in (("--host", "0.0.0.0"), ("--public-url", "https://judges.example.org")):
         refused = invoke("serve", *options)
         assert refused.code == 2
         assert "memalign serve --add-owner NAME" in refused.err
 
 
-def test_the_first_owner_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD", "four plain words here")
-    assert invoke("serve", "--add-owner", "ana").code == 0
-    again = invoke("serve", "--add-owner", "Ana")
-    assert (again.code, "taken" in again.err) == (2, True)
+def test_the_first_owner_gets_a_link_and_a_new_one_when_it_is_lost(tmp_path: Path) -> None:
+    first = invoke("serve", "--add-owner", "Ana", "--public-url", "https://judges.example.org")
+    assert first.code == 0
+    assert re.fullmatch(r"https://judges\.example\.org/join/[\w-]{43}\n", first.out)
+    second = invoke("serve", "--add-owner", "ana")
+    assert second.out.startswith("http://127.0.0.1:8321/join/")
     with Store("sqlite:///memalign.db").read() as connection:
-        assert [row.role for row in connection.execute(memberships.select())] == ["owner"]
-
-
-@pytest.mark.parametrize("password", ["short", "1234567890123", "aaaaaaaaaaaa", "ana was here today"])
-def test_an_easy_password_is_refused(password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD", password)
-    assert invoke("serve", "--add-owner", "ana").code == 2
-
-
-def test_nobody_is_asked_where_there_is_no_terminal(tmp_path: Path) -> None:
-    refused = invoke("serve", "--add-owner", "ana")
-    assert (refused.code, "MEMALIGN_OWNER_PASSWORD" in refused.err) == (2, True)
+        assert [(row.name, row.role) for row in list_people(connection)] == [("Ana", "owner")]
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -70,13 +61,25 @@ def test_wrong_options_say_what_is_wrong(options: tuple[str, str], said: str, tm
 
 
 def test_secrets_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD", "")  # what is set below goes with it
-    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD_FILE", str(tmp_path / "password"))
+    monkeypatch.setenv("MEMALIGN_API_TOKEN", "")  # what is set below goes with it
+    monkeypatch.setenv("MEMALIGN_API_TOKEN_FILE", str(tmp_path / "token"))
     assert "cannot be read" in invoke("serve", "--add-owner", "ana").err
-    (tmp_path / "password").write_text("four plain words here\n")
+    (tmp_path / "token").write_text("a token that is long enough for programs\n")
     assert invoke("serve", "--add-owner", "ana").code == 0
     both = invoke("serve", "--add-owner", "ben")  # the command before this one set it
     assert (both.code, "both set" in both.err) == (2, True)
+
+
+def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMALIGN_API_TOKEN", "guess")
+    refused = invoke("serve", "--add-owner", "ana")
+    assert (refused.code, "openssl rand -hex 32" in refused.err) == (2, True)
+
+
+def test_a_provider_needs_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMALIGN_OPENID_CLIENT_SECRET", "x")
+    refused = invoke("serve", "--openid-issuer", "https://login.example.org", "--openid-client", "memalign")
+    assert (refused.code, "--openid-reviewers" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("held", ["", "\n", "a\0b"])

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 import test_api
 import test_jobs
-import test_sessions
+import test_people
 from memalign_server import Settings, create_app
 from server_support import world
 from tests.support import postgres
@@ -42,17 +43,17 @@ def url(populated: str) -> Iterator[str]:
 @pytest.fixture
 def shared_there(url: str) -> Iterator[world.Shared]:
     app = create_app(Settings(registry=url, host="0.0.0.0"), models=world.models())
-    with world.Browser(app, base_url=world.ADDRESS):
+    with TestClient(app, base_url=world.ADDRESS):
         yield world.Shared(app)
 
 
 @pytest.fixture
-def local_there() -> Iterator[world.Browser]:
+def local_there() -> Iterator[TestClient]:
     server = postgres.shared()
     name = server.create()
     world.opened(server.url(name)).create(world.judge("tone"))
     app = create_app(Settings(registry=server.url(name)), models=world.models())
-    with world.Browser(app, base_url=world.ADDRESS) as client:
+    with TestClient(app, base_url=world.ADDRESS) as client:
         yield client
     server.drop(name)
 
@@ -60,11 +61,10 @@ def local_there() -> Iterator[world.Browser]:
 @pytest.mark.parametrize(
     "statement",
     [
-        test_sessions.test_signing_in_and_out,
-        test_sessions.test_guesses_at_once_are_counted_one_by_one,
-        test_sessions.test_an_invitation_used_twice_at_once_admits_one,
-        test_sessions.test_nobody_takes_a_name_that_looks_the_same,
-        test_sessions.test_a_changed_role_counts_at_once,
+        test_people.test_a_link_used_twice_at_once_admits_one,
+        test_people.test_a_session_ends_in_the_database,
+        test_people.test_who_is_removed_is_out_at_once_and_comes_back_to_their_answers,
+        test_people.test_a_new_token_takes_the_place_of_the_old_one,
     ],
     ids=named,
 )
@@ -80,5 +80,5 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     ],
     ids=named,
 )
-def test_work_on_postgresql(statement: Callable[[world.Browser], None], local_there: world.Browser) -> None:
+def test_work_on_postgresql(statement: Callable[[TestClient], None], local_there: TestClient) -> None:
     statement(local_there)

@@ -13,8 +13,7 @@ from sqlalchemy import Connection
 
 from memalign import Example, Judge, Judgment
 from memalign.values import Value
-from memalign_server.people import directory
-from memalign_server.people.identity import team_of
+from memalign_server.people.access import OWNER, Asking
 from memalign_server.problems import Problem
 from memalign_server.review.answers import LONGEST, Answer, Review, review_of, save
 from memalign_server.review.blind import mark_seen, reviewed
@@ -27,8 +26,7 @@ from memalign_server.review.cases import (
     next_cases,
     store_judgments,
 )
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here, Owning, Server
+from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.columns import new_id
 from memalign_server.work.jobs import Job
 
@@ -36,9 +34,9 @@ __all__ = ["PREFIX", "ROUTERS"]
 
 PREFIX = "/api/v1"
 
-description: APIRouter = guarded_router(tags=["description"])
-router: APIRouter = guarded_router()
-of_judge: APIRouter = guarded_router(prefix="/judges/{judge}")
+description: APIRouter = APIRouter(tags=["description"])
+router: APIRouter = APIRouter()
+of_judge: APIRouter = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 Label = bool | int | float | str | None
 JudgeName = Annotated[str, Path(max_length=200, description="The judge's name.")]
@@ -127,27 +125,18 @@ class ErasureGiven(WithdrawalGiven):
 # -- what goes out -----------------------------------------------------------------------------------------------------
 
 
-class TeamShown(BaseModel):
-    """One of your teams, and your role in it."""
-
-    id: str
-    name: str
-    role: Literal["viewer", "reviewer", "owner"]
-
-
 class Me(BaseModel):
-    """Who asks: the name is the source of your feedback. `by` is open, session or token."""
+    """Who asks: the name is the source of your feedback, `role` what you may do. `by` is open, session or token."""
 
     name: str
-    by: str
-    teams: list[TeamShown]
+    role: Literal["owner", "reviewer"]
+    by: Literal["open", "session", "token"]
 
 
 class JudgeShown(BaseModel):
     """One judge, in its latest version."""
 
     name: str
-    team: str
     versions: int
     latest: int
     value_type: str
@@ -255,20 +244,15 @@ def describe_api(request: Request) -> dict[str, Any]:
 
 
 @router.get("/me", tags=["people"])
-def show_me(server: Here, person: Asking) -> Me:
-    """Who you are, and your role in each of your teams."""
-    with server.store.read() as connection:
-        names = directory.teams_named(connection, person.teams())
-    teams = [TeamShown(id=team, name=name, role=person.roles[team].word) for team, name in names.items()]  # type: ignore[arg-type]  # a role's word
-    return Me(name=person.name, by=person.by, teams=teams)
+def show_me(person: Asking) -> Me:
+    """Who you are, and what you may do."""
+    return Me(name=person.name, role=person.role.value, by=person.by)
 
 
 @router.get("/judges", tags=["judges"])
-def list_judges(server: Here, person: Asking) -> list[JudgeShown]:
-    """The judges of your teams, by name."""
-    with server.store.read() as connection:
-        judges = [(judge, team_of(connection, judge.name)) for judge in server.registry.list()]
-    return [JudgeShown(**judge.to_dict(), team=team) for judge, team in judges if team and team in person.roles]
+def list_judges(server: Here) -> list[JudgeShown]:
+    """The judges, by name."""
+    return [JudgeShown(**judge.to_dict()) for judge in server.registry.list()]
 
 
 # -- judging -----------------------------------------------------------------------------------------------------------
@@ -309,12 +293,10 @@ def _keep(server: Server, judge: Judge, version: int, example: Example, judgment
 
 
 @of_judge.post("/cases/{case}/thumb", tags=["judging"])
-def thumb_case(
-    judge: JudgeName, case: CaseId, given: ThumbGiven, server: Here, person: Asking, owner: Owning
-) -> ThumbShown:
+def thumb_case(judge: JudgeName, case: CaseId, given: ThumbGiven, server: Here, person: Asking) -> ThumbShown:
     """Agree with a kept verdict, or not; a second thumb of the same source replaces the first."""
     source = given.source or person.name
-    if source != person.name and not owner:
+    if source != person.name and not person.owner:
         raise Problem(403, f"a reviewer speaks as {person.name!r} alone; a thumb of {source!r} needs an owner")
     kind = server.judges.latest(judge).judge.value_type
     with server.store.write() as connection:
@@ -437,35 +419,35 @@ def teach_answers(begin: Begin) -> JobShown:
 
 
 @of_judge.post("/align", status_code=202, tags=["learning"])
-def align_judge(given: FeedbackGiven, begin: Begin, person: Asking, owner: Owning) -> JobShown:
+def align_judge(given: FeedbackGiven, begin: Begin, person: Asking) -> JobShown:
     """Learn from experts' feedback: a new version. A reviewer hands in their own."""
     rows = [row if row.get("source") else {**row, "source": person.name} for row in given.feedback]
-    if not owner and (others := {str(row["source"])[:100] for row in rows if row["source"] != person.name}):
+    if not person.owner and (others := {str(row["source"])[:100] for row in rows if row["source"] != person.name}):
         raise Problem(403, f"a reviewer speaks as {person.name!r} alone; feedback of {min(others)!r} needs an owner")
     return begin("align", {**given.model_dump(), "feedback": rows})
 
 
 @of_judge.post("/unalign", status_code=202, tags=["learning"])
-def unalign_judge(given: WithdrawalGiven, begin: Begin, person: Asking, owner: Owning) -> JobShown:
+def unalign_judge(given: WithdrawalGiven, begin: Begin, person: Asking) -> JobShown:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
-    if not owner and given.source != person.name:
+    if not person.owner and given.source != person.name:
         raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
     return begin("unalign", given.model_dump())
 
 
-@of_judge.post("/erase", status_code=202, tags=["learning"])
+@of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])
 def erase(given: ErasureGiven, begin: Begin) -> JobShown:
     """Take feedback out of every version, for good; the job's result is the signed receipt."""
     return begin("erase", given.model_dump())
 
 
 @of_judge.get("/jobs/{job}", tags=["jobs"])
-def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking, owner: Owning) -> JobShown:
+def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> JobShown:
     """One job: its state, how far it is, and what it gave."""
     found = server.jobs.find(job)
     if found is None or found.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
-    return JobShown(**{**found.to_dict(), "result": found.result if owner else _open_result(found, person.name)})
+    return JobShown(**{**found.to_dict(), "result": found.result if person.owner else _open_result(found, person.name)})
 
 
 def _open_result(job: Job, person: str) -> Any:

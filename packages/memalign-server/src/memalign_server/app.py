@@ -7,24 +7,26 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
+from starlette.middleware.sessions import SessionMiddleware
 
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
 from memalign_server import api, health
+from memalign_server.pages import people
 from memalign_server.pages import routes as pages
+from memalign_server.people.access import ANYBODY, TEAM, Identity
 from memalign_server.people.headers import SafeHeaders
 from memalign_server.problems import PROBLEMS, install_problems
 from memalign_server.review.judges import Judges
 from memalign_server.review.similar import Similar
-from memalign_server.routing import check_access
 from memalign_server.server import Server
 from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
 from memalign_server.work.worker import Worker
 
-__all__ = ["all_routers", "create_app"]
+__all__ = ["create_app"]
 
 _AT_ONCE = 2  # jobs
 _LARGEST_BODY = 64 << 20  # bytes: a sheet of some ten thousand cases
@@ -58,25 +60,28 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         lifespan=working,
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.server = Server(
+    server = Server(
         settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store), similar=Similar()
     )
+    app.state.server = server
     app.include_router(health.router)
+    app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
     for router in api.ROUTERS:
-        app.include_router(router, prefix=api.PREFIX, responses=PROBLEMS)
+        app.include_router(router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
     for router in pages.ROUTERS:
-        app.include_router(router, include_in_schema=False)
-    check_access(all_routers())
+        app.include_router(router, include_in_schema=False, dependencies=[TEAM])
     install_problems(app)
     pages.install_pages(app)
-    secure = (settings.public_url or "").startswith("https://")
-    app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=secure, largest_body=_LARGEST_BODY)
+    app.add_middleware(Identity, server=server)
+    app.add_middleware(  # what must come back from an OpenID provider, for ten minutes
+        SessionMiddleware,
+        secret_key=store.secret.hex(),
+        session_cookie="memalign_openid",
+        max_age=600,
+        https_only=settings.secure,
+    )
+    app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=settings.secure, largest_body=_LARGEST_BODY)
     return app
-
-
-def all_routers() -> list[APIRouter]:
-    """Every router of the application, for the check that each of their routes is in the table of access."""
-    return [health.router, *api.ROUTERS, *pages.ROUTERS]
 
 
 def _hosts(settings: Settings) -> frozenset[str] | None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 from typing import Annotated
 
 import typer
 
-from memalign.errors import ConfigurationError, InputError
+from memalign.errors import ConfigurationError
 from memalign_server.secret_files import read_secret_files
 from memalign_server.settings import OpenIdProvider, Settings
 
 __all__ = ["app"]
 
-PASSWORD_VARIABLE = "MEMALIGN_OWNER_PASSWORD"  # the name of a variable
-SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"  # the same
+SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"  # the name of a variable
+TOKEN_VARIABLE = "MEMALIGN_API_TOKEN"  # the same
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -35,7 +34,8 @@ def serve(
         typer.Option(metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="How browsers reach it, behind a proxy."),
     ] = None,
     add_owner: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Make an account that owns everything, and start nothing.")
+        str | None,
+        typer.Option(metavar="NAME", help="Print a personal link for an owner of this name, and start nothing."),
     ] = None,
     openid_issuer: Annotated[
         str | None,
@@ -45,6 +45,16 @@ def serve(
         str | None,
         typer.Option(metavar="ID", envvar="MEMALIGN_OPENID_CLIENT_ID", help="What the provider knows this server by."),
     ] = None,
+    openid_owners: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST", envvar="MEMALIGN_OPENID_OWNERS", help="Who signs in by it as an owner: addresses."
+        ),
+    ] = "",
+    openid_reviewers: Annotated[
+        str,
+        typer.Option(metavar="LIST", envvar="MEMALIGN_OPENID_REVIEWERS", help="Who signs in by it as a reviewer."),
+    ] = "",
     mlflow: Annotated[
         str | None,
         typer.Option(metavar="URI", envvar="MLFLOW_TRACKING_URI", help="The MLflow that cases are pulled from."),
@@ -52,9 +62,10 @@ def serve(
 ) -> int:
     """Start the page where experts teach judges, and the HTTP API under it. Ctrl-C stops it.
 
-    On this machine's own address it is open to everybody here. On any other address it needs accounts: --add-owner makes
-    the first one and asks for its password, or takes it from MEMALIGN_OWNER_PASSWORD. The secret of --openid-client is
-    read from MEMALIGN_OPENID_CLIENT_SECRET. Each secret may be in a file, named by its variable with _FILE behind it.
+    On this machine's own address it is open to everybody here. On any other address it needs people: --add-owner prints
+    the link of the first owner, who adds the others. --openid-owners and --openid-reviewers list e-mail addresses with
+    commas between them; @example.org stands for all of a domain. MEMALIGN_OPENID_CLIENT_SECRET is the provider's secret,
+    MEMALIGN_API_TOKEN the token of programs. Each secret may be in a file, named by its variable with _FILE behind it.
     """
     read_secret_files()
     settings = Settings(
@@ -63,7 +74,8 @@ def serve(
         port=port,
         title=title,
         public_url=public_url,
-        openid=_provider(openid_issuer, openid_client),
+        openid=_provider(openid_issuer, openid_client, openid_owners, openid_reviewers),
+        api_token=os.environ.get(TOKEN_VARIABLE) or None,
         mlflow=mlflow,
     )
     if add_owner is not None:
@@ -71,53 +83,61 @@ def serve(
     return _run(settings)
 
 
-def _provider(issuer: str | None, client: str | None) -> OpenIdProvider | None:
+def _provider(issuer: str | None, client: str | None, owners: str, reviewers: str) -> OpenIdProvider | None:
     if issuer is None and client is None:
         return None
     secret = os.environ.get(SECRET_VARIABLE)
     if issuer is None or client is None or not secret:
         raise ConfigurationError(f"OpenID Connect needs --openid-issuer, --openid-client and {SECRET_VARIABLE}")
-    return OpenIdProvider(issuer=issuer, client_id=client, client_secret=secret)
+    return OpenIdProvider(
+        issuer=issuer, client_id=client, client_secret=secret, owners=_listed(owners), reviewers=_listed(reviewers)
+    )
+
+
+def _listed(words: str) -> frozenset[str]:
+    """The entries of a list: addresses in small letters, subjects as they are."""
+    entries = [entry.strip() for entry in words.split(",") if entry.strip()]
+    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries)
 
 
 def _add_owner(settings: Settings, name: str) -> int:
-    from memalign_server.people.accounts import add_owner
+    from memalign_server.pages.people import link_address
+    from memalign_server.people.people import owner_link
     from memalign_server.store import Store
 
-    password = os.environ.get(PASSWORD_VARIABLE)
-    if password is None and not sys.stdin.isatty():
-        raise InputError(f"there is no terminal to ask for the password on: {PASSWORD_VARIABLE} may hold it")
-    if password is None:
-        try:
-            password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-        except typer.Abort:
-            raise InputError(f"no password was given; {PASSWORD_VARIABLE} may hold it") from None
-    store = Store(settings.registry)
-    add_owner(store, name, password)
-    typer.echo(f"{name} owns {settings.registry} now; start the server and sign in", err=True)
+    with Store(settings.registry).write() as connection:
+        secret = owner_link(connection, name)
+    typer.echo(
+        f"{name} owns {settings.registry}. Start the server and open this link within a week; it works once:", err=True
+    )
+    typer.echo(link_address(settings, _address(settings, settings.port), secret))
     return 0
+
+
+def _address(settings: Settings, port: int) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return settings.public_url or f"http://{host}:{port}"
 
 
 def _run(settings: Settings) -> int:
     import uvicorn
 
     from memalign_server.app import create_app
-    from memalign_server.people.identity import has_accounts
+    from memalign_server.people.people import has_people
     from memalign_server.store import Store
 
     with Store(settings.registry).read() as connection:
-        accounts = has_accounts(connection)
-    if not settings.local and not accounts:
+        closed = settings.openid is not None or has_people(connection)
+    if not settings.local and not closed:
         raise ConfigurationError(
-            f"others can reach {settings.public_url or settings.host}, and nobody has an account. Make the first owner: "
+            f"others can reach {settings.public_url or settings.host}, and the team has nobody. Add the first owner: "
             "memalign serve --add-owner NAME"
         )
     listening = _listening(settings.host, settings.port)
     application = create_app(settings)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = settings.public_url or f"http://{host}:{listening.getsockname()[1]}"
-    who = "for everybody with an account" if accounts else "open to everybody on this machine: nobody has an account"
-    typer.echo(f"memalign is at {address}, {who}", err=True)
+    address = _address(settings, listening.getsockname()[1])
+    whom = "for the people of the team" if closed else "open to everybody on this machine: the team has nobody yet"
+    typer.echo(f"memalign is at {address}, {whom}", err=True)
     config = uvicorn.Config(
         application, log_level="warning", server_header=False, date_header=False, timeout_graceful_shutdown=5
     )

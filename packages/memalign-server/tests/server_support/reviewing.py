@@ -23,11 +23,10 @@ CASES: list[dict[str, Any]] = [
 def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, judge: str = "tone") -> None:
     """Upload cases and wait until they are judged."""
     lines = "\n".join(json.dumps(each) for each in (CASES if cases is None else cases))
-    token = re.findall(r'<meta name="csrf" content="([^"]*)"', client.get("/").text)[0]
     answer = client.post(
         f"/judges/{judge}/data",
         files={"file": ("cases.jsonl", lines)},
-        data={"what": "cases", "csrf": token},
+        data={"what": "cases"},
         follow_redirects=False,
     )
     assert answer.status_code == 303, answer.text
@@ -44,16 +43,15 @@ def wait(client: TestClient, judge: str = "tone") -> None:
 
 
 def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:
-    """Send a form of a page, with the page's token; `parts` as htmx does."""
-    token = re.findall(r'<meta name="csrf" content="([^"]*)"', client.get("/").text)[0]
+    """Send a form of a page, `parts` as htmx does."""
     headers = {"hx-request": "true"} if parts else {}
-    return client.post(path, data={"csrf": token, **fields}, headers=headers, follow_redirects=False)
+    return client.post(path, data=fields, headers=headers, follow_redirects=False)
 
 
 def card(page: Any) -> dict[str, str]:
     """The hidden fields of the form on a page's first card."""
     text = page if isinstance(page, str) else page.text
-    fields = re.findall(r'name="(case|form|revision|csrf)" value="([^"]*)"', text.partition("<template")[0])
+    fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', text.partition("<template")[0])
     return {name: unescape(value) for name, value in fields}
 
 

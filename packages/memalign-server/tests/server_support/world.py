@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from sqlalchemy import insert, select
 
 from memalign import Judge, Registry
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign_server import Settings, create_app
-from memalign_server.api import PREFIX, ROUTERS
-from memalign_server.app import all_routers
-from memalign_server.people import accounts
-from memalign_server.people.passwords import hashed
-from memalign_server.people.roles import Role
-from memalign_server.people.tokens import make_token
+from memalign_server.people.people import Role, add_person, list_people, make_link, make_token, owner_link
 from memalign_server.server import Server
-from memalign_server.store import FIRST_TEAM, Store
-from memalign_server.store.people_tables import team_judges, teams, users
+from memalign_server.store import Store
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -87,108 +78,59 @@ def opened(url: str, *, script: Any = answer) -> Registry:
     return Registry(url, models=models(script))
 
 
-class Browser(TestClient):
-    """A browser: it keeps cookies, and sends forms with what their page holds."""
-
-    def csrf(self, page: str = "/sign-in") -> str:
-        found = re.search(r'name="csrf" value="(\w+)"', self.get(page).text)
-        assert found
-        return found[1]
-
-    def fill(self, path: str, page: str = "/sign-in", **fields: str) -> Any:
-        """Fill in a form of a page."""
-        return self.post(path, data={"csrf": self.csrf(page), **fields}, follow_redirects=False)
-
-    def sign_in(self, name: str, password: str, **fields: str) -> Any:
-        return self.fill("/sign-in", name=name, password=password, **fields)
+def link(url: str, name: str, role: Role = Role.OWNER) -> str:
+    """The path of a new personal link of somebody, who is added where that is needed."""
+    with Store(url).write() as connection:
+        if role is Role.OWNER:
+            return f"/join/{owner_link(connection, name)}"
+        return f"/join/{make_link(connection, add_person(connection, name, role))}"
 
 
 class Shared:
-    """A server with accounts: `viewer`, `reviewer`, `owner` of team main, which has the judge `tone`, and `stranger`,
-    who owns another team, which has the judge `other`."""
-
-    passwords: ClassVar[dict[str, str]] = {
-        name: f"four plain words {number}" for number, name in enumerate(("viewer", "reviewer", "owner", "stranger"))
-    }
+    """A server of a team: `owner` and `reviewer`, the judges `tone` and `other`."""
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
         self.server: Server = app.state.server
-        with self.server.store.read() as connection:
-            self.users = {row.name: row.id for row in connection.execute(select(users.c.name, users.c.id))}
 
-    def token(self, name: str, role: Role = Role.OWNER) -> str:
+    def token(self) -> str:
         with self.server.store.write() as connection:
-            return make_token(connection, self.users[name], name="test", role=role, days=1)[1]
+            return make_token(connection)
 
-    def by_token(self, name: str, role: Role = Role.OWNER) -> TestClient:
-        """A program with a token of this person's."""
-        return TestClient(self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {self.token(name, role)}"})
+    def program(self) -> TestClient:
+        """A program with the API token."""
+        return TestClient(self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {self.token()}"})
 
-    def browser(self, **settings: Any) -> Browser:
+    def browser(self, **settings: Any) -> TestClient:
         """A browser that nobody has signed in with."""
-        return Browser(self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings)
+        return TestClient(self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings)
 
-    def signed_in(self, name: str) -> Browser:
+    def signed_in(self, name: str) -> TestClient:
+        """A browser of `owner` or `reviewer`, by a new link."""
+        with self.server.store.write() as connection:
+            (member,) = (row.id for row in list_people(connection) if row.name == name)
+            secret = make_link(connection, member)
         browser = self.browser()
-        assert browser.sign_in(name, self.passwords[name]).status_code == 303
+        assert browser.post(f"/join/{secret}", follow_redirects=False).status_code == 303
         return browser
 
 
-def people(folder: Path) -> Path:
-    """A registry with two judges, and accounts; made once, for hashing passwords takes its time on purpose."""
-    populate(f"sqlite:///{folder / 'memalign.db'}")
-    return folder / "memalign.db"
-
-
 def populate(url: str) -> None:
-    """Two judges, of two teams, and people of each role."""
+    """Two judges, an owner and a reviewer."""
     there = opened(url)
     for name in ("tone", "other"):
         there.create(judge(name))
-    store = Store(there.url)
-    made = {"owner": accounts.add_owner(store, "owner", Shared.passwords["owner"])}
-    hashes = {name: hashed(password) for name, password in Shared.passwords.items()}
-    with store.write() as connection:
-        for name in ("viewer", "reviewer", "stranger"):
-            made[name] = accounts.add_user(connection, name, password_hash=hashes[name])
-        for role in (Role.VIEWER, Role.REVIEWER):
-            accounts.set_role(connection, made[role.word], FIRST_TEAM, role)
-        connection.execute(insert(teams).values(id="others", name="others", created_at=""))
-        accounts.set_role(connection, made["stranger"], "others", Role.OWNER)
-        connection.execute(insert(team_judges).values(judge="other", team="others"))
+    link(url, "owner")
+    link(url, "reviewer", Role.REVIEWER)
 
 
 @contextmanager
-def shared_server(made: Path, folder: Path, **settings: Any) -> Iterator[Shared]:
-    """A server that others can reach over a copy of what `people` made, as long as it is used."""
-    shutil.copy(made, folder / "memalign.db")
+def shared_server(folder: Path, **settings: Any) -> Iterator[Shared]:
+    """A server of a team that others can reach, as long as it is used."""
+    populate(f"sqlite:///{folder / 'memalign.db'}")
     app = server(folder, **{"host": "0.0.0.0", **settings})
     with TestClient(app, base_url=ADDRESS):
         yield Shared(app)
-
-
-def routes() -> dict[str, tuple[str, APIRoute]]:
-    """Every route by its name, with its whole path."""
-    found: dict[str, tuple[str, APIRoute]] = {}
-    for router in all_routers():
-        prefix = PREFIX if router in ROUTERS else ""
-        found |= {
-            route.name: (f"{prefix}{route.path}", route) for route in router.routes if isinstance(route, APIRoute)
-        }
-    return found
-
-
-def asked(client: TestClient, route: tuple[str, APIRoute]) -> Any:
-    """The answer to a request with nothing in it; behind the guard it fits no route's body, and no judge is there."""
-    named = {"judge": "absent", "team": FIRST_TEAM}
-    path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: named.get(name[1], "none"), route[0])
-    client.cookies.clear()
-    return client.request(min(route[1].methods or {"GET"}), path, follow_redirects=False)
-
-
-def names_a_team(route: tuple[str, APIRoute]) -> bool:
-    return "{judge}" in route[0] or "{team}" in route[0]
 
 
 @contextmanager

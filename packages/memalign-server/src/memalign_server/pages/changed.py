@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-from fastapi import Form, Request
+from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign.types import guideline_number
 from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.pages.summaries import alignment_line
+from memalign_server.people.access import Asking
 from memalign_server.problems import Refused
 from memalign_server.review.answers import say_drafts
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.teaching import untaught_count
 from memalign_server.review.turning import Decision, decide, readable_first, turns_of_version, versions_with_turns
 from memalign_server.review.using import Use, uses_of
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here, Server
+from memalign_server.server import JUDGE, Here, Server
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
 
-router = guarded_router(prefix="/judges/{judge}")
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _LEARNING = ("teach", "align", "unalign", "erase")
 
@@ -66,7 +66,7 @@ def changed_page(
     request: Request,
     judge: str,
     server: Here,
-    blind: Blind,
+    person: Asking,
     job: str | None = None,
     version: int | None = None,
 ) -> Response:
@@ -91,7 +91,7 @@ def changed_page(
         versions = versions_with_turns(connection, judge)
         number = number or (versions[0] if versions else None)
         turned = turns_of_version(connection, judge, number) if number else []
-        hidden = hidden_from(connection, judge, blind, [each.case_id for each in turned])
+        hidden = hidden_from(connection, judge, person.name, [each.case_id for each in turned])
         waiting = untaught_count(connection, judge)
         uses = uses_of(connection, judge, [each.id for each in learned])
     return render(

@@ -31,7 +31,6 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "withdrawn": "withdrawn",
         "erased": "erased",
     },
-    "role": {"viewer": "viewer", "reviewer": "reviewer", "owner": "owner"},
     "setting": {
         "instructions": "What the judge is asked",
         "value_type": "What it may answer",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import File, Form, Request, UploadFile
+from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from sqlalchemy import func, select
 
@@ -20,17 +20,17 @@ from memalign.io import Examples, Given, check_feedback
 from memalign.types import as_json, json_line
 from memalign_server.pages.pulling import INSTALL, MOST, may_name_uri, mlflow_is_there
 from memalign_server.pages.rendering import link, render
-from memalign_server.people.roles import Person
+from memalign_server.people.access import Asking
+from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import add_cases
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here, Owning, Server
+from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.review_tables import queue
 
 __all__ = ["router"]
 
-router = guarded_router(prefix="/judges/{judge}")
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".xlsx")
 _AT_ONCE = 500
@@ -76,7 +76,6 @@ def upload(
     judge: str,
     server: Here,
     person: Asking,
-    owner: Owning,
     file: Annotated[UploadFile | None, File()] = None,
     what: Annotated[str, Form()] = "cases",
 ) -> Response:
@@ -94,7 +93,7 @@ def upload(
         if what == "feedback":
             rows = check_feedback(given, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
             said = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
-            said = _spoken_by(person, said, owner=owner)
+            said = _spoken_by(person, said)
             job = server.jobs.start("align", judge, {"feedback": said, "skip_invalid": True}, asked_by=person.name)
             return RedirectResponse(link(judge, "changed", job=job.id), 303)
         examples = list(Examples.of(given, columns=loaded.judge.columns))
@@ -107,14 +106,14 @@ def upload(
 
 
 @router.get("/download/{name}")
-def download(judge: str, name: str, server: Here, person: Asking, blind: Blind, owner: Owning) -> Response:
+def download(judge: str, name: str, server: Here, person: Asking) -> Response:
     """A file with everything of one kind; a reviewer's is without what they may not know yet."""
     loaded = server.judges.latest(judge)
-    asked = None if owner else blind
+    asked = None if person.owner else person.name
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     if name == "judge.json":
-        if not owner:
-            raise Problem(403, "a judge's file holds everybody's answers: an owner of the team can take it out")
+        if not person.owner:
+            raise Problem(403, "a judge's file holds everybody's answers: an owner can take it out")
         return JSONResponse(server.registry.export(judge), headers=headers)
     if name == "feedback.jsonl":
         memory = loaded.judge.memory
@@ -136,13 +135,13 @@ def download(judge: str, name: str, server: Here, person: Asking, blind: Blind, 
     )
 
 
-def _spoken_by(person: Person, rows: list[dict[str, Any]], *, owner: bool) -> list[dict[str, Any]]:
+def _spoken_by(person: Person, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows, those of nobody as the person's. Raises InputError where a reviewer speaks for somebody else."""
     named = [{**row, "source": person.name} if row.get("source") in (None, "unknown") else row for row in rows]
     others = sorted({str(row["source"]) for row in named} - {person.name})
-    if others and not owner:
+    if others and not person.owner:
         raise Refused(
-            "you speak as '{you}' alone; feedback of '{other}' needs an owner of the team",
+            "you speak as '{you}' alone; feedback of '{other}' needs an owner",
             you=person.name,
             other=others[0],
         )

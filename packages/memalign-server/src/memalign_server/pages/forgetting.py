@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign.registry.residue import strings
 from memalign.types import Example
 from memalign_server.pages.rendering import link, render
+from memalign_server.people.access import OWNER, Asking
 from memalign_server.problems import Refused
 from memalign_server.review.cases import cases_of
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here, Server
+from memalign_server.server import JUDGE, Here, Server
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
 
-router = guarded_router(prefix="/judges/{judge}")
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _MOST = 100  # cases that a preview shows
 _LINE = 120  # characters of each
 
 
-@router.get("/erase")
+@router.get("/erase", dependencies=[OWNER])
 def erase_page(
     request: Request, judge: str, server: Here, key: Annotated[list[str] | None, Query()] = None, job: str | None = None
 ) -> Response:
@@ -35,7 +35,7 @@ def erase_page(
     return _shown(request, server, judge, keys=keys, job=done)
 
 
-@router.post("/erase")
+@router.post("/erase", dependencies=[OWNER])
 def erase_feedback(
     request: Request,
     judge: str,
@@ -57,7 +57,7 @@ def erase_feedback(
     return RedirectResponse(link(judge, "erase", job=job.id), 303)
 
 
-@router.post("/delete")
+@router.post("/delete", dependencies=[OWNER])
 def delete_judge_page(judge: str, server: Here, name: Annotated[str, Form(max_length=200)] = "") -> Response:
     """Delete a judge with all that belongs to it, once its name is typed."""
     if name.strip() != judge:
@@ -66,7 +66,7 @@ def delete_judge_page(judge: str, server: Here, name: Annotated[str, Form(max_le
     return RedirectResponse("/", 303)
 
 
-@router.get("/receipts/{job}")
+@router.get("/receipts/{job}", dependencies=[OWNER])
 def receipt(judge: str, job: str, server: Here) -> Response:
     """The receipt of an erasure as a file."""
     found = _erasure(server, judge, job)

@@ -1,25 +1,23 @@
-"""The first page: the judges of one's teams, and a new one."""
+"""The first page: the judges, and a new one."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Form, Request
+from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign import Judge
 from memalign_server.pages.languages import LANGUAGES
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, link, render
-from memalign_server.people.identity import team_of
-from memalign_server.people.judge_teams import check_model, keep_team, team_for
+from memalign_server.people.access import OWNER, Asking
 from memalign_server.problems import Refused
 from memalign_server.review.cases import progress_of
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here
+from memalign_server.server import Here
 
 __all__ = ["router"]
 
-router = guarded_router()
+router = APIRouter()
 
 _YEAR = 365 * 24 * 3600
 
@@ -27,17 +25,13 @@ _YEAR = 365 * 24 * 3600
 @router.get("/")
 def home_page(request: Request, server: Here, person: Asking) -> Response:
     """The judges, each with how far the person is."""
-    found = server.registry.list()
+    judges = server.registry.list()
     with server.store.read() as connection:
-        mine = [
-            (each, progress_of(connection, each.name, person.name))
-            for each in found
-            if team_of(connection, each.name) in person.roles
-        ]
-    return render(request, "home.html", page="home", judges=mine)
+        rows = [(judge, progress_of(connection, judge.name, person.name)) for judge in judges]
+    return render(request, "home.html", page="home", judges=rows)
 
 
-@router.post("/judges")
+@router.post("/judges", dependencies=[OWNER])
 def create_judge(
     server: Here,
     person: Asking,
@@ -50,13 +44,15 @@ def create_judge(
     name = name.strip()
     if not name or "/" in name:
         raise Refused("a judge's name is one line of text without a slash")
-    check_model(person, model)
+    if person.by != "open" and "://" in model:
+        raise Refused(
+            "nothing made here can name a model's address: the server's keys would go there. "
+            "Whoever runs the server can, with `memalign create`"
+        )
     judge = Judge(
         name=name, instructions=instructions, feedback_value_type=value_type.strip(), model=model.strip() or None
     )
-    team = team_for(person)
     server.registry.create(judge)
-    keep_team(server.store, name, team)
     return RedirectResponse(link(name, "data"), 303)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign import Guideline, Judge, Memory
@@ -13,16 +13,16 @@ from memalign.align import edit_guideline
 from memalign.align import write_guideline as written
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
+from memalign_server.people.access import Asking
 from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here, Owning
+from memalign_server.server import JUDGE, Here
 
 __all__ = ["router"]
 
-router = guarded_router(prefix="/judges/{judge}")
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _MOST = 100  # rows of the ledger on one page
 _RULES = 40  # guidelines on one page
@@ -34,7 +34,6 @@ def memory_page(
     judge: str,
     server: Here,
     person: Asking,
-    blind: Blind,
     find: Annotated[str, Query(max_length=500)] = "",
     rule: Annotated[str, Query(max_length=16)] = "",
 ) -> Response:
@@ -50,7 +49,7 @@ def memory_page(
     mine = [each for each in memory.ledger() if each.key.source == person.name]
     with server.store.read() as connection:
         uses = uses_of(connection, judge, [each.id for each in shown])
-        hidden = hidden_from(connection, judge, blind, [each.case.id for each in found])
+        hidden = hidden_from(connection, judge, person.name, [each.case.id for each in found])
     return render(
         request,
         "memory.html",
@@ -114,10 +113,10 @@ def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[st
 
 
 @router.post("/withdraw")
-def withdraw(judge: str, server: Here, person: Asking, owner: Owning, key: Annotated[list[str], Form()]) -> Response:
+def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()]) -> Response:
     """Take feedback back, from the next version on; others' needs an owner."""
     keys = server.judges.latest(judge).judge.memory.keys(*key)
-    if not owner and {each.source for each in keys} - {person.name}:
+    if not person.owner and {each.source for each in keys} - {person.name}:
         raise Refused("you can withdraw your own feedback; an owner can withdraw that of others")
     job = server.jobs.start("unalign", judge, {"keys": [str(each) for each in keys]}, asked_by=person.name)
     return RedirectResponse(link(judge, "changed", job=job.id), 303)

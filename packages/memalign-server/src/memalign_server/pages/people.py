@@ -1,130 +1,202 @@
-"""One's own account, and the people of a team."""
+"""The doors: a personal link, an OpenID provider, the way out. And the account page, where owners add people."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Form, Path, Request
+from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from memalign_server.pages.rendering import render
-from memalign_server.pages.signing_in import enter
-from memalign_server.people import accounts, directory, tokens
-from memalign_server.people.passwords import SHORTEST
-from memalign_server.people.roles import Person, Role
-from memalign_server.people.throttle import begin_attempt, forget_attempts
+from memalign_server.people.access import COOKIE, OWNER, Asking, set_session
+from memalign_server.people.openid import OpenId
+from memalign_server.people.people import (
+    Person,
+    Role,
+    add_person,
+    end_session,
+    list_people,
+    make_link,
+    make_token,
+    person_of_link,
+    remove_person,
+    start_session,
+    take_link,
+)
 from memalign_server.problems import Problem
-from memalign_server.routing import address_of, guarded_router
-from memalign_server.server import Asking, Here, Server
+from memalign_server.server import Here, Server
+from memalign_server.settings import Settings
 
-__all__ = ["router"]
+__all__ = ["doors", "inside", "link_address", "router"]
 
-router: APIRouter = guarded_router()
+doors = APIRouter()
+router = APIRouter()
 
-TeamId = Annotated[str, Path(max_length=32)]
-Id = Annotated[str, Path(max_length=32)]
-Word = Annotated[str, Form(max_length=1000)]
-RoleWord = Annotated[str, Form(pattern="^(viewer|reviewer|owner)$")]
+Secret = Annotated[str, Path(max_length=100)]
+PersonId = Annotated[str, Path(max_length=32)]
 
 
-def _user(person: Person) -> str:
-    if person.user is None:
-        raise Problem(409, "this server has no accounts")
-    return person.user
+def inside(back: str) -> str:
+    """Where to go after signing in: a page of this server, and of no other."""
+    return back if back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable() else "/"
+
+
+def link_address(settings: Settings, base: str, secret: str) -> str:
+    """The address of a personal link; `base` is the server's own where no public URL is set."""
+    return f"{(settings.public_url or base).rstrip('/')}/join/{secret}"
+
+
+# -- in and out --------------------------------------------------------------------------------------------------------
+
+
+@doors.get("/sign-in")
+def sign_in_page(request: Request, server: Here, back: Annotated[str, Query(max_length=2000)] = "/") -> Response:
+    """How to get in."""
+    return render(request, "sign_in.html", page="sign-in", back=inside(back), openid=server.settings.openid)
+
+
+@doors.get("/join/{secret}")
+def join_page(request: Request, server: Here, secret: Secret) -> Response:
+    """Whose link this is, and the button that uses it up: a program that looks at links in messages must not."""
+    with server.store.read() as connection:
+        person = person_of_link(connection, secret)
+    if person is None:
+        raise _used()
+    return render(request, "join.html", page="join", secret=quote(secret, safe=""), guest=person)
+
+
+@doors.post("/join/{secret}")
+def join(request: Request, server: Here, secret: Secret) -> Response:
+    """Use a personal link: a session of ninety days, in the place of the one that the browser had."""
+    with server.store.write() as connection:
+        session = take_link(connection, secret)
+    if session is None:
+        raise _used()
+    return _enter(request, server, session, "/")
+
+
+@doors.post("/sign-out")
+def sign_out(request: Request, server: Here) -> Response:
+    """End the session here and in the database."""
+    _end(request, server)
+    answer = RedirectResponse("/sign-in", 303)
+    answer.delete_cookie(COOKIE, path="/")
+    return answer
+
+
+@doors.get("/openid/start")
+async def openid_start(request: Request, server: Here, back: Annotated[str, Query(max_length=2000)] = "/") -> Response:
+    """Send the browser to the provider."""
+    base = server.settings.public_url or str(request.base_url)
+    request.session["back"] = inside(back)
+    return await _provider(server).send_away(request, f"{base.rstrip('/')}/openid/callback")
+
+
+@doors.get("/openid/callback")
+async def openid_callback(request: Request, server: Here) -> Response:
+    """Take back whom the provider vouches for, and sign them in where they are on the list."""
+    provider = _provider(server)
+    claims = await provider.take_back(request)
+    back = str(request.session.get("back", "/"))
+    request.session.clear()
+
+    def enter() -> Response:
+        with server.store.write() as connection:
+            session = start_session(connection, provider.person(connection, claims))
+        return _enter(request, server, session, back)
+
+    return await run_in_threadpool(enter)
+
+
+def _used() -> Problem:
+    return Problem(404, "this link was used, replaced or is too old; ask an owner for a new one")
+
+
+def _provider(server: Server) -> OpenId:
+    if server.settings.openid is None:
+        raise Problem(404, "this server knows no OpenID provider")
+    return OpenId(server.settings.openid)
+
+
+def _enter(request: Request, server: Server, session: str, back: str) -> Response:
+    _end(request, server)
+    answer = RedirectResponse(inside(back), 303)
+    set_session(request, answer, server, session)
+    return answer
+
+
+def _end(request: Request, server: Server) -> None:
+    if session := request.cookies.get(COOKIE):
+        with server.store.write() as connection:
+            end_session(connection, session)
+
+
+# -- the account page --------------------------------------------------------------------------------------------------
 
 
 @router.get("/account")
 def account_page(request: Request, server: Here, person: Asking) -> Response:
-    """One's password and API tokens."""
+    """Who one is; for owners the people and the token of programs."""
     return _account(request, server, person)
 
 
-@router.post("/account/password")
-def change_password(request: Request, server: Here, person: Asking, old: Word, new: Word) -> Response:
-    """Another password; every other session of this person ends."""
-    user = _user(person)
-    begin_attempt(server.store, person.name, address_of(request))
-    accounts.change_password(server.store, user, person.name, old=old, new=new)
-    forget_attempts(server.store, person.name, address_of(request))
-    return enter(request, server, user, "/account")
-
-
-@router.post("/account/tokens")
-def make_token_page(request: Request, server: Here, person: Asking, name: Word, role: RoleWord) -> Response:
-    """A new API token; the page shows its secret this once."""
-    if person.by == "token":
-        raise Problem(403, "a token cannot make tokens: sign in")
+@router.post("/people", dependencies=[OWNER])
+def invite(
+    request: Request,
+    server: Here,
+    person: Asking,
+    name: Annotated[str, Form(max_length=1000)],
+    role: Annotated[Role, Form()] = Role.REVIEWER,
+) -> Response:
+    """Add somebody; the page shows the link that lets them in, this once."""
+    _check_team(person)
     with server.store.write() as connection:
-        _, secret = tokens.make_token(
-            connection, _user(person), name=name.strip() or "API", role=Role.of(role), days=365
-        )
-    return _account(request, server, person, secret=secret)
+        secret = make_link(connection, add_person(connection, name, role))
+    return _account(request, server, person, guest=name.strip(), link=_link(request, server, secret))
 
 
-@router.post("/account/tokens/{token}/revoke")
-def revoke_token_page(server: Here, person: Asking, token: Id) -> Response:
-    """Take a token away from programs."""
+@router.post("/people/{member}/link", dependencies=[OWNER])
+def renew_link(request: Request, server: Here, person: Asking, member: PersonId) -> Response:
+    """A new link for somebody whose browser forgot them, or who has another one; the link before it is void."""
     with server.store.write() as connection:
-        tokens.revoke_token(connection, _user(person), token)
+        secret = make_link(connection, member)
+        name = next(row.name for row in list_people(connection) if row.id == member)
+    return _account(request, server, person, guest=name, link=_link(request, server, secret))
+
+
+@router.post("/people/{member}/remove", dependencies=[OWNER])
+def remove(server: Here, member: PersonId) -> Response:
+    """Take somebody out of the team: their link and their sessions open nothing from now on."""
+    with server.store.write() as connection:
+        remove_person(connection, member)
     return RedirectResponse("/account", 303)
 
 
-def _account(request: Request, server: Server, person: Person, *, secret: str = "") -> Response:
-    with server.store.read() as connection:
-        mine = tokens.tokens_of(connection, _user(person))
-        teams = directory.teams_named(connection, person.teams())
-    owned = {team: name for team, name in teams.items() if person.may(Role.OWNER, team)}
-    context: dict[str, Any] = {"tokens": mine, "secret": secret, "owned": owned, "shortest": SHORTEST}
-    return render(request, "account.html", page="account", **context)
-
-
-@router.get("/teams/{team}")
-def team_page(request: Request, server: Here, team: TeamId) -> Response:
-    """Who is in a team, and who is invited."""
-    return _team(request, server, team)
-
-
-@router.post("/teams/{team}/invitations")
-def invite_page(request: Request, server: Here, person: Asking, team: TeamId, role: RoleWord) -> Response:
-    """A new invitation; the page shows its link this once."""
+@router.post("/token", dependencies=[OWNER])
+def renew_token(request: Request, server: Here, person: Asking) -> Response:
+    """A new API token in the place of the old one; the page shows it this once."""
     with server.store.write() as connection:
-        _, secret = accounts.invite(connection, team=team, role=Role.of(role), by=_user(person))
-    here = (server.settings.public_url or str(request.base_url)).rstrip("/")
-    return _team(request, server, team, link=f"{here}/join/{secret}")
+        token = make_token(connection)
+    return _account(request, server, person, token=token)
 
 
-@router.post("/teams/{team}/invitations/{invitation}/withdraw")
-def withdraw_page(server: Here, team: TeamId, invitation: Id) -> Response:
-    """Take an invitation back."""
-    with server.store.write() as connection:
-        directory.withdraw_invitation(connection, team, invitation)
-    return RedirectResponse(f"/teams/{team}", 303)
+def _check_team(person: Person) -> None:
+    if person.by == "open":
+        raise Problem(
+            409, "this server is open to its machine: the first owner is added by `memalign serve --add-owner NAME`"
+        )
 
 
-@router.post("/teams/{team}/members/{user}")
-def member_page(
-    server: Here, team: TeamId, user: Id, role: Annotated[str, Form(pattern="^(viewer|reviewer|owner|none)$")]
+def _link(request: Request, server: Server, secret: str) -> str:
+    return link_address(server.settings, str(request.base_url), secret)
+
+
+def _account(
+    request: Request, server: Server, person: Person, *, guest: str = "", link: str = "", token: str = ""
 ) -> Response:
-    """Give a member another role, or take them out of the team."""
-    with server.store.write() as connection:
-        if user not in {each.user for each in directory.members_of(connection, team)}:
-            raise Problem(404, "no member '{user}' of this team", parts={"user": user})
-        accounts.set_role(connection, user, team, None if role == "none" else Role.of(role))
-    return RedirectResponse(f"/teams/{team}", 303)
-
-
-def _team(request: Request, server: Server, team: str, *, link: str = "") -> Response:
     with server.store.read() as connection:
-        name = directory.teams_named(connection, (team,)).get(team)
-        members = directory.members_of(connection, team)
-        invited = directory.open_invitations(connection, team)
-    if name is None:
-        raise Problem(404, "no team '{team}' of yours", parts={"team": team})
-    context: dict[str, Any] = {
-        "team": team,
-        "name": name,
-        "members": members,
-        "invited": invited,
-        "link": link,
-    }
-    return render(request, "team.html", page="team", **context)
+        members = list_people(connection) if person.owner else []
+    context: dict[str, Any] = {"members": members, "guest": guest, "personal_link": link, "token": token}
+    return render(request, "account.html", page="account", **context)

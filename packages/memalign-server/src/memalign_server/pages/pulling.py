@@ -10,18 +10,18 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Annotated
 
-from fastapi import Form
+from fastapi import APIRouter, Form
 from fastapi.responses import RedirectResponse, Response
 
 from memalign_server.pages.rendering import link
-from memalign_server.people.roles import Person
+from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here
+from memalign_server.server import JUDGE, Here
 
 __all__ = ["INSTALL", "MOST", "may_name_uri", "mlflow_is_there", "router"]
 
-router = guarded_router(prefix="/judges/{judge}")
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 INSTALL = 'pip install "mlflow>=3.11.1"'
 MOST = 10_000
@@ -38,7 +38,7 @@ def may_name_uri(person: Person) -> bool:
     return person.by == "open"
 
 
-@router.post("/pull")
+@router.post("/pull", dependencies=[OWNER])
 def pull_cases(
     judge: str,
     server: Here,

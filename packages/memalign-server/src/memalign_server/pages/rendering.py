@@ -15,7 +15,7 @@ from markupsafe import Markup
 from memalign_server.pages.coded_words import coded
 from memalign_server.pages.languages import LANGUAGES, Language, language_of
 from memalign_server.pages.texts import visible
-from memalign_server.people.roles import Person, Role
+from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.server import Server
 
@@ -65,9 +65,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
             languages=LANGUAGES,
             title=server.settings.title,
             person=person,
-            owner=person is not None and person.may(Role.OWNER),
-            reviewer=person is not None and person.may(Role.REVIEWER),
-            csrf=getattr(request.state, "csrf", ""),
+            owner=person is not None and person.owner,
             path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             **{"judge": None, "page": "", **context},
         )

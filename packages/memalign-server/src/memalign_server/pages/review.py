@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, cast
 
-from fastapi import Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
@@ -14,6 +14,7 @@ from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.verdicts import choices_of
+from memalign_server.people.access import Asking
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.answers import LONGEST, Answer, Review, State, review_of, save, say_drafts, undo
 from memalign_server.review.blind import reviewed
@@ -23,12 +24,11 @@ from memalign_server.review.drafts import draft_of, end_draft, save_draft
 from memalign_server.review.evidence import evidence_of
 from memalign_server.review.judges import Loaded
 from memalign_server.review.teaching import untaught_count
-from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here
+from memalign_server.server import JUDGE, Here
 
 __all__ = ["router"]
 
-router = guarded_router(prefix="/judges/{judge}")
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _STATES = ("answered", "skipped", "unclear")
 _SHOWN_FINDINGS = 12

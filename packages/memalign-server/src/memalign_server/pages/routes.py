@@ -13,11 +13,9 @@ from memalign_server.pages import (
     forgetting,
     home,
     memory,
-    openid_pages,
     people,
     pulling,
     review,
-    signing_in,
     trust,
 )
 from memalign_server.pages.errors import install_error_pages
@@ -25,8 +23,6 @@ from memalign_server.pages.errors import install_error_pages
 __all__ = ["ROUTERS", "install_pages"]
 
 ROUTERS: list[APIRouter] = [
-    signing_in.router,
-    openid_pages.router,
     people.router,
     home.router,
     review.router,

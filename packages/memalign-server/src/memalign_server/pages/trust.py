@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import select
 
@@ -13,20 +13,20 @@ from memalign.registry import VersionInfo
 from memalign.values import value_text
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
+from memalign_server.people.access import OWNER, Asking
 from memalign_server.problems import Refused
 from memalign_server.review.answers import answers_on
 from memalign_server.review.blind import hidden_from, open_diff
 from memalign_server.review.cases import cases_of
 from memalign_server.review.evidence import evidence_of, people_agreement
 from memalign_server.review.using import cases_of_guideline
-from memalign_server.routing import guarded_router
-from memalign_server.server import Blind, Here, Owning
+from memalign_server.server import JUDGE, Here
 from memalign_server.store.columns import to_json
 from memalign_server.store.review_tables import reviews
 
 __all__ = ["router"]
 
-router = guarded_router(prefix="/judges/{judge}")
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _MOST_LABELS = 9
 _LISTED = 20
@@ -75,7 +75,7 @@ def cases_page(
     request: Request,
     judge: str,
     server: Here,
-    blind: Blind,
+    person: Asking,
     people: str | None = None,
     judged: str | None = None,
     guideline: Annotated[str | None, Query(max_length=16)] = None,
@@ -100,7 +100,7 @@ def cases_page(
             )
         else:
             raise Refused("name a case, a guideline, or a verdict of people and one of the judge")
-        hidden = hidden_from(connection, judge, blind, ids)
+        hidden = hidden_from(connection, judge, person.name, ids)
         if people is not None and case is None and guideline is None:
             ids = [each for each in ids if each not in hidden]  # that it is in the list would tell both verdicts
         found = cases_of(connection, judge, ids)
@@ -120,15 +120,15 @@ def cases_page(
 
 
 @router.get("/history")
-def history_page(request: Request, judge: str, server: Here, blind: Blind, owner: Owning, a: int, b: int) -> Response:
+def history_page(request: Request, judge: str, server: Here, person: Asking, a: int, b: int) -> Response:
     """What changed from one version to another."""
     diff = server.registry.diff(judge, a, b)
     with server.store.read() as connection:
-        diff = open_diff(connection, diff, None if owner else blind)
+        diff = open_diff(connection, diff, None if person.owner else person.name)
     return render(request, "diff.html", judge=judge, page="trust", diff=diff, a=a, b=b)
 
 
-@router.post("/rollback")
+@router.post("/rollback", dependencies=[OWNER])
 def rollback(judge: str, server: Here, to: Annotated[int, Form()]) -> Response:
     """Make an older version the next one."""
     server.registry.rollback(judge, to)

@@ -1,95 +1,163 @@
-"""Who may use which route: the one table. A route that is not in it stops the server from starting.
+"""Who asks, and what they may do: settled before a body is read, and said beside each route by a dependency.
 
-`ANYONE` needs no account, `SIGNED_IN` any account; a role is needed in the team of the judge that the path names, and
-in any team where it names none.
+A route is for everybody in the team unless its router says `ANYBODY`, and for owners where it says `OWNER`:
+
+    @router.post("/erase", dependencies=[OWNER])
 """
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final
+import hmac
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Final, cast
+from urllib.parse import urlsplit
 
-from memalign_server.people.roles import Role
+from fastapi import Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["ACCESS", "Public"]
+from memalign_server.people.people import (
+    LOCAL,
+    PROGRAM,
+    SESSION_SECONDS,
+    Person,
+    Role,
+    digest,
+    has_people,
+    is_token,
+    person_of_session,
+)
+from memalign_server.problems import Problem
+
+if TYPE_CHECKING:
+    from memalign_server.server import Server
+
+__all__ = ["ANYBODY", "COOKIE", "OWNER", "TEAM", "Asking", "Identity", "set_session"]
+
+COOKIE = "memalign_session"
+_OPEN_PATHS = ("/static/", "/health")
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_OF_PROXIES = ("forwarded", "via", "x-real-ip")
+_CHALLENGE: Final = {"www-authenticate": "Bearer"}
 
 
-class Public(Enum):
-    """What needs less than a role."""
+class Identity:
+    """Middleware: `request.state.person` is who asks, None for nobody; `request.state.refusal` says why a request is refused.
 
-    ANYONE = "anyone"
-    SIGNED_IN = "signed in"
+    Of whoever is nobody no byte of the body is read.
+    """
+
+    def __init__(self, app: ASGIApp, *, server: Server) -> None:
+        self.app, self.server = app, server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and not scope["path"].startswith(_OPEN_PATHS):
+            person, refusal = await run_in_threadpool(_identify, self.server, Request(scope))
+            scope.setdefault("state", {}).update(person=person, refusal=refusal)
+            receive = receive if person is not None else _no_body()
+        await self.app(scope, receive, send)
 
 
-_VIEWER, _REVIEWER, _OWNER = Role.VIEWER, Role.REVIEWER, Role.OWNER
+def _no_body() -> Receive:
+    messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
 
-_PEOPLE: Final[dict[str, Public | Role]] = {
-    "health": Public.ANYONE,
-    "sign_in_page": Public.ANYONE,
-    "sign_in": Public.ANYONE,
-    "sign_out": Public.ANYONE,
-    "join_page": Public.ANYONE,
-    "join": Public.ANYONE,
-    "openid_start": Public.ANYONE,
-    "openid_callback": Public.ANYONE,
-    "account_page": Public.SIGNED_IN,
-    "change_password": Public.SIGNED_IN,
-    "make_token_page": Public.SIGNED_IN,
-    "revoke_token_page": Public.SIGNED_IN,
-    "team_page": _OWNER,
-    "invite_page": _OWNER,
-    "withdraw_page": _OWNER,
-    "member_page": _OWNER,
-}
+    async def receive() -> Message:
+        return next(messages, {"type": "http.disconnect"})
 
-_API: Final[dict[str, Public | Role]] = {
-    "describe_api": Public.SIGNED_IN,
-    "list_judges": Public.SIGNED_IN,
-    "judge_one": _REVIEWER,
-    "thumb_case": _REVIEWER,
-    "put_cases": _REVIEWER,
-    "list_review_cases": _REVIEWER,
-    "answer_case": _REVIEWER,
-    "teach_answers": _REVIEWER,
-    "align_judge": _REVIEWER,
-    "unalign_judge": _REVIEWER,
-    "erase": _OWNER,
-    "show_job": _VIEWER,
-    "show_me": Public.SIGNED_IN,
-}
+    return receive
 
-_PAGES: Final[dict[str, Public | Role]] = {
-    "home_page": Public.SIGNED_IN,
-    "create_judge": _OWNER,
-    "choose_language": Public.ANYONE,
-    "review_page": _REVIEWER,
-    "next_case": _REVIEWER,
-    "save_answer": _REVIEWER,
-    "undo_answer": _REVIEWER,
-    "save_words": _REVIEWER,
-    "similar_guidelines": _REVIEWER,
-    "settle_page": _REVIEWER,
-    "teach_judge": _REVIEWER,
-    "changed_page": _VIEWER,
-    "job_progress": _VIEWER,
-    "decide_turn": _REVIEWER,
-    "data_page": _VIEWER,
-    "upload": _REVIEWER,
-    "pull_cases": _OWNER,
-    "download": _VIEWER,
-    "memory_page": _VIEWER,
-    "change_guideline": _REVIEWER,
-    "write_guideline": _REVIEWER,
-    "withdraw": _REVIEWER,
-    "erase_page": _OWNER,
-    "erase_feedback": _OWNER,
-    "receipt": _OWNER,
-    "delete_judge_page": _OWNER,
-    "trust_page": _VIEWER,
-    "cases_page": _VIEWER,
-    "history_page": _VIEWER,
-    "rollback": _OWNER,
-}
-"""The experts' pages; one line a route, by the name of its function."""
 
-ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}
+def _identify(server: Server, request: Request) -> tuple[Person | None, Problem | None]:
+    try:
+        person = _asking(server, request)
+        if request.method not in _SAFE and (person is None or person.by != "token"):
+            _check_origin(request.headers, server.settings.public_url)
+    except Problem as problem:
+        return None, problem
+    return person, None
+
+
+def _asking(server: Server, request: Request) -> Person | None:
+    settings, authorization = server.settings, request.headers.get("authorization")
+    with server.store.read() as connection:
+        if authorization is not None:
+            scheme, _, token = authorization.partition(" ")
+            good = scheme.lower() == "bearer" and request.url.path.startswith("/api/")
+            own = settings.api_token is not None and hmac.compare_digest(digest(settings.api_token), digest(token))
+            if good and token and (own or is_token(connection, token)):
+                return PROGRAM
+            raise Problem(
+                401, "this API token is unknown or was replaced; it is for addresses under /api", headers=_CHALLENGE
+            )
+        session = request.cookies.get(COOKIE)
+        if session and (found := person_of_session(connection, session)) is not None:
+            return _allowed(server, *found)
+        if settings.local and settings.openid is None and not has_people(connection):
+            _check_direct(request)
+            return LOCAL
+    return None
+
+
+def _allowed(server: Server, person: Person, subject: str | None, email: str | None) -> Person | None:
+    """The person; one of a provider with the role that the list of today gives them, if any."""
+    if subject is None:
+        return person
+    provider = server.settings.openid
+    role = None if provider is None else provider.role_of(subject, email)
+    return None if role is None else Person(name=person.name, role=Role(role), by=person.by, id=person.id)
+
+
+def _check_origin(headers: Mapping[str, str], public_url: str | None) -> None:
+    """Raise Problem 403 where the browser says that another site makes the request."""
+    origin = headers.get("origin")
+    own = {headers.get("host", "")} | ({urlsplit(public_url).netloc} if public_url else set())
+    foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    if foreign or (origin is not None and urlsplit(origin).netloc not in own):
+        raise Problem(403, "this request comes from a page of another site")
+
+
+def _check_direct(request: Request) -> None:
+    """Raise Problem 403 for a request that a proxy passed on, to a server that is open to its own machine alone.
+
+    A proxy says so in its headers, or speaks HTTP/1.0, as nginx does unless it is told otherwise and no browser does.
+    """
+    of_proxy = any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers)
+    if of_proxy or request.scope.get("http_version") == "1.0":
+        raise Problem(
+            403,
+            "a proxy passes requests on to this server, which has no people and is for this machine alone. Add an "
+            "owner with `memalign serve --add-owner NAME`, and start it with `--public-url URL`",
+        )
+
+
+def _anybody(request: Request) -> None:
+    if request.state.refusal is not None:
+        raise request.state.refusal
+
+
+def _member(request: Request) -> Person:
+    _anybody(request)
+    if request.state.person is None:
+        raise Problem(401, "sign in, or send the API token as `Authorization: Bearer …`", headers=_CHALLENGE)
+    return cast("Person", request.state.person)
+
+
+Asking = Annotated[Person, Depends(_member)]
+"""A parameter of a route: who asks."""
+
+
+def _owner(person: Asking) -> None:
+    if not person.owner:
+        raise Problem(403, "this is for owners: ask one")
+
+
+ANYBODY: Final = Depends(_anybody)
+TEAM: Final = Depends(_member)
+OWNER: Final = Depends(_owner)
+
+
+def set_session(request: Request, answer: Response, server: Server, secret: str) -> None:
+    """Give the browser a session: a cookie that no script reads and no other site sends; over TLS only where there is TLS."""
+    secure = request.url.scheme == "https" or server.settings.secure
+    answer.set_cookie(COOKIE, secret, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax", path="/")

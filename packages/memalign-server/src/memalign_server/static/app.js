@@ -155,7 +155,7 @@
 
   const post = (to, body, more) => fetch(to, {
     method: "POST", body,
-    headers: { "Content-Type": "application/x-www-form-urlencoded", "X-CSRF-Token": meta("csrf"), ...more.headers },
+    headers: { "Content-Type": "application/x-www-form-urlencoded", ...more.headers },
     keepalive: Boolean(more.keepalive), signal: more.signal, redirect: "error",
   });
 
@@ -303,7 +303,7 @@
     const card = form.closest("#card");
     const sent = event.detail.requestConfig.parameters;
     const body = new URLSearchParams();
-    for (const [name, value] of sent instanceof FormData ? sent.entries() : Object.entries(sent)) if (name !== "csrf") body.append(name, value);
+    for (const [name, value] of sent instanceof FormData ? sent.entries() : Object.entries(sent)) body.append(name, value);
     last = null;
     held.add(keyOf(card));
     if (sendingWords && sendingWords.key === keyOf(card)) sendingWords.stop.abort();
@@ -344,7 +344,6 @@
     });
     return sendWords();
   };
-  doc.addEventListener("htmx:configRequest", (event) => { event.detail.headers["X-CSRF-Token"] = meta("csrf"); });
   // What the server says of a wrong input is shown where the answer would be.
   doc.addEventListener("htmx:beforeSwap", (event) => {
     if ([409, 422].includes(event.detail.xhr.status)) { event.detail.shouldSwap = true; event.detail.isError = false; }

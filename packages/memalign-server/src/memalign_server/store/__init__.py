@@ -3,11 +3,10 @@
 from memalign.registry.tables import without_statistics
 from memalign_server.store import people_tables, review_tables, work_tables
 from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, PERSON, SOURCE, TEXT, TEXT_ROW, metadata
-from memalign_server.store.store import FIRST_TEAM, Store
+from memalign_server.store.store import Store
 
 __all__ = [
     "CASE_ID",
-    "FIRST_TEAM",
     "JUDGE",
     "MODEL_TEXT",
     "PERSON",

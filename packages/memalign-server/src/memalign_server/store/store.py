@@ -10,14 +10,12 @@ from sqlalchemy import Connection, insert, select
 
 from memalign.errors import RegistryTooNew
 from memalign.registry.database import Database
-from memalign_server.store.columns import metadata, now
-from memalign_server.store.people_tables import server_settings, teams
+from memalign_server.store.columns import metadata
+from memalign_server.store.people_tables import server_settings
 
-__all__ = ["FIRST_TEAM", "SCHEMA_VERSION", "Store"]
+__all__ = ["SCHEMA_VERSION", "Store"]
 
 SCHEMA_VERSION = 1
-FIRST_TEAM = "main"
-"""The id of the team that is there from the start; judges of nobody else are its."""
 
 
 class Store:
@@ -40,7 +38,6 @@ class Store:
                 connection.execute(
                     insert(server_settings), [{"name": name, "value": value} for name, value in named.items()]
                 )
-                connection.execute(insert(teams).values(id=FIRST_TEAM, name=FIRST_TEAM, created_at=now()))
             elif int(found) > SCHEMA_VERSION:
                 raise RegistryTooNew(
                     f"the tables of memalign-server in {url} are version {found}, and this one knows version "
