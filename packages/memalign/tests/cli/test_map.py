@@ -56,7 +56,8 @@ def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
     refused = memalign("align", tone, labels)
     assert refused.code == 2
     assert (
-        "has no column of a field's name; its columns: ticket, question, answer, label, comment; --map" in refused.err
+        "has no column for inputs, outputs, value; its columns: ticket, question, answer, label, comment; say which they are: "
+        "--map inputs=COLUMN,outputs=COLUMN,value=COLUMN" in refused.err
     )
     assert memalign("edit", tone, "--map", MAP).code == 0
     assert memalign("judge", tone, labels).code == 0
@@ -74,6 +75,23 @@ def test_every_command_that_reads_rows_remembers_the_mapping(
     again = memalign(command, *words, "--map", MAP, *(("--overwrite",) if command == "review" else ()))
     assert again.code == 0
     assert memalign("show", tone, "--json").json["version"] == 2, "the same columns change nothing"
+
+
+def test_one_missing_cell_names_its_line_and_the_option(memalign: Run, tone: str, labels: Path) -> None:
+    labels.write_text(CSV.replace("It is in transit.", ""), "utf-8")
+    refused = memalign("align", tone, labels, "--map", MAP)
+    assert refused.code == 2
+    assert "line 2 (t-1): " in refused.err
+    assert "--skip-invalid" in refused.err
+    assert memalign("align", tone, labels, "--map", MAP, "--skip-invalid").code == 1
+
+
+def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(memalign: Run, tone: str, labels: Path) -> None:
+    for command in ("judge", "align", "evaluate", "next"):
+        refused = memalign(command, tone, labels)
+        assert refused.code == 2
+        needed = "inputs, outputs" + (", value" if command in ("align", "evaluate") else "")
+        assert f"has no column for {needed}; its columns: ticket, question, answer, label, comment; say" in refused.err
 
 
 def test_an_older_version_remembers_nothing(memalign: Run, tone: str, labels: Path) -> None:

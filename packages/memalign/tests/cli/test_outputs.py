@@ -11,7 +11,7 @@ import pytest
 
 from memalign import Feedback
 from memalign.errors import InvalidRows, RowError
-from memalign.io import check_feedback, read_judgments
+from memalign.io import read_feedback, read_judgments
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Endpoint, user_of
 
@@ -139,7 +139,7 @@ def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: P
 def test_one_reason_is_told_once_with_a_count() -> None:
     rows = [{"id": f"t-{n}", "value": "maybe", "source": "ana"} for n in range(50)]
     with pytest.raises(InvalidRows) as caught:
-        check_feedback([*rows, {"id": "", "value": True}])
+        read_feedback([*rows, {"id": "", "value": True}])
     text = str(caught.value)
     assert "line 1 (t-0): no content" in text
     assert "the same on 49 more, the last on line 50" in text

@@ -208,12 +208,12 @@ def test_a_table_of_judgments_replaces_its_lines(memalign: Run, tone: str, held_
 def test_a_sheet_survives_pandas_and_reordering(memalign: Run, tone: str, cases: Path) -> None:
     pd = pytest.importorskip("pandas")
 
-    from memalign.io import Given, check_feedback
+    from memalign.io import RowSource, read_feedback
 
     assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
     filled(Path("review.xlsx"), {"3-4": {"value": True}, "plain": {"rationale": "Fine."}})
     frame = pd.read_excel("review.xlsx", sheet_name="review")
-    found = check_feedback(Given.of(frame, source="ana"))
+    found = read_feedback(RowSource.of(frame, source="ana"))
     assert [(str(row.key), row.value, row.rationale) for row in found.rows] == [
         ("3-4@ana", True, None),
         ("plain@ana", None, "Fine."),

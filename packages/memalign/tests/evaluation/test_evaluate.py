@@ -25,6 +25,7 @@ class PreparedJudge:
     name: str = "helpfulness"
     asked: list[str] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
+    fields: tuple[str, ...] = ()
 
     async def ajudge_many(
         self,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import stat
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from memalign.errors import InputError
-from memalign.io.atomic import atomic_write
-from memalign.io.judged import JudgmentWriter
+from memalign.io import JudgmentWriter
+from memalign.io.files import atomic_write
 
 
 def write(path: Path, *parts: bytes, fails: bool = False) -> None:
@@ -109,7 +111,7 @@ def test_a_device_is_written_but_never_replaced():
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from memalign.io.atomic import atomic_write
+from memalign.io.files import atomic_write
 with atomic_write(Path(sys.argv[1])) as file:
     file.write(b"half of something long")
     file.flush()
@@ -124,10 +126,31 @@ def test_a_killed_writers_leftovers_go_with_the_next(tmp_path):
         for _ in range(2):
             killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
             assert killed.returncode == -signal.SIGKILL
-        assert {each.name for each in tmp_path.iterdir()} <= {"judge.json", ".judge.json.part"}
+        assert {each.name for each in tmp_path.iterdir()} <= {"judge.json", ".judge.json.part", ".judge.json.part.lock"}
         assert not path.exists() or path.read_bytes() == b"first"
         write(path, content)
         assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("judge.json", content)]
+
+
+def test_a_writer_that_waits_says_so(tmp_path, monkeypatch):
+    said = threading.Event()
+    monkeypatch.setattr(logging.getLogger("memalign.io"), "handle", lambda record: said.set())
+    path = tmp_path / "judge.json"
+    with ThreadPoolExecutor(1) as pool:
+        with atomic_write(path) as first:
+            second = pool.submit(write, path, b"second")
+            assert said.wait(60), "the second writer says that it waits, before the first is done"
+            first.write(b"first")
+        second.result(60)
+    assert path.read_bytes() == b"second"
+
+
+def test_the_content_is_on_the_disk_before_its_name(tmp_path, monkeypatch):
+    steps = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append(os.fstat(descriptor).st_size))
+    monkeypatch.setattr(Path, "replace", lambda part, path: steps.append(part.name))
+    write(tmp_path / "judge.json", b"whole")
+    assert steps == [5, ".judge.json.part"]
 
 
 def test_two_writers_wait_for_each_other(tmp_path):

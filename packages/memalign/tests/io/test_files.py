@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,8 +13,6 @@ from hypothesis import strategies as st
 from memalign.errors import InputError, InvalidRows
 from memalign.io import (
     JudgmentWriter,
-    check_examples,
-    check_feedback,
     read_examples,
     read_feedback,
     read_judgments,
@@ -97,9 +96,9 @@ def test_booleans_with_a_missing_pandas_cell_are_read(write):
 
 def test_null_and_nan_and_empty_cells_mean_absent(write):
     row = GOOD | {"rationale": None, "source": None, "created_at": None, "expectations": float("nan"), "note": None}
-    (found,) = check_feedback([row], value_type=BOOL).rows
+    (found,) = read_feedback([row], value_type=BOOL).rows
     assert (found.rationale, found.source, found.expectations, found.meta) == (None, "unknown", None, {})
-    (blank,) = check_feedback([GOOD | {"rationale": "  "}]).rows
+    (blank,) = read_feedback([GOOD | {"rationale": "  "}]).rows
     assert blank.rationale is None
 
 
@@ -121,19 +120,19 @@ def test_a_huge_field_is_read_from_both_formats(write):
 
 
 def test_values_without_a_type_stay_unchanged(write):
-    (row,) = check_feedback([GOOD | {"value": "Refuted"}]).rows
+    (row,) = read_feedback([GOOD | {"value": "Refuted"}]).rows
     assert row.value == "Refuted"
     with pytest.raises(InvalidRows, match="not a label"):
-        check_feedback([GOOD | {"value": ["Refuted"]}])
+        read_feedback([GOOD | {"value": ["Refuted"]}])
 
 
 def test_python_objects_pass_the_same_checks():
     feedback = Feedback(id="t-1", outputs="a", value="4", source="ana", created_at="2026-03-01T10:00:00+02:00")
-    found = check_feedback([feedback, {"id": "t-2", "outputs": "b", "value": 2}], value_type=ValueType.of("int:1..5"))
+    found = read_feedback([feedback, {"id": "t-2", "outputs": "b", "value": 2}], value_type=ValueType.of("int:1..5"))
     assert [row.value for row in found.rows] == [4, 2]
     assert found.lines == (1, 2)
     assert found.rows[0].created_at == "2026-03-01T08:00:00+00:00"
-    (dated,) = check_feedback([GOOD | {"created_at": datetime(2026, 3, 1, tzinfo=UTC)}]).rows
+    (dated,) = read_feedback([GOOD | {"created_at": datetime(2026, 3, 1, tzinfo=UTC)}]).rows
     assert dated.created_at == "2026-03-01T00:00:00+00:00"
 
 
@@ -145,18 +144,18 @@ def test_a_wrong_time_names_its_row():
         def __ne__(self, other):
             return True
 
-    (row,) = check_feedback([GOOD | {"created_at": NaT(2026, 3, 1)}]).rows
+    (row,) = read_feedback([GOOD | {"created_at": NaT(2026, 3, 1)}]).rows
     assert row.created_at is None
     for wrong in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00", 1701010112345, "1701010112345", True):
         with pytest.raises(InvalidRows, match=r"line 1.*is not an ISO 8601 time"):
-            check_feedback([GOOD | {"created_at": wrong}])
-    assert check_feedback([]).rows == ()
+            read_feedback([GOOD | {"created_at": wrong}])
+    assert read_feedback([]).rows == ()
 
 
 def test_a_second_annotation_need_not_repeat_the_case():
     second = {"id": "t-1", "value": False, "source": "ben"}
     for rows in ([GOOD, second], [second, GOOD]):
-        found = check_feedback(rows, value_type=BOOL)
+        found = read_feedback(rows, value_type=BOOL)
         assert {row.source: row.content for row in found.rows} == {
             "ana": {"inputs": "q", "outputs": "a"},
             "ben": {"inputs": "q", "outputs": "a"},
@@ -165,11 +164,11 @@ def test_a_second_annotation_need_not_repeat_the_case():
 
 def test_a_known_case_need_not_be_repeated():
     known = {"t-9": Example(id="t-9", outputs="a").content_hash}
-    (row,) = check_feedback([{"id": "t-9", "value": True}], value_type=BOOL, known=known).rows
+    (row,) = read_feedback([{"id": "t-9", "value": True}], value_type=BOOL, known=known).rows
     assert row.content == {}
-    check_feedback([{"id": "t-9", "value": True, "outputs": "a"}], known=known)
+    read_feedback([{"id": "t-9", "value": True, "outputs": "a"}], known=known)
     with pytest.raises(InvalidRows, match="knows 't-9' with other content"):
-        check_feedback([{"id": "t-9", "value": True, "outputs": "b"}], known=known)
+        read_feedback([{"id": "t-9", "value": True, "outputs": "b"}], known=known)
 
 
 # -- what is wrong, and where --------------------------------------------------------------------------------------------
@@ -256,22 +255,24 @@ def test_broken_csv_lines_are_named_where_they_begin(write):
 
 def test_a_repeated_key_is_always_an_error():
     with pytest.raises(InvalidRows, match="t-1@ana is on line 1 already"):
-        check_feedback([GOOD, GOOD])
+        read_feedback([GOOD, GOOD])
     with pytest.raises(InvalidRows, match="t-1@unknown is on line 1 already"):
-        check_feedback([{"id": "t-1", "outputs": "a", "value": True}, {"id": "t-1", "value": False}])
+        read_feedback([{"id": "t-1", "outputs": "a", "value": True}, {"id": "t-1", "value": False}])
 
 
 def test_one_id_with_two_contents_names_the_fields():
     other = GOOD | {"source": "ben", "outputs": "something else"}
     with pytest.raises(InvalidRows, match="outputs differ from those of 't-1' on line 1"):
-        check_feedback([GOOD, other])
-    kept = check_feedback([GOOD, other], skip_invalid=True)
+        read_feedback([GOOD, other])
+    kept = read_feedback([GOOD, other], skip_invalid=True)
     assert [row.source for row in kept.rows] == ["ana"]
 
 
 def test_an_impossible_row_is_named():
     with pytest.raises(InvalidRows) as error:
-        check_feedback([GOOD, 7, GOOD | {"id": "t-2", "outputs": {1, 2}}, GOOD | {"id": "t-3", "x": b"raw"}])
+        read_feedback(
+            [GOOD, cast("Any", 7), GOOD | {"id": "t-2", "outputs": {1, 2}}, GOOD | {"id": "t-3", "x": b"raw"}]
+        )
     found = reasons(error)
     assert found[2] == "a row is a mapping or one of our values, not int"
     assert "outputs is not a JSON value" in found[3]
@@ -289,7 +290,11 @@ def test_an_empty_file_says_so(write, name, text):
     ("name", "text", "message"),
     [
         ("f.csv", "id,outputs,value\n", "empty"),
-        ("f.csv", "name,answer\na,b\n", "no column of a field's name; its columns: name, answer"),
+        (
+            "f.csv",
+            "name,answer\na,b\n",
+            "no column for inputs, outputs, value; its columns: name, answer; say which they are: --map inputs=COLUMN,",
+        ),
         ("f.csv", "id,value,value\na,b,c\n", "value twice"),
         ("f.csv", b"id,caf\xe9\na,b\n", "not UTF-8"),
         ("f.csv", 'id,"outputs\na,b\n', "broken header, line 1: a quote"),
@@ -336,7 +341,11 @@ def test_what_is_written_as_jsonl_is_read_back(tmp_path_factory, outputs):
 
 # What pandas writes for a missing cell is none in a column of labels or comments.
 @given(
-    st.lists(texts.filter(lambda text: "\x00" not in text and text.strip().lower() != "nan"), min_size=1, max_size=4)
+    st.lists(
+        texts.filter(lambda text: "\x00" not in text and text.strip() not in ("nan", "NaN", "NaT", "<NA>")),
+        min_size=1,
+        max_size=4,
+    )
 )
 def test_text_written_as_csv_is_read_back(tmp_path_factory, rationales):
     path = tmp_path_factory.mktemp("rows") / "f.csv"
@@ -364,16 +373,16 @@ def test_a_feedback_file_gives_examples_without_labels(write):
 def test_a_repeated_id_needs_two_people():
     plain = {"id": "t-1", "outputs": "a"}
     with pytest.raises(InvalidRows, match="on line 1 already"):
-        check_examples([plain, plain])
+        read_examples([plain, plain])
     with pytest.raises(InvalidRows, match="on line 1 already"):
-        check_examples([GOOD, GOOD])
-    with pytest.raises(InvalidRows, match="outputs differ"):
-        check_examples([GOOD, GOOD | {"source": "ben", "outputs": "b"}])
+        read_examples([GOOD, GOOD])
+    with pytest.raises(InvalidRows, match="its content differs from that of 't-1' on line 1"):
+        read_examples([GOOD, GOOD | {"source": "ben", "outputs": "b"}])
 
 
 def test_examples_without_id_or_content_are_named():
     with pytest.raises(InvalidRows) as error:
-        check_examples([{"outputs": "a"}, {"id": "t-2"}, {"id": "t-3", "value": True}, Example(id="t-4", trace="x")])
+        read_examples([{"outputs": "a"}, {"id": "t-2"}, {"id": "t-3", "value": True}, Example(id="t-4", trace="x")])
     assert [(bad.line, bad.reason[:10]) for bad in error.value.rows] == [
         (1, "id is miss"),
         (2, "no content"),
@@ -545,6 +554,6 @@ def test_a_judges_verdict_needs_a_source_as_feedback(tmp_path):
     line = json.loads(out.read_text("utf-8"))
     for source in ({}, {"source": None}):
         with pytest.raises(InvalidRows, match=r"a judge's own verdict .* write.* their name in source"):
-            check_feedback([line | source])
-    (row,) = check_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
+            read_feedback([line | source])
+    (row,) = read_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
     assert (row.source, row.value) == ("ana", True)

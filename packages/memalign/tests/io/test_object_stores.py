@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_said(store: Any, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InputError, match="Protocol not known: nowhere"):
         read_examples("nowhere://in/none.jsonl")
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(ConfigurationError, match=r"gs:// needs gcsfs: pip install gcsfs"):
+    with pytest.raises(ConfigurationError, match=r"none.jsonl cannot be read: Please install gcsfs"):
         read_examples("gs://in/none.jsonl")
     with pytest.raises(InputError, match="without Parquet or JSONL files"):
         read_examples(tmp_path)

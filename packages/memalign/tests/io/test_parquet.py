@@ -61,7 +61,7 @@ def test_bad_rows_are_named_by_their_number(tmp_path: Path) -> None:
 
 
 def test_a_bad_parquet_file_says_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no column of a field's name; its columns: key, answer"):
+    with pytest.raises(InputError, match="has no column for inputs, outputs; its columns: key, answer"):
         read_examples(put(tmp_path / "odd.parquet", [{"key": "a", "answer": "x"}]))
     with pytest.raises(InputError, match="empty: it has no row"):
         read_examples(_empty(tmp_path))

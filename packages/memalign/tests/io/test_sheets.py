@@ -12,7 +12,7 @@ import pytest
 
 from memalign.content import as_read
 from memalign.errors import InputError, InvalidRows
-from memalign.io import check_feedback, parse_columns, read_feedback
+from memalign.io import Examples, RowSource, parse_columns, read_feedback
 from memalign.values import ValueType
 
 FLOAT = ValueType.of("float:0..1")
@@ -42,9 +42,29 @@ def test_line_numbers_count_the_line_naming_the_mark(tmp_path: Path) -> None:
         read_feedback(tmp_path / "f.csv", value_type=FLOAT)
 
 
-def test_a_file_of_other_columns_names_them_and_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "f.csv").write_text("ticket;answer\nt-1;a\n", "utf-8")
-    with pytest.raises(InputError, match="its columns: ticket, answer; --map names them, for example --map inputs="):
+def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("ticket,answer,note\nt-1,a,\n", "utf-8")
+    remedy = (
+        r"f\.csv has no column for inputs, outputs, value; its columns: ticket, answer, note; say which they are: "
+        r"--map inputs=COLUMN,outputs=COLUMN,value=COLUMN \(in Python columns=\{'inputs': 'COLUMN'\}\)"
+    )
+    with pytest.raises(InputError, match=remedy):
+        read_feedback(path, fields=("inputs", "outputs"))
+    with pytest.raises(InputError, match="no column for inputs; its columns"):
+        Examples.of(path, columns={"outputs": "answer"}, fields=("inputs", "outputs")).check()
+    named = RowSource.of(path, columns={"outputs": "reply", "value": "label"})
+    with pytest.raises(
+        InputError, match=r"no columns 'reply', 'label', from which outputs, value were to be read; its"
+    ):
+        read_feedback(named)
+    path.write_text("id,value\nt-1,yes\n", "utf-8")
+    assert read_feedback(path, known={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, "a case that is known"
+
+
+def test_a_missing_cell_names_its_line_and_the_option(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("id,outputs,value\nt-1,a,\nt-2,b,yes\n", "utf-8")
+    with pytest.raises(InvalidRows, match=r"(?s)line 2 \(t-1\): .*a value, a rationale or both.*--skip-invalid"):
         read_feedback(tmp_path / "f.csv")
 
 
@@ -66,7 +86,7 @@ def test_columns_may_change_places_and_hold_commas() -> None:
     columns = parse_columns(["inputs=outputs,outputs=inputs", "value=label, please,rationale=why"])
     assert columns == {"inputs": "outputs", "outputs": "inputs", "value": "label, please", "rationale": "why"}
     row = {"id": "t", "inputs": "answer", "outputs": "question", "label, please": 1, "why": "So."}
-    (found,) = check_feedback([row], value_type=FLOAT, columns=columns).rows
+    (found,) = read_feedback([row], value_type=FLOAT, columns=columns).rows
     assert (found.inputs, found.outputs, found.value, found.rationale) == ("question", "answer", 1, "So.")
 
 
@@ -206,3 +226,12 @@ def test_a_sheet_that_misstates_its_size_loses_nothing(tmp_path: Path, dimension
     path = xlsx(tmp_path / "f.xlsx", {1: HEADER, 2: FIRST, 4: FIRST | {"A": "t-2"}}, dimension)
     rows = read_feedback(path, value_type=FLOAT).rows
     assert [(row.id, row.outputs, row.value) for row in rows] == [("t-1", "Hello.", 0.5), ("t-2", "Hello.", 0.5)]
+
+
+def test_a_cell_beside_the_header_is_never_dropped(tmp_path: Path) -> None:
+    path = xlsx(tmp_path / "f.xlsx", {1: HEADER, 2: FIRST, 3: FIRST | {"A": "t-2", "E": "Too curt."}})
+    with pytest.raises(
+        InvalidRows, match=r"row 3, column E: the header names no column for 'Too curt.'; give the column"
+    ):
+        read_feedback(path, value_type=FLOAT)
+    assert [row.id for row in read_feedback(path, value_type=FLOAT, skip_invalid=True).rows] == ["t-1"]

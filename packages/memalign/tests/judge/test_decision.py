@@ -11,7 +11,7 @@ import pytest
 
 from memalign import Check, Example, Guideline, Judge
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
-from memalign.io.judged import JudgmentWriter, read_judgments
+from memalign.io import JudgmentWriter, read_judgments
 from memalign.judge.code_tests import sentence
 from memalign.judge.decision import MOST_BRIEF, finding_text
 from memalign.judge.spec import base_fingerprint_of

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -123,15 +123,14 @@ def test_an_item_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
 def test_a_written_run_keeps_nothing_in_memory(tmp_path: Path) -> None:
     count, size = 150, 80_000
 
-    def many() -> Iterator[dict[str, Any]]:
+    with (tmp_path / "many.jsonl").open("w") as file:
         for n in range(count):
-            yield {"id": f"i-{n}", "outputs": f"a{n}-{chr(97 + n % 26) * size}"}
-
+            file.write(json.dumps({"id": f"i-{n}", "outputs": f"a{n}-{chr(97 + n % 26) * size}"}) + "\n")
     one = judge(Model())
     one.judge_many(items(20), out=tmp_path / "warm.jsonl")
     tracemalloc.start()
     try:
-        judgments = one.judge_many(many(), out=tmp_path / "out.jsonl", concurrency=4)
+        judgments = one.judge_many(tmp_path / "many.jsonl", out=tmp_path / "out.jsonl", concurrency=4)
         read = sum(judgment.value is not None for judgment in judgments)
         _, peak = tracemalloc.get_traced_memory()
     finally:

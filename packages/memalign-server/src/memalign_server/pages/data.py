@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response, Streamin
 from sqlalchemy import func, select
 
 from memalign.errors import InputError, InvalidRows
-from memalign.io import Examples, Given, check_feedback
+from memalign.io import Examples, RowSource, read_feedback
 from memalign.types import as_json, json_line
 from memalign_server.pages.pulling import INSTALL, MOST, may_name_uri, mlflow_is_there
 from memalign_server.pages.rendering import link, render
@@ -91,12 +91,12 @@ def upload(
         raise Refused("{name}: a file is one of {allowed}", name=_shown(file.filename), allowed=", ".join(_SUFFIXES))
     with _kept(file, suffix) as given:
         if what == "feedback":
-            rows = check_feedback(given, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
+            rows = read_feedback(given, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
             said = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
             said = _spoken_by(person, said)
             job = server.jobs.start("align", judge, {"feedback": said, "skip_invalid": True}, asked_by=person.name)
             return RedirectResponse(link(judge, "changed", job=job.id), 303)
-        examples = list(Examples.of(given, columns=loaded.judge.columns))
+        examples = list(Examples.of(given, columns=loaded.judge.columns, fields=loaded.judge.fields))
     with server.store.write() as connection:
         added = add_cases(connection, judge, examples)
     if not added.added:
@@ -149,7 +149,7 @@ def _spoken_by(person: Person, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 @contextmanager
-def _kept(file: UploadFile, suffix: str) -> Iterator[Given]:
+def _kept(file: UploadFile, suffix: str) -> Iterator[RowSource]:
     """An upload as rows, in a file for as long as it is read; errors call it by the person's own name for it.
 
     That name never becomes a path.
@@ -159,7 +159,7 @@ def _kept(file: UploadFile, suffix: str) -> Iterator[Given]:
         path = Path(folder) / f"upload{suffix}"
         path.write_bytes(file.file.read())
         try:
-            yield replace(Given.of(path), name=shown)
+            yield replace(RowSource.of(path), name=shown)
         except InvalidRows:
             raise
         except InputError as error:

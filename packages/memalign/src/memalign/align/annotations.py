@@ -10,7 +10,7 @@ import msgspec
 
 from memalign.align.forget import forget_lessons
 from memalign.errors import ConfigurationError, InputError, InvalidRows, RowError
-from memalign.io import FeedbackFile, FeedbackSource, Given, JudgmentFile, OwnVerdicts, check_feedback
+from memalign.io import SKIP_HINT, FeedbackFile, FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, read_feedback
 from memalign.judge import Judge
 from memalign.judge.open_model import open_judging_model
 from memalign.judge.spec import base_fingerprint_of, misfit, without_memory
@@ -57,10 +57,12 @@ def checked_rows(
         InvalidRows: A row cannot be used, or is refused, unless `skip_invalid`.
     """
     contents = {case.id: case.example.content_hash for case in judge.memory.cases}
-    source = Given.of(feedback, remembered=judge.columns).kept()
-    if source.nothing:
+    source = RowSource.of(feedback, remembered=judge.columns)
+    if source.is_empty:
         return NO_ROWS
-    file = check_feedback(source, value_type=judge.value_type, skip_invalid=skip_invalid, known=contents)
+    file = read_feedback(
+        source, value_type=judge.value_type, skip_invalid=skip_invalid, known=contents, fields=judge.fields
+    )
 
     numbered = list(zip(file.rows, file.lines, strict=True))
     faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := misfit(judge, row))]
@@ -70,7 +72,7 @@ def checked_rows(
         return file
     faults.sort(key=lambda fault: fault.line)
     if not skip_invalid:
-        raise InvalidRows(source.name, faults)
+        raise InvalidRows(source.name, faults, hint=SKIP_HINT)
     bad = {fault.line for fault in faults}
     usable = [(row, line) for row, line in numbered if line not in bad]
     return FeedbackFile(

@@ -30,7 +30,7 @@ from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
 from memalign.align.result import AlignResult, Run, calibrator_note
 from memalign.errors import ConfigurationError, InputError, ModelError
-from memalign.io import FeedbackSource, Given, JudgmentFile, OwnVerdicts, checked_columns
+from memalign.io import FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, checked_columns
 from memalign.judge import Judge, Progress
 from memalign.judge.open_model import libraries_loaded, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
@@ -135,7 +135,7 @@ class MemAlign:
             await libraries_loaded(judge, vectors=True)
 
             # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
-            rows = Given.of(feedback, columns=self.columns, remembered=judge.columns)
+            rows = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
             run.file = checked_rows(judge, rows, skip_invalid=skip_invalid, refuse=refuse)
             run.notes += run.file.notes
             run.status = sort_rows(judge.memory, run.file.rows)

@@ -10,7 +10,7 @@ from memalign.cli.common import DONE, Session
 from memalign.cli.output import usage_text
 
 if TYPE_CHECKING:
-    from memalign.io import Given
+    from memalign.io import RowSource
     from memalign.judge import Judge
     from memalign.types import Usage
 
@@ -51,7 +51,7 @@ def give_judging_estimate(
     session: Session,
     judge: Judge,
     version: int,
-    given: Given,
+    given: RowSource,
     *,
     max_cost: float | None = None,
     rpm: float | None = None,
@@ -61,7 +61,7 @@ def give_judging_estimate(
     from memalign.io import Examples
     from memalign.judge.estimate import estimate_judging, hours_at
 
-    source = Examples.of(given)
+    source = Examples.of(given, fields=judge.fields)
     rows = len(source)  # reads and checks them all
     places = {number * rows // _SAMPLE for number in range(_SAMPLE)}  # from all over
     sample = [example for place, example in enumerate(source) if place in places]

@@ -58,9 +58,9 @@ def explain(
 
 
 def _example(file: str, example_id: str, columns: list[str] | None, remembered: Mapping[str, str]) -> Example:
-    from memalign.io import check_examples
+    from memalign.io import read_examples
 
-    items = check_examples(rows_given(file, columns, remembered=remembered))
+    items = read_examples(rows_given(file, columns, remembered=remembered))
     example = next((item for item in items if item.id == example_id), None)
     if example is None:
         raise InputError(f"{file} has no example {example_id!r}")

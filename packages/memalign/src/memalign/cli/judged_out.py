@@ -43,7 +43,7 @@ class Destination:
 
     def write_sheet(self) -> None:
         """Make the CSV, where one is asked for and there is a judgment to put in it."""
-        from memalign.io.judgment_csv import write_judgment_csv
+        from memalign.io.judgments import write_judgment_csv
 
         if (
             self.sheet is not None
@@ -71,7 +71,7 @@ class LinesOnStdout:
 
     def add(self, example_id: str, judgment: Judgment) -> None:
         """One judgment, whenever it comes."""
-        from memalign.io.judged import judgment_line
+        from memalign.io.judgments import judgment_line
 
         place = self.source.index.place(example_id)
         if place is None:

@@ -74,13 +74,13 @@ def judge(
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = remembering(session, name, version, None if dry_run else columns)
-    given = rows_given(examples, columns, remembered=chosen.columns, once=True)
+    given = rows_given(examples, columns, remembered=chosen.columns)
     if not dry_run and (rpm or tpm):
         raise InputError("--rpm and --tpm belong to --dry-run; --concurrency limits a run")
     if dry_run:
         limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost}
         return give_judging_estimate(session, chosen, number, given, **limits)
-    source = ExampleSource.of(given)
+    source = ExampleSource.of(given, fields=chosen.fields)
     run = RunProgress()
     started = time.perf_counter()
     with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:

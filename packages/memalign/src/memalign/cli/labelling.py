@@ -41,7 +41,7 @@ def next_(
     from memalign.io import Examples
 
     _, judge = remembering(session, name, version, columns)
-    source = Examples.of(rows_given(cases, columns, remembered=judge.columns, once=True))
+    source = Examples.of(rows_given(cases, columns, remembered=judge.columns), fields=judge.fields)
     started = time.perf_counter()
     with session.progress() as progress:
         found = next_cases(

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from memalign.cli.common import Session
-    from memalign.io import Given
+    from memalign.io import RowSource
     from memalign.judge import Judge
 
 __all__ = ["ColumnMap", "FeedbackSource", "Rows", "columns_of", "remembering", "rows_given"]
@@ -46,22 +46,17 @@ def rows_given(
     *,
     remembered: Mapping[str, str] | None = None,
     source: str | None = None,
-    once: bool = False,
-) -> Given:
-    """The rows of a file, its traces where it is one of OpenTelemetry's, or for `-` the JSON lines of stdin.
-
-    The lines of stdin are kept unless they are read `once`.
-    """
+) -> RowSource:
+    """The rows of a file, its traces where it is one of OpenTelemetry's, or for `-` the JSON lines of stdin."""
     from memalign.integrations.otlp import holds_spans, trace_rows
-    from memalign.io import Given
+    from memalign.io import RowSource
 
     named = columns_of(columns)
     if holds_spans(file):
-        return Given.of(trace_rows(file), name=file, columns=named, remembered=remembered, source=source)
+        return RowSource.of(trace_rows(file), name=file, columns=named, remembered=remembered, source=source)
     if file != "-":
-        return Given.of(file, columns=named, remembered=remembered, source=source)
-    given = Given.of_lines(sys.stdin.buffer, name="stdin", columns=named, remembered=remembered, source=source)
-    return given if once else given.kept()
+        return RowSource.of(file, columns=named, remembered=remembered, source=source)
+    return RowSource.of_lines(sys.stdin.buffer, name="stdin", columns=named, remembered=remembered, source=source)
 
 
 def remembering(session: Session, name: str, version: int | None, columns: list[str] | None) -> tuple[int, Judge]:

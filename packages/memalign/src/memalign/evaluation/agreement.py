@@ -16,7 +16,7 @@ from memalign.evaluation.cases import ScoredCase, clusters, too_few_groups
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.evaluation.judgment_file import judgments_from, made_by
-from memalign.io import FeedbackSource, check_feedback
+from memalign.io import FeedbackSource, read_feedback
 from memalign.judge.spend_limit import SpendLimit
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
@@ -193,7 +193,9 @@ class LabelledCases:
             InvalidRows: A row is not valid.
             InputError: No case has a label, or all cases are in memory.
         """
-        rows = list(check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows)
+        rows = list(
+            read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields).rows
+        )
         memory, known = judge.memory, _known_to(outside)
         annotations = _by_case(rows)
         fresh = {name: notes for name, notes in annotations.items() if not known & _keys(notes)}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from memalign.errors import RowError
-from memalign.io import FeedbackSource, check_feedback
+from memalign.io import FeedbackSource, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import misfit
 from memalign.memory.label_policy import POLICY, policy_label
@@ -87,9 +87,9 @@ def review_feedback(
 ) -> FeedbackReview:
     """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
     hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
-    columns = judge.columns if judge else None
-    file = check_feedback(
-        feedback, value_type=value_type, known=hashes, skip_invalid=True, columns=columns, name="stdin"
+    columns, fields = (judge.columns, judge.fields) if judge else (None, ())
+    file = read_feedback(
+        feedback, value_type=value_type, known=hashes, skip_invalid=True, columns=columns, fields=fields, name="stdin"
     )
     misfits = {
         line: RowError(line=line, id=row.id, reason=reason)

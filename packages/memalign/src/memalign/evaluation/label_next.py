@@ -103,7 +103,7 @@ async def anext_cases(
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InputError(f"n must be 1 or more, a whole number, not {n!r}")
-    source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns)
+    source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns, fields=judge.fields)
     memory, fresh, met, known, total = judge.memory, list[Example](), set[str](), 0, 0
     for example in source:
         total += 1

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from memalign.errors import InputError, RowError
-from memalign.io.column_map import Columns
+from memalign.io.columns import Columns
+from memalign.io.files import atomic_write
 from memalign.io.locations import Location
-from memalign.io.rows import Row, check_columns, decoded, file_lines
+from memalign.io.rows import Row, decoded, file_lines
+from memalign.terminal import plain
 
-__all__ = ["cell_value", "delimited_rows", "header_names", "is_missing"]
+__all__ = ["cell_value", "delimited_rows", "header_names", "safe_cell", "write_delimited"]
 
 _MARKS = {".csv": ",;\t|", ".tsv": "\t,;|"}
-_SAID = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel's own first line
+_MARK_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel's own first line
 _MISSING = frozenset(("nan", "NaN", "NaT", "<NA>"))  # how pandas spells a missing cell as text
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _CP1252_UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are the full-width ones
 
 
 def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]:
@@ -38,16 +43,14 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
                 text = raw.decode("utf-8", "replace")
             yield text
 
-    given = texts()
-    first = list(islice(given, 1))
-    said = _SAID.fullmatch(first[0]) if first else None
-    skipped = 1 if said else 0
-    while first and not first[-1].strip():  # empty lines before the header
-        first += (more := list(islice(given, 1)))
-        if not more:
-            return
-    mark = said[1] if said else _mark(first[-1] if first else "", _MARKS[path.suffix.lower()], columns)
-    reader = csv.reader(chain(first[skipped:], given), strict=True, delimiter=mark)
+    lines = texts()
+    head = [next(lines, "")]
+    mark_line = _MARK_LINE.fullmatch(head[0])
+    skipped = 1 if mark_line else 0
+    while head[-1] and (not head[-1].strip() or len(head) == skipped):  # empty lines before the header
+        head.append(next(lines, ""))
+    mark = mark_line[1] if mark_line else _mark(head[-1], _MARKS[path.suffix.lower()], columns)
+    reader = csv.reader(chain(head[skipped:], lines), strict=True, delimiter=mark)
     header: list[str] | None = None
     while True:
         line = reader.line_num + 1 + skipped  # where the row starts: a quoted cell may run over many lines
@@ -56,9 +59,10 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
         except StopIteration:
             return
         except csv.Error as error:
-            end = reader.line_num + skipped
-            open_quote = f"a quote is opened and never closed, so that it takes in all up to line {end}"
-            reason = open_quote if "end of data" in str(error) else str(error)
+            reason = str(error)
+            if "end of data" in reason:
+                end = reader.line_num + skipped
+                reason = f"a quote is opened and never closed, so that it takes in all up to line {end}"
             if header is None:
                 raise InputError(f"{path}: broken header, line {line}: {reason}") from None
             yield RowError(line=line, reason=f"broken CSV: {reason}")
@@ -69,7 +73,7 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
         if header is None:
             if bad is not None:
                 raise InputError(f"{path}: {bad}")
-            header = header_names(path, cells, columns)
+            header = header_names(path, cells)
         elif bad is not None:
             yield bad
         elif len(cells) != len(header):
@@ -78,24 +82,19 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
             yield Row(line=line, fields=_fields(header, cells, columns, decimal_comma=mark == ";"))
 
 
-def header_names(path: Location, cells: Sequence[str], columns: Columns) -> list[str]:
-    """The names of columns. Raises InputError for a name that is there twice, and where none is a field's."""
+def header_names(path: Location, cells: Sequence[str]) -> list[str]:
+    """The names of columns. Raises InputError for a name that is there twice."""
     names = [cell.strip() or f"column {position}" for position, cell in enumerate(cells, 1)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{path}: the header names {', '.join(twice)} twice; every column needs a name of its own")
-    check_columns(path, names, columns)
     return names
 
 
-def is_missing(name: str, cell: str, columns: Columns) -> bool:
-    """Whether a cell says nothing."""
-    return not cell.strip() or (name in columns.labels and cell.strip() in _MISSING)
-
-
 def cell_value(name: str, cell: str, columns: Columns) -> Any:
-    """What a cell that is not missing holds: in a column of content a JSON object or array, elsewhere text."""
+    """What a cell holds: None where it says nothing, in a column of content a JSON object or array, elsewhere text."""
     text = cell.strip()
+    if not text or (name in columns.labels and text in _MISSING):
+        return None
     if name in columns.json and (text[0], text[-1]) in (("{", "}"), ("[", "]")):
         try:
             return msgspec.json.decode(text)
@@ -105,12 +104,10 @@ def cell_value(name: str, cell: str, columns: Columns) -> Any:
 
 
 def _fields(header: Sequence[str], cells: Sequence[str], columns: Columns, *, decimal_comma: bool) -> Mapping[str, Any]:
-    named = zip(header, cells, strict=True)
-    fields = {name: cell_value(name, cell, columns) for name, cell in named if not is_missing(name, cell, columns)}
-    if decimal_comma:  # where cells are separated by semicolons, numbers are written 0,5
-        for name in columns.values & fields.keys():
-            if _DECIMAL_COMMA.fullmatch(str(fields[name]).strip()):
-                fields[name] = fields[name].strip().replace(",", ".")
+    fields = {name: cell_value(name, cell, columns) for name, cell in zip(header, cells, strict=True)}
+    for name in columns.values & fields.keys():  # where cells are separated by semicolons, numbers are written 0,5
+        if decimal_comma and _DECIMAL_COMMA.fullmatch(str(fields[name]).strip()):
+            fields[name] = str(fields[name]).strip().replace(",", ".")
     return fields
 
 
@@ -128,3 +125,35 @@ def _encoding_hint(raw: bytes) -> str:
     if any(byte in _CP1252_UNDEFINED for byte in raw):
         return "; save the file as UTF-8"
     return ", perhaps Windows-1252 as Excel writes a plain CSV; save it as CSV UTF-8, or as .xlsx"
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_delimited(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table as CSV, or TSV by the suffix: UTF-8 with the mark by which spreadsheets know it.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    try:
+        with atomic_write(path) as file:
+            text = io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="", write_through=True)
+            writer = csv.writer(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", lineterminator="\r\n")
+            writer.writerow(header)
+            writer.writerows([safe_cell(cell) for cell in cells] for cells in rows)
+            text.detach()
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; is it open in a spreadsheet?") from None
+
+
+def safe_cell(cell: Any) -> Any:
+    """A cell of a CSV or TSV file: a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if not isinstance(cell, str):
+        return cell
+    shown = plain(cell)
+    return f"'{shown}" if shown.lstrip(" ").startswith(_FORMULA) else shown

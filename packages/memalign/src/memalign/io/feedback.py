@@ -7,32 +7,34 @@ Python objects pass through the same checks as rows of a file.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from memalign.errors import InputError, InvalidRows, InvalidValue, RowError
-from memalign.io.cells import shown_id
-from memalign.io.fields import content_needed, differing, split
-from memalign.io.given import JUDGED, Given
+from memalign.io.columns import unmapped
+from memalign.io.frames import is_absent, shown_id
 from memalign.io.rows import Row
-from memalign.types import Feedback, FeedbackKey
+from memalign.io.source import CONTENT_NEEDED, JUDGED, FeedbackSource, RowSource, case_fields
+from memalign.types import CONTENT_FIELDS, Example, Feedback, FeedbackKey
 from memalign.values import ValueType
 
-__all__ = ["FeedbackFile", "check_feedback", "read_feedback"]
+__all__ = ["SKIP_HINT", "FeedbackFile", "read_feedback"]
 
-_SKIP_HINT = "fix them; an align can leave them out: --skip-invalid, skip_invalid=True in Python"
+SKIP_HINT = "fix them; an align can leave them out: --skip-invalid, skip_invalid=True in Python"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FeedbackFile:
-    """The good rows of a file or list, in order, with the line of each (`lines[i]` is that of `rows[i]`), and the bad.
+    """What was read.
 
-    `invalid` is empty unless bad rows were to be skipped. `notes` say what else became of rows: how many of a sheet are not
-    filled in, how many have an id made of their content.
+    Attributes:
+        rows: The good rows, in order.
+        lines: The line of each.
+        invalid: The bad ones, empty unless they were to be skipped.
+        notes: What else became of rows: how many of a sheet are not filled in, how many have an id made of their content.
     """
 
     rows: tuple[Feedback, ...]
@@ -42,104 +44,135 @@ class FeedbackFile:
 
 
 def read_feedback(
-    path: str | Path,
-    *,
-    value_type: ValueType | None = None,
-    known: Mapping[str, str] | None = None,
-    skip_invalid: bool = False,
-) -> FeedbackFile:
-    """The feedback of a file (see `read_rows` for its kinds), checked by the rules of `check_feedback`."""
-    return check_feedback(path, value_type=value_type, known=known, skip_invalid=skip_invalid)
-
-
-def check_feedback(
-    rows: object,
+    rows: FeedbackSource,
     *,
     value_type: ValueType | None = None,
     known: Mapping[str, str] | None = None,
     skip_invalid: bool = False,
     columns: Mapping[str, str] | None = None,
+    fields: Collection[str] = (),
     name: str = "feedback",
 ) -> FeedbackFile:
-    """The feedback in a path, a DataFrame, a data set, an iterable of Feedback or mappings, or a Given.
+    """The feedback in a path, a DataFrame, a data set, an iterable of Feedback or mappings, or a RowSource.
 
-    A line of Python objects is their 1-based position. `columns` are read where they are there (see `Given.of`).
+    A row needs an id, a value or a rationale, and content; the content may be missing when another row of the same id has
+    it (it is filled in). A key twice, or an id with other content than in another row, is an error. null, NaN and empty
+    CSV cells mean "absent". Rows of a sheet for review that are not filled in are counted and left out.
 
-    A row needs an id, a value or a rationale, and content. The content may be missing when another row of the same id
-    has it (it is filled in) or when `known`, content hashes by id, has the id (the judge has it). Values are parsed by
-    `value_type`, or kept as they are without one. A key twice, or an id with other content than in another row or in
-    `known`, is an error. null, NaN and empty CSV cells mean "absent". Rows of a sheet for review that are not filled in
-    are counted and left out. Raises InvalidRows with the line and reason of every bad row, unless `skip_invalid`; `name`
-    is what its message calls the rows of Python. Raises InputError when a file cannot be read or is empty.
+    Args:
+        rows: Whatever it is read from. A line of Python objects is their 1-based position.
+        value_type: How values are parsed; without it they are kept as they are.
+        known: Content hashes by id of cases that the judge has: their content may be missing too.
+        skip_invalid: Leave bad rows out.
+        columns: Columns of other names, read where they are there (see `RowSource.of`).
+        fields: The content fields that the judge reads.
+        name: What errors call rows of Python.
+
+    Raises:
+        InvalidRows: With the line and reason of every bad row, unless `skip_invalid`.
+        InputError: A file cannot be read or is empty, or no column gives a field that is needed.
     """
-    given = Given.of(rows, name=name, remembered=columns)
-    return _checked(given, value_type=value_type, known=known or {}, skip_invalid=skip_invalid)
-
-
-# -- feedback ------------------------------------------------------------------------------------------------------
-
-
-def _checked(
-    given: Given,
-    *,
-    value_type: ValueType | None,
-    known: Mapping[str, str],
-    skip_invalid: bool,
-) -> FeedbackFile:
-    good: dict[int, Feedback] = {}
-    bad: list[RowError] = []
-    key_lines: dict[FeedbackKey, int] = {}
-    contents: dict[str, tuple[int, Feedback]] = {}
-    unfilled = made = 0
-    for row in given.rows():
-        if isinstance(row, RowError):
-            bad.append(row)
-            continue
-        if row.review and not (row.fields.keys() & {"value", "rationale"}):
-            unfilled += 1
-            continue
-        made += row.made_id
-        try:
-            feedback = _feedback(row.fields, value_type)
-            _check_against(feedback, key_lines, contents, known)
-            if feedback.content:
-                contents.setdefault(feedback.id, (row.line, feedback))
-        except InputError as error:
-            bad.append(_fault(row, error))
-            continue
-        key_lines[feedback.key] = row.line
-        good[row.line] = feedback
-    for line, feedback in list(good.items()):
-        if feedback.content:
-            continue
-        if feedback.id in contents:
-            good[line] = msgspec.structs.replace(feedback, **contents[feedback.id][1].content)
-        elif feedback.id not in known:
-            del good[line]
-            bad.append(RowError(line=line, reason=f"no content: {content_needed()}", id=feedback.id))
-    bad.sort(key=lambda error: error.line)
+    source = RowSource.of(rows, name=name, remembered=columns)
+    reading = _Reading(value_type, known or {})
+    for row in source.rows():
+        reading.add(row)
+    reading.complete()
+    if source.has_columns and not reading.unreadable and (missing := reading.missing_fields(fields)):
+        raise unmapped(source.name, missing, reading.columns)
+    bad, good, unfilled = sorted(reading.bad, key=lambda error: error.line), reading.good, reading.unfilled
     if bad and not skip_invalid:
-        raise InvalidRows(given.name, bad, hint=_SKIP_HINT)
+        raise InvalidRows(source.name, bad, hint=SKIP_HINT)
     if unfilled and not good and not bad:
         raise InputError(
-            f"{given.name}: none of its {unfilled} rows is filled in: write a verdict into the column value, words into "
+            f"{source.name}: none of its {unfilled} rows is filled in: write a verdict into the column value, words into "
             "rationale, or both"
         )
     notes = []
     if unfilled:
-        notes.append(
-            f"{unfilled} of {unfilled + len(good) + len(bad)} rows of {given.name} are not filled in, and were left out"
-        )
-    if made:
-        notes.append(f"no row has an id: {made} have one made of their content")
+        total = unfilled + len(good) + len(bad)
+        notes.append(f"{unfilled} of {total} rows of {source.name} are not filled in, and were left out")
+    if reading.made_ids:
+        notes.append(f"no row has an id: {reading.made_ids} have one made of their content")
     return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
 
 
-def _fault(row: Row, error: InputError) -> RowError:
-    """What is wrong with a row, in a sheet with the column."""
-    field = "value" if isinstance(error, InvalidValue) else str(error).partition(" ")[0]
-    column = None if not row.letters else f"{row.letters[field]} ({field})" if field in row.letters else ""
-    return RowError(line=row.line, reason=str(error), id=shown_id(row.fields), column=column)
+class _Reading:
+    """What the rows so far say."""
+
+    def __init__(self, value_type: ValueType | None, known: Mapping[str, str]) -> None:
+        self._value_type = value_type
+        self._known = known
+        self._lines: dict[FeedbackKey, int] = {}
+        self._contents: dict[str, tuple[int, Feedback]] = {}
+        self.good: dict[int, Feedback] = {}
+        self.bad: list[RowError] = []
+        self.columns: dict[str, None] = {}
+        self.unfilled = self.made_ids = self._filled = 0
+        self._needs_content = self.unreadable = False
+
+    def add(self, row: Row | RowError) -> None:
+        if isinstance(row, RowError):
+            self.bad.append(row)
+            self.unreadable = True
+            return
+        self.columns |= dict.fromkeys(name for name in row.fields if not (row.made_id and name == "id"))
+        if row.review and all(is_absent(row.fields.get(name)) for name in ("value", "rationale")):
+            self.unfilled += 1
+            return
+        self._filled += 1
+        self.made_ids += row.made_id
+        # A case that the judge knows need not be repeated.
+        known = str(row.fields.get("id")).strip() in self._known and not row.fields.keys() & set(CONTENT_FIELDS)
+        self._needs_content = self._needs_content or not (known or row.fields.keys() >= JUDGED)
+        try:
+            feedback = _feedback(row.fields, self._value_type)
+            self._check(feedback)
+        except InputError as error:
+            field = "value" if isinstance(error, InvalidValue) else str(error).partition(" ")[0]
+            column = None if not row.letters else f"{row.letters[field]} ({field})" if field in row.letters else ""
+            self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields), column=column))
+            return
+        if feedback.content:
+            self._contents.setdefault(feedback.id, (row.line, feedback))
+        self._lines[feedback.key] = row.line
+        self.good[row.line] = feedback
+
+    def _check(self, feedback: Feedback) -> None:
+        """Check one row against the rows before it and what the judge knows."""
+        if feedback.key in self._lines:
+            raise InputError(f"{feedback.key} is on line {self._lines[feedback.key]} already; keep one of the two")
+        if not feedback.content:
+            return
+        line, first = self._contents.get(feedback.id, (0, feedback))
+        if first.content_hash != feedback.content_hash:
+            raise InputError(f"{_differing(first, feedback)} differ from those of {feedback.id!r} on line {line}")
+        if not line and self._known.get(feedback.id, feedback.content_hash) != feedback.content_hash:
+            raise InputError(
+                f"the judge knows {feedback.id!r} with other content; give this case an id of its own, or unalign "
+                f"{feedback.id!r} first"
+            )
+
+    def complete(self) -> None:
+        """Give rows without content that of another row of their id."""
+        for line, feedback in list(self.good.items()):
+            if feedback.content:
+                continue
+            if feedback.id in self._contents:
+                content = self._contents[feedback.id][1].content
+                self.good[line] = msgspec.structs.replace(feedback, **content)
+            elif feedback.id not in self._known:
+                del self.good[line]
+                self.bad.append(RowError(line=line, reason=f"no content: {CONTENT_NEEDED}", id=feedback.id))
+
+    def missing_fields(self, fields: Collection[str]) -> list[str]:
+        """The fields that no row has although the judge reads them, and the value where no row says anything at all."""
+        if not self.columns or not self._filled:
+            return []
+        missing = [name for name in fields if name not in self.columns]
+        if not fields and not self.columns.keys() & set(CONTENT_FIELDS):
+            missing = ["inputs", "outputs"]
+        labelled = self.columns.keys() & {"value", "rationale"}
+        return [*(missing if self._needs_content else ()), *(() if labelled else ("value",))]
 
 
 def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedback:
@@ -148,33 +181,16 @@ def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedba
             "this is a judge's own verdict (a line of memalign judge), not an expert's; who agrees with it writes their "
             "name in source, who does not writes their own value too"
         )
-    known = split(fields)
-    if "value" in known:
-        value = known["value"]
+    case = case_fields(fields)
+    if "value" in case:
+        value = case["value"]
         if value_type is not None:
-            known["value"] = value_type.parse(value)
+            case["value"] = value_type.parse(value)
         elif not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isinf(value)):
             raise InputError(f"value {value!r} is not a label: a boolean, a number or text")
-    return Feedback(**known)
+    return Feedback(**case)
 
 
-def _check_against(
-    feedback: Feedback,
-    key_lines: Mapping[FeedbackKey, int],
-    contents: Mapping[str, tuple[int, Feedback]],
-    known: Mapping[str, str],
-) -> None:
-    """Check one row against the rows before it and what the judge knows."""
-    if feedback.key in key_lines:
-        raise InputError(f"{feedback.key} is on line {key_lines[feedback.key]} already; keep one of the two")
-    if not feedback.content:
-        return
-    if feedback.id in contents:
-        line, first = contents[feedback.id]
-        if first.content_hash != feedback.content_hash:
-            raise InputError(f"{differing(first, feedback)} differ from those of {feedback.id!r} on line {line}")
-    elif known.get(feedback.id, feedback.content_hash) != feedback.content_hash:
-        raise InputError(
-            f"the judge knows {feedback.id!r} with other content; give this case an id of its own, or unalign "
-            f"{feedback.id!r} first"
-        )
+def _differing(first: Example | Feedback, second: Example | Feedback) -> str:
+    """The content fields in which two rows of one id differ."""
+    return ", ".join(name for name in CONTENT_FIELDS if first.content.get(name) != second.content.get(name))

@@ -1,48 +1,61 @@
-"""DataFrames as rows: pandas, Polars, Arrow tables and whatever else Narwhals reads. None of them is a dependency."""
+"""DataFrames, data sets and Parquet files as rows, their values as JSON has them. None of the libraries is a dependency."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
-from memalign.errors import InputError, RowError
-from memalign.io.cells import plain_fields, shown_id
+from memalign.errors import ConfigurationError, InputError, RowError
+from memalign.io.locations import Location, shown_location
 from memalign.io.rows import Row
 
-__all__ = ["column_names", "frame_rows", "is_frame", "is_lazy", "plain_rows"]
+__all__ = ["Frame", "column_names", "frame_rows", "is_absent", "is_frame", "is_lazy", "parquet_rows", "shown_id"]
 
-_MARKS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__")
+_PROTOCOLS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__")
+_BATCH = 256  # rows of a Parquet file that are read at once
 
 
-def is_frame(given: object) -> bool:
+class Frame(Protocol):
+    """A DataFrame or table of pandas, Polars, Arrow or another library that speaks Arrow's protocol."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
+
+
+def is_frame(value: object) -> bool:
     """Whether it is a DataFrame or a table, by the protocols that such objects have; nothing is imported."""
-    if isinstance(given, str | Path | list | tuple | Mapping | Iterator):
+    if isinstance(value, str | Path | list | tuple | Mapping | Iterator):
         return False
-    return any(hasattr(type(given), mark) for mark in _MARKS)
+    return any(hasattr(type(value), protocol) for protocol in _PROTOCOLS)
 
 
-def is_lazy(given: object) -> bool:
+def is_lazy(value: object) -> bool:
     """Whether it is a frame that is still to be computed."""
-    return type(given).__name__ == "LazyFrame" and hasattr(given, "collect")
+    return type(value).__name__ == "LazyFrame" and hasattr(value, "collect")
 
 
-def column_names(given: Any) -> list[str] | None:
+def column_names(value: Any) -> list[str] | None:
     """The names of the columns of a frame or data set, a named index among them; None for anything else."""
-    names = getattr(given, "column_names", None)  # of Arrow tables and of Hugging Face's data sets
-    if names is None and is_frame(given):
-        names = getattr(given, "columns", None)
-    if names is None or isinstance(given, Mapping):
+    names = getattr(value, "column_names", None)  # of Arrow tables and of Hugging Face's data sets
+    if names is None and is_frame(value):
+        names = getattr(value, "columns", None)
+    if names is None or isinstance(value, Mapping):
         return None
-    index = getattr(getattr(given, "index", None), "name", None)
+    index = getattr(getattr(value, "index", None), "name", None)
     return [str(name) for name in (*names, *([] if index is None else [index]))]
 
 
 def frame_rows(frame: Any) -> Iterator[Row | RowError]:
-    """The rows of a frame, each with its 1-based position; a named index is a column too.
+    """The rows of a frame or data set, each with its 1-based position; a named index is a column too.
 
-    Arrays are lists, times ISO 8601 text. Raises InputError for one that Narwhals does not read.
+    Arrays are lists, times ISO 8601 text. Raises InputError for a frame that Narwhals does not read.
     """
+    if not is_frame(frame):  # a data set, which gives its rows as mappings
+        yield from _plain_rows(frame)
+        return
     import narwhals as nw
 
     if getattr(getattr(frame, "index", None), "name", None) is not None:
@@ -51,15 +64,105 @@ def frame_rows(frame: Any) -> Iterator[Row | RowError]:
         table = nw.from_native(frame, eager_only=True)
     except TypeError as error:
         raise InputError(f"{type(frame).__name__} is no DataFrame that can be read: {error}") from None
-    return plain_rows(table.iter_rows(named=True))
+    yield from _plain_rows(table.iter_rows(named=True))
 
 
-def plain_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row | RowError]:
+def parquet_rows(path: Location) -> Iterator[Row | RowError]:
+    """The rows of a Parquet file, or of all files below a folder in the order of their names, each with its number.
+
+    Folders named `day=2026-01-01` are columns. Structs are objects, lists arrays, maps arrays of pairs.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+        InputError: The file cannot be read, or the folder has none.
+    """
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
+        import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        raise ConfigurationError(f"reading {path} needs pyarrow: pip install pyarrow") from None
+    where, fs = (str(path), None) if isinstance(path, Path) else (path.path, path.fs)
+    try:
+        data = ds.dataset(where, format="parquet", partitioning="hive", filesystem=fs, exclude_invalid_files=False)
+        if not data.files:
+            raise InputError(f"{path} is a folder without Parquet or JSONL files")
+        names = data.schema.names
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(f"{path}: {', '.join(twice)} is there twice; every column needs a name of its own")
+        # Python's times go to the microsecond, and pyarrow refuses to give it finer ones.
+        schema = pa.schema([field.with_type(_microseconds(field.type)) for field in data.schema])
+        batches = data.to_batches(batch_size=_BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False)
+        tables = (pa.Table.from_batches([batch]).cast(schema, safe=False) for batch in batches)
+        yield from _plain_rows(row for table in tables for row in table.to_pylist())
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is no readable Parquet file: {shown_location(error)}") from None
+
+
+def _microseconds(kind: Any) -> Any:
+    """A type of Arrow, with microseconds where it has nanoseconds, at any depth of lists and structs."""
+    import pyarrow as pa
+    from pyarrow import types  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    if types.is_duration(kind) or types.is_time64(kind):
+        return pa.duration("us") if types.is_duration(kind) else pa.time64("us")
+    if types.is_list(kind) or types.is_large_list(kind):
+        make = pa.list_ if types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_microseconds(kind.value_type)))
+    return pa.struct([f.with_type(_microseconds(f.type)) for f in kind]) if types.is_struct(kind) else kind
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _plain_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row | RowError]:
     """Mappings of any library's values as rows, each with its 1-based position."""
     for position, fields in enumerate(rows, 1):
+        name = "?"
+        plain = {}
         try:
-            yield Row(line=position, fields=plain_fields(fields))
+            for name, value in fields.items():
+                plain[str(name)] = _plain(value)
+            yield Row(line=position, fields=plain)
         except InputError as error:
-            yield RowError(line=position, reason=str(error), id=shown_id(fields))
+            yield RowError(line=position, reason=f"column {name} {error}", id=shown_id(fields))
         except RecursionError:
-            yield RowError(line=position, reason="a cell is nested too deep to be read; flatten it")
+            yield RowError(line=position, reason=f"column {name} is nested too deep to be read; flatten it")
+
+
+def is_absent(value: object) -> bool:
+    """Whether a cell is missing: None, and what pandas writes for it, NaN, NaT, NA. The first two equal nothing."""
+    missing = isinstance(value, float | datetime) and value != value  # noqa: PLR0124
+    return value is None or missing or type(value).__name__ == "NAType"
+
+
+def shown_id(fields: Mapping[str, Any]) -> str | None:
+    """The row's id, where it has one that can be shown."""
+    name = fields.get("id")
+    return str(name)[:80] if isinstance(name, str | int) and str(name).strip() else None
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it: arrays are lists, structs objects, times ISO 8601 text. Raises InputError for bytes."""
+    if isinstance(value, str | bool | int) or is_absent(value):
+        return value
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, bytes):
+        raise InputError("holds bytes; leave the column out, or give text, a number, a boolean, a list or a struct")
+    if type(value).__module__ == "numpy":  # an array, or one of numpy's own numbers
+        return _plain(value.tolist())
+    return value

@@ -1,4 +1,4 @@
-"""Where rows are read from and written to: a path, or the URL of an object store that fsspec knows."""
+"""Where rows are read from: a path, or the URL of an object store or web server that fsspec knows."""
 
 from __future__ import annotations
 
@@ -17,19 +17,7 @@ __all__ = ["Location", "Remote", "is_url", "location_of", "shown_location", "sto
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 # A URL in a text: before its address a user with a password, and after it a query.
 _SECRETS = re.compile(r"""(https?://)(?:[^/\s@?'"]*@)?([^\s?#'"]*)(?:[?#][^\s'"]*)?""", re.IGNORECASE)
-_DRIVERS = {
-    "s3": "s3fs",
-    "s3a": "s3fs",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "az": "adlfs",
-    "abfs": "adlfs",
-    "abfss": "adlfs",
-    "http": "aiohttp",
-    "https": "aiohttp",
-    "sftp": "paramiko",
-}
-# Libraries under these drivers, whose errors are not all OSErrors.
+# Libraries under fsspec, whose errors are not all OSErrors.
 _STORES = frozenset(("botocore", "aiobotocore", "s3fs", "gcsfs", "google", "adlfs", "azure", "aiohttp", "fsspec"))
 
 
@@ -44,10 +32,10 @@ class Remote:
     @property
     def suffix(self) -> str:
         """`.jsonl` and so on; empty for a folder."""
-        return PurePosixPath(urlsplit(self.url).path if self.is_page else self.path).suffix
+        return PurePosixPath(urlsplit(self.url).path if self._is_page else self.path).suffix
 
     @property
-    def is_page(self) -> bool:
+    def _is_page(self) -> bool:
         """Whether a web server gives it: its name may have a query, and such a server has no folders."""
         return self.url.lower().startswith(("http://", "https://"))
 
@@ -58,7 +46,7 @@ class Remote:
 
     def is_dir(self) -> bool:
         """Whether it is a folder: an object store has one wherever objects begin with its name."""
-        return not self.is_page and bool(self.fs.isdir(self.path))
+        return not self._is_page and bool(self.fs.isdir(self.path))
 
     def __str__(self) -> str:
         return shown_location(self.url)
@@ -83,24 +71,23 @@ def shown_location(where: object) -> str:
 def location_of(where: str | Path) -> Location:
     """A path as it is, or what a URL names; `file://` is a path.
 
-    Raises ConfigurationError for a driver that is not installed, with what to install, and InputError for a URL that
-    nobody knows.
+    Raises:
+        ConfigurationError: The driver of such a store is not installed; it says which.
+        InputError: No store has such URLs.
     """
     if not isinstance(where, str) or not is_url(where):
         return Path(where)
-    scheme, shown = where.partition("://")[0].lower(), shown_location(where)
-    driver = _DRIVERS.get(scheme)
     from fsspec.core import url_to_fs  # a tenth of a second
 
+    shown = shown_location(where)
     try:
         with store_errors(where):
             fs, path = url_to_fs(where)
     except ImportError as error:
-        needed = driver or error.name or "its driver of fsspec"
-        raise ConfigurationError(f"{shown}: {scheme}:// needs {needed}: pip install {needed}") from None
+        raise ConfigurationError(f"{shown} cannot be read: {error}") from None
     except ValueError as error:
         raise InputError(f"{shown}: {shown_location(error)}") from None
-    return Path(path) if scheme in ("file", "local") else Remote(where.rstrip("/"), fs, path)
+    return Path(path) if where.lower().startswith(("file:", "local:")) else Remote(where.rstrip("/"), fs, path)
 
 
 @contextmanager
@@ -113,12 +100,9 @@ def store_errors(where: object) -> Iterator[None]:
         status = getattr(error.__cause__, "status", 404)  # of a web server: fsspec says the same of all refusals
         reason = ": no such file" if status == 404 else f" cannot be used: HTTP {status}"
         raise InputError(f"{shown}{reason}") from None
-    except ImportError:
-        raise
     except OSError as error:
         raise InputError(f"{shown} cannot be used: {error.strerror or shown_location(error)}") from None
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in _STORES:
+        if isinstance(error, ImportError) or type(error).__module__.partition(".")[0] not in _STORES:
             raise
-        reason = f"{type(error).__name__}: {shown_location(error)}"
-        raise InputError(f"{shown} cannot be used: {reason}") from None
+        raise InputError(f"{shown} cannot be used: {type(error).__name__}: {shown_location(error)}") from None

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from memalign.content import as_read
 from memalign.errors import InputError
+from memalign.io.delimited import write_delimited
 from memalign.io.examples import Examples
-from memalign.io.given import JUDGED, ExampleSource
-from memalign.io.judged import read_judgments
-from memalign.io.review_rows import HIDDEN, REASON, VERDICT, hidden_cells
-from memalign.io.table import REVIEW, Column, Table, write_delimited
+from memalign.io.judgments import read_judgments
+from memalign.io.review_cells import HIDDEN, REASON, VERDICT, hidden_cells
+from memalign.io.sheets import Column, write_sheet
+from memalign.io.source import JUDGED, ExampleSource
 from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueType
 
-__all__ = ["SHEETS", "ReviewCase", "is_judgment_file", "review_cases", "write_review"]
+__all__ = ["ReviewCase", "is_judgment_file", "review_cases", "write_review"]
 
-SHEETS = (".xlsx", ".csv", ".tsv")
-"""The kinds of sheets, by suffix."""
+_SHEETS = (".xlsx", ".csv", ".tsv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,24 +46,33 @@ def is_judgment_file(path: str | Path) -> bool:
 def review_cases(
     judged: str | Path | None, examples: ExampleSource | Examples, *, known: Iterable[Example] = ()
 ) -> tuple[list[ReviewCase], list[str]]:
-    """The cases in the order of the judgments, each with its content, and the ids of judgments that no content is known of.
+    """The cases to review.
 
-    Without `judged` all examples are cases without a verdict. `known` are further examples, such as those in a judge's
-    memory. Raises InvalidRows, and InputError when an example is not what was judged.
+    Args:
+        judged: A file of judgments; without one all examples are cases without a verdict.
+        examples: What was judged.
+        known: Further examples, such as those in a judge's memory.
+
+    Returns:
+        The cases in the order of the judgments, each with its content, and the ids of judgments without content.
+
+    Raises:
+        InvalidRows: A row of `examples` cannot be read.
+        InputError: An example is not what was judged.
     """
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     if judged is None:
         return [ReviewCase(example=example) for example in source], []
-    found = read_judgments(judged)
+    file = read_judgments(judged)
     contents = {example.id: example for example in known}
-    contents |= {example.id: example for example in source if example.id in found.judgments}
+    contents |= {example.id: example for example in source if example.id in file.judgments}
     cases: list[ReviewCase] = []
     missing: list[str] = []
-    for example_id, judgment in found.judgments.items():
+    for example_id, judgment in file.judgments.items():
         if (example := contents.get(example_id)) is None:
             missing.append(example_id)
             continue
-        if found.contents.get(example_id) not in ("", None, example.content_hash):
+        if file.contents.get(example_id) not in ("", None, example.content_hash):
             raise InputError(
                 f"{source.name}: {example_id!r} is not what was judged in {judged}, it has changed since; give the file as it was"
             )
@@ -79,26 +89,22 @@ def write_review(
     source: str | None = None,
     instructions: str = "",
 ) -> None:
-    """Write a sheet to fill in, XLSX, CSV or TSV by the suffix: one row a case, a column a field, and the expert's own.
+    """Write a sheet to fill in: one row a case, a column a field, and the expert's own.
 
-    With `shown` the judge's verdict and reason stand beside the case. `source` is who fills it in. Raises InputError when
-    the file cannot be written or is of no such kind.
+    Args:
+        cases: What is to be reviewed.
+        path: XLSX, CSV or TSV by the suffix.
+        value_type: What verdicts may be.
+        shown: The judge's verdict and reason stand beside the case.
+        source: Who fills it in.
+        instructions: What the judge is asked, for the guide.
+
+    Raises:
+        InputError: The file cannot be written or is of no such kind.
     """
     path = Path(path)
-    if path.suffix.lower() not in SHEETS:
-        raise InputError(f"{path}: a sheet is {', '.join(SHEETS)}, not {path.suffix or 'without a suffix'}")
-    table = _table(cases, value_type=value_type, shown=shown, source=source, instructions=instructions)
-    if path.suffix.lower() == ".xlsx":
-        from memalign.io.sheets import write_sheet  # openpyxl takes a moment
-
-        write_sheet(table, path)
-    else:
-        write_delimited(table, path)
-
-
-def _table(
-    cases: Sequence[ReviewCase], *, value_type: ValueType, shown: bool, source: str | None, instructions: str
-) -> Table:
+    if path.suffix.lower() not in _SHEETS:
+        raise InputError(f"{path}: a sheet is {', '.join(_SHEETS)}, not {path.suffix or 'without a suffix'}")
     fields = [name for name in CONTENT_FIELDS if any(name in case.example.content for case in cases)]
     shown = shown and any(case.judgment is not None for case in cases)
     hidden = [hidden_cells(case.example) for case in cases]
@@ -107,23 +113,24 @@ def _table(
         Column(name="id", width=16),
         *(Column(name=name, width=60 if len(fields) < 3 else 45) for name in fields),
         *([Column(name=VERDICT, width=14), Column(name=REASON, width=45)] if shown else []),
-        _verdicts(value_type),
+        _verdict_column(value_type),
         Column(name="rationale", width=50, to_fill=True, allowed="Why, in your words. One point a sentence."),
         Column(name="source", width=16, to_fill=True, allowed="Your name"),
         *(Column(name=HIDDEN if not part else f"{HIDDEN} {part + 1}", width=12, hidden=True) for part in range(parts)),
     ]
-    rows = [
-        [
+    rows: list[list[Any]] = []
+    for case, cells in zip(cases, hidden, strict=True):
+        content, judgment = case.example.content, case.judgment
+        row: list[Any] = [
             case.example.id,
-            *(as_read(name, case.example.content[name]) if name in case.example.content else None for name in fields),
-            *_judges(case.judgment, shown=shown),
-            None,
-            None,
-            source,
-            *(cells + [None] * (parts - len(cells))),
+            *(as_read(name, content[name]) if name in content else None for name in fields),
         ]
-        for case, cells in zip(cases, hidden, strict=True)
-    ]
+        if shown:
+            row += [None, None] if judgment is None else [judgment.value, judgment.rationale]
+        rows.append([*row, None, None, source, *cells, *[None] * (parts - len(cells))])
+    if path.suffix.lower() != ".xlsx":
+        write_delimited(path, [column.name for column in columns], rows)
+        return
     notes = (
         "Read each case. Write your verdict into the column value, and why into rationale. Either may be left empty.",
         f"A verdict is {value_type.allowed}.",
@@ -131,21 +138,14 @@ def _table(
         "You may sort and filter rows. The hidden columns at the end hold each case as it was judged: leave them.",
         *(["", "What the judge is asked:", instructions] if instructions else []),
     )
-    return Table(title=REVIEW, columns=columns, rows=rows, notes=notes)
+    write_sheet(path, columns, rows, notes)
 
 
-def _verdicts(value_type: ValueType) -> Column:
+def _verdict_column(value_type: ValueType) -> Column:
     bounds = None if value_type.low is None or value_type.high is None else (value_type.low, value_type.high)
     choices: Sequence[bool | int | str] = ()
     if value_type.kind in ("bool", "choice") or (value_type.kind == "int" and len(value_type.labels) <= 101):
         choices = [label for label in value_type.labels if not isinstance(label, float)]
     words = value_type.allowed[:1].upper() + value_type.allowed[1:]
-    return Column(
-        name="value", width=14 if value_type.closed else 40, to_fill=True, choices=choices, bounds=bounds, allowed=words
-    )
-
-
-def _judges(judgment: Judgment | None, *, shown: bool) -> Iterable[bool | int | float | str | None]:
-    if not shown:
-        return ()
-    return (None, None) if judgment is None else (judgment.value, judgment.rationale)
+    width = 14 if value_type.closed else 40
+    return Column(name="value", width=width, to_fill=True, choices=choices, bounds=bounds, allowed=words)

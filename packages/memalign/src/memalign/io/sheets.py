@@ -7,34 +7,36 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.etree.ElementTree import ParseError
 
 from memalign.errors import InputError, RowError
-from memalign.io.atomic import atomic_write
-from memalign.io.column_map import Columns
-from memalign.io.delimited import cell_value, header_names, is_missing
+from memalign.io.columns import Columns
+from memalign.io.delimited import cell_value, header_names
+from memalign.io.files import atomic_write
 from memalign.io.rows import Row
-from memalign.io.table import REVIEW, Column, Table
 from memalign.terminal import plain
 
 if TYPE_CHECKING:
     from openpyxl.cell import Cell
     from openpyxl.worksheet.worksheet import Worksheet
 
-__all__ = ["sheet_rows", "write_sheet"]
+__all__ = ["REVIEW", "Column", "sheet_rows", "write_sheet"]
+
+REVIEW = "review"
+"""The worksheet that experts fill in."""
 
 _LONGEST_CELL = 32_000  # characters; a cell holds 32,767
 
 # A file of two kilobytes can claim a cell in the last column of the last row, and every row before it is then made of
 # 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and one text can stand in every cell.
-_LARGEST = (
-    200_000_000  # bytes when unpacked, and characters of all cells: a hundred thousand cases of two thousand characters
-)
+_LARGEST = 200_000_000  # bytes when unpacked, and characters of all cells: 100,000 cases of 2,000 characters
 _MOST_ROWS = 1_000_000  # a sheet has 1,048,576; the last of them are where a stray cell is
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
+_ERRORS = frozenset(("#N/A", "#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NULL!", "#NUM!"))
 
 
 def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
@@ -45,12 +47,12 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
 
     Args:
         path: The XLSX file.
-        columns: Which column each field is read from.
+        columns: Which columns hold content or labels.
 
     Raises:
-        InputError: It is no XLSX file, has no column id, or is larger than the bounds above.
+        InputError: It is no XLSX file, or is larger than the bounds above.
     """
-    from openpyxl import load_workbook
+    from openpyxl import load_workbook  # four tenths of a second
     from openpyxl.utils import get_column_letter
 
     try:
@@ -61,31 +63,26 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
                 raise InputError(f"{path} has no worksheet")
             sheet = next((sheet for sheet in book.worksheets if sheet.title == REVIEW), book.worksheets[0])
             sheet.reset_dimensions()
-            header: list[str] | None = None
             letters: dict[str, str] = {}
             characters = 0
             for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-                _check_place(path, number, len(cells))
                 characters += sum(len(cell) for cell in cells if isinstance(cell, str))
-                if characters > _LARGEST:
-                    raise InputError(
-                        f"{path} repeats its texts to more than {_LARGEST // 1_000_000} million characters; save it as "
-                        ".csv, or split it"
-                    )
-                texts = ["" if cell is None else str(cell) for cell in cells]
-                if not any(text.strip() for text in texts):
-                    continue
-                if header is None:
-                    while texts and not texts[-1].strip():  # columns that were only formatted
-                        texts.pop()
-                    header = header_names(path, texts, columns)
+                if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
+                    raise _too_large(path, number, len(cells))
+                width = max((place for place, cell in enumerate(cells, 1) if not _is_empty(cell)), default=0)
+                if width and letters:
+                    yield _row(number, letters, cells[:width], columns)
+                elif width:
+                    header = header_names(path, ["" if cell is None else str(cell) for cell in cells[:width]])
                     letters = {name: get_column_letter(place) for place, name in enumerate(header, 1)}
-                    continue
-                yield _row(number, header, cells, letters, columns)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _is_empty(cell: object) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
 @contextmanager
@@ -98,10 +95,8 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except broken as error:
-        raise InputError(f"{path} is no readable XLSX file ({error}); save it again as .xlsx") from None
-    except OSError as error:
-        if error.errno is not None:  # of the file itself
+    except (*broken, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the file itself
             raise
         raise InputError(f"{path} is no readable XLSX file ({error}); save it again as .xlsx") from None
 
@@ -111,39 +106,38 @@ def _check_unpacked(path: Path, file: BinaryIO) -> None:
     with zipfile.ZipFile(file) as parts:
         size = sum(part.file_size for part in parts.infolist())
     if size > _LARGEST:
-        raise InputError(
-            f"{path} unpacks to {size // 1_000_000:,} MB, and at most {_LARGEST // 1_000_000} are read; save it as .csv, "
-            "or split it"
-        )
+        megabytes = f"{size // 1_000_000:,} MB, and at most {_LARGEST // 1_000_000} are read"
+        raise InputError(f"{path} unpacks to {megabytes}; save it as .csv, or split it")
     file.seek(0)
 
 
-def _check_place(path: Path, number: int, width: int) -> None:
+def _too_large(path: Path, number: int, width: int) -> InputError:
     from openpyxl.utils import get_column_letter
 
+    fault = f" repeats its texts to more than {_LARGEST // 1_000_000} million characters"
     if number > _MOST_ROWS:
-        raise InputError(
-            f"{path} goes on to row {number:,}, and at most {_MOST_ROWS:,} are read; delete the stray cells below the "
-            "table, save it as .csv, or split it"
+        fault = (
+            f" goes on to row {number:,}, and at most {_MOST_ROWS:,} are read; delete the stray cells below the table"
         )
-    if width > _MOST_COLUMNS:
-        raise InputError(
-            f"{path}: row {number} has a cell in column {get_column_letter(width)}, and at most {_MOST_COLUMNS:,} columns "
-            "are read; delete the stray cells beside the table, or save it as .csv"
-        )
+    elif width > _MOST_COLUMNS:
+        where = f"row {number} has a cell in column {get_column_letter(width)}"
+        fault = f": {where}, and at most {_MOST_COLUMNS:,} columns are read; delete the stray cells beside the table"
+    return InputError(f"{path}{fault}, save it as .csv, or split it")
 
 
-def _row(
-    number: int, header: Sequence[str], cells: Sequence[Any], letters: dict[str, str], columns: Columns
-) -> Row | RowError:
-    fields: dict[str, Any] = {}
-    for name, cell in zip(header, cells, strict=False):
-        if isinstance(cell, str) and cell.startswith("#") and cell in _ERRORS:
-            column = f"{letters[name]} ({name})"
-            return RowError(line=number, column=column, reason=f"the cell holds the spreadsheet's error {cell}")
+def _row(number: int, letters: dict[str, str], cells: Sequence[Any], columns: Columns) -> Row | RowError:
+    from openpyxl.utils import get_column_letter
+
+    if len(cells) > len(letters):
+        reason = f"the header names no column for {str(cells[-1])[:40]!r}; give the column a name, or empty the cell"
+        return RowError(line=number, column=get_column_letter(len(cells)), reason=reason)
+    fields: dict[str, Any] = dict.fromkeys(letters)
+    for name, cell in zip(letters, cells, strict=False):  # cells behind the last one of a row are not written
+        if isinstance(cell, str) and cell in _ERRORS:
+            reason = f"the cell holds the spreadsheet's error {cell}"
+            return RowError(line=number, column=f"{letters[name]} ({name})", reason=reason)
         if isinstance(cell, str):
-            if not is_missing(name, cell, columns):
-                fields[name] = cell_value(name, cell, columns)
+            fields[name] = cell_value(name, cell, columns)
         elif isinstance(cell, datetime | date | time):
             fields[name] = cell.isoformat()
         elif cell is not None:
@@ -152,16 +146,41 @@ def _row(
     return Row(line=number, fields=fields, letters=letters)
 
 
-_ERRORS = frozenset(("#N/A", "#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NULL!", "#NUM!"))
-
-
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_sheet(table: Table, path: Path) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of a sheet that people fill in.
+
+    Attributes:
+        name: Its header.
+        width: In characters.
+        to_fill: Whether people fill it in.
+        hidden: Whether they do not see it.
+        choices: All values that they may write.
+        bounds: The lowest and the highest number.
+        allowed: The same in words.
+    """
+
+    name: str
+    width: int = 60
+    to_fill: bool = False
+    hidden: bool = False
+    choices: Sequence[bool | int | str] = ()
+    bounds: tuple[float, float] | None = None
+    allowed: str = ""
+
+
+def write_sheet(
+    path: Path, columns: Sequence[Column], rows: Sequence[Sequence[Any]], notes: Sequence[str] = ()
+) -> None:
     """Write a table as an XLSX sheet: wrapped texts, a frozen header, lists to choose from, and notes on a second sheet.
 
-    Texts are never formulas, whatever they begin with. Raises InputError when the file cannot be written.
+    Texts are never formulas, whatever they begin with.
+
+    Raises:
+        InputError: The file cannot be written.
     """
     from openpyxl import Workbook
     from openpyxl.styles import Font, PatternFill
@@ -169,24 +188,22 @@ def write_sheet(table: Table, path: Path) -> None:
 
     book = Workbook()
     sheet = book.worksheets[0]
-    sheet.title = table.title
+    sheet.title = REVIEW
     guide = book.create_sheet("guide")
-    for number, line in enumerate(table.notes, 1):
+    for number, line in enumerate(notes, 1):
         _put(guide.cell(number, 1), line)
     guide.column_dimensions["A"].width = 100
-    to_fill = PatternFill("solid", fgColor="FFF2CC")
-    for place, column in enumerate(table.columns, 1):
+    for place, column in enumerate(columns, 1):
         letter = get_column_letter(place)
         _put(head := sheet.cell(1, place), column.name)
         head.font = Font(bold=True)
         if column.to_fill:
-            head.fill = to_fill
+            head.fill = PatternFill("solid", fgColor="FFF2CC")
+            _allow(sheet, guide, column, f"{letter}2:{letter}{len(rows) + 1}", place)
         sheet.column_dimensions[letter].width = column.width
         sheet.column_dimensions[letter].hidden = column.hidden
-        if column.to_fill and table.rows:
-            _choices(sheet, guide, column, f"{letter}2:{letter}{len(table.rows) + 1}", place)
-    for number, cells in enumerate(table.rows, 2):
-        for place, (column, cell) in enumerate(zip(table.columns, cells, strict=True), 1):
+    for number, cells in enumerate(rows, 2):
+        for place, (column, cell) in enumerate(zip(columns, cells, strict=True), 1):
             _put(sheet.cell(number, place), cell, to_fill=column.to_fill, wrap=not column.hidden)
     sheet.freeze_panes = "B2"
     made = io.BytesIO()
@@ -216,8 +233,8 @@ def _put(cell: Cell, value: Any, *, to_fill: bool = False, wrap: bool = True) ->
         cell.number_format = "General"
 
 
-def _choices(sheet: Worksheet, guide: Worksheet, column: Column, cells: str, place: int) -> None:
-    """What may be written into the cells of a column, as a list or as bounds; the sheet refuses anything else."""
+def _allow(sheet: Worksheet, guide: Worksheet, column: Column, cells: str, place: int) -> None:
+    """Say what may be written into the cells of a column, as a list or as bounds; the sheet refuses anything else."""
     from openpyxl.utils import get_column_letter
     from openpyxl.worksheet.datavalidation import DataValidation
 

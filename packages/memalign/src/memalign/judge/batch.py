@@ -18,9 +18,8 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
-from memalign.io import Examples, ExampleSource
+from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.io.frames import is_frame
-from memalign.io.judged import JudgmentWriter
 from memalign.judge.open_model import libraries_loaded, open_judging_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
 from memalign.models.provider_errors import PromptTooLong
@@ -62,7 +61,11 @@ async def judge_many(
     if isinstance(examples, Example | Mapping) or not rows:
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
-    source = examples if isinstance(examples, Examples) else Examples.of(examples, columns=judge.columns)
+    source = (
+        examples
+        if isinstance(examples, Examples)
+        else Examples.of(examples, columns=judge.columns, fields=judge.fields)
+    )
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)

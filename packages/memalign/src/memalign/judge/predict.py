@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from memalign.errors import InputError, RowError
+from memalign.io import Frame, RowSource
 from memalign.io.examples import example_of
-from memalign.io.fields import split
 from memalign.io.frames import column_names, is_frame
-from memalign.io.given import Frame, Given
 from memalign.judge.batch import judge_many, signature_of
 from memalign.judge.spend_limit import SpendLimit
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
@@ -133,7 +132,9 @@ def asked_rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[AskedRow]:
     if not len(table):
         return
     ids = table[there["id"]].to_list() if "id" in there else [None] * len(table)
-    asked = Given.of(table.select(list(there.values())).to_native(), name="the frame", remembered=judge.columns).rows()
+    asked = RowSource.of(
+        table.select(list(there.values())).to_native(), name="the frame", remembered=judge.columns
+    ).rows()
     first: dict[str, tuple[int, str]] = {}
     for position, (given, row) in enumerate(zip(ids, asked, strict=True), 1):
         found = _asked(given, row)
@@ -153,7 +154,7 @@ def _asked(given: object, row: Any) -> AskedRow:
     if isinstance(row, RowError):
         return AskedRow(name, None, row.reason)
     try:
-        example = example_of(split(row.fields))
+        example = example_of(row.fields)
         if example is None:
             return AskedRow(name, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
         _ = example.content_hash  # raises InputError for what is no JSON value

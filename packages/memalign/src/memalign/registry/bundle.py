@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError
-from memalign.io.atomic import atomic_write
+from memalign.io.files import atomic_write
 from memalign.judge import Judge
 from memalign.judge.code_tests import standing_fault
 from memalign.memory import Memory

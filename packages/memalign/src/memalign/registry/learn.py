@@ -10,7 +10,7 @@ from typing import Any
 
 from memalign.align import AlignResult, MemAlign
 from memalign.errors import InvalidRows, VersionConflict
-from memalign.io import FeedbackSource, Given, OwnVerdicts
+from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
 from memalign.judge.rehearsal import Rehearsal
@@ -84,7 +84,7 @@ def align_step(
     progress: Progress | None = None,
 ) -> Step:
     """The step that learns `feedback`; `erased` looks up what was erased here (None: it may come back)."""
-    source = Given.of(feedback).kept()  # every attempt reads it
+    source = RowSource.of(feedback)  # every attempt reads it
 
     async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
         hashes = None if erased is None else await asyncio.to_thread(erased)

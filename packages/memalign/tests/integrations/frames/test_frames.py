@@ -12,7 +12,7 @@ import pytest
 import memalign as ma
 from memalign.errors import InputError, InvalidRows
 from memalign.evaluation.feedback_review import review_feedback
-from memalign.io import check_examples, check_feedback
+from memalign.io import read_examples, read_feedback
 from memalign.testing import HashEmbedding, ScriptedChatModel
 
 pd = pytest.importorskip("pandas")
@@ -89,7 +89,7 @@ def without_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_every_kind_of_frame_reads_the_same(kind: Any) -> None:
     given = kind(ROWS)
-    assert check_feedback(given).rows == check_feedback(ROWS).rows
+    assert read_feedback(given).rows == read_feedback(ROWS).rows
     aligned = judge().align(given).judge
     assert [str(entry.key) for entry in aligned.memory.ledger()] == ["t-1@ana", "t-2@ana", "t-3@ben"]
     assert aligned.memory.hash == judge().align(ROWS).judge.memory.hash
@@ -108,9 +108,9 @@ def test_the_registry_learns_from_a_frame(kind: Any, tmp_path: Any) -> None:
 
 def test_rows_without_ids_take_their_contents_id(kind: Any) -> None:
     given = kind(without_ids(ROWS))
-    found = check_feedback(given)
+    found = read_feedback(given)
     ids = [row.id for row in found.rows]
-    assert ids == [row.id for row in check_feedback(given).rows]
+    assert ids == [row.id for row in read_feedback(given).rows]
     assert len(set(ids)) == 3
     assert all(each.startswith("c-") and len(each) == 14 for each in ids)
     assert found.notes == ("no row has an id: 3 have one made of their content",)
@@ -121,12 +121,12 @@ def test_rows_without_ids_take_their_contents_id(kind: Any) -> None:
 
 def test_two_people_on_one_content_are_two_annotations() -> None:
     one = {"outputs": "Hi.", "inputs": "?"}
-    said = check_feedback([one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]).rows
+    said = read_feedback([one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]).rows
     assert said[0].id == said[1].id
-    first, second = check_examples([one, one])
+    first, second = read_examples([one, one])
     assert second.id == f"{first.id}-2"
     with pytest.raises(InvalidRows, match="id is missing"):
-        check_examples([{"id": "a", "outputs": "x"}, {"outputs": "y"}])
+        read_examples([{"id": "a", "outputs": "x"}, {"outputs": "y"}])
 
 
 def test_the_values_of_frames_become_those_of_json() -> None:
@@ -143,13 +143,13 @@ def test_the_values_of_frames_become_those_of_json() -> None:
         }
     )
     frame["outputs"] = [pd.array([1, 2]).to_numpy(), None]
-    first, second = check_feedback(frame, value_type=ma.ValueType.of("bool")).rows
+    first, second = read_feedback(frame, value_type=ma.ValueType.of("bool")).rows
     assert (first.id, first.outputs, first.value, first.rationale) == ("1", [1, 2], True, None)
     assert (first.created_at, first.meta) == ("2026-03-01T00:00:00+00:00", {"score": 0.5})
     assert (second.outputs, second.value, second.created_at, second.meta) == (None, None, None, {})
     raw = pd.DataFrame({"id": ["a"], "outputs": [b"\x00"]})
     with pytest.raises(InvalidRows, match=r"line 1 \(a\): column outputs holds bytes"):
-        check_examples(raw)
+        read_examples(raw)
 
 
 def test_columns_of_other_names_are_told_once() -> None:
@@ -175,7 +175,7 @@ def test_what_is_no_frame_says_what_to_give() -> None:
         judge().align(7)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="empty"):
         judge().align(pd.DataFrame({"id": []}))
-    with pytest.raises(InvalidRows, match=r"line 1 \(row-1\): no content: one of inputs, outputs"):
+    with pytest.raises(InputError, match=r"feedback has no column for inputs, outputs; its columns: answer, value"):
         judge().align(pd.DataFrame({"answer": ["Hi."], "value": [True]}))
 
 
@@ -204,7 +204,7 @@ def test_results_become_a_frame_of_any_library(library: Any) -> None:
         ma.evaluate(judge(), ROWS),
         result,
         ma.next_cases(judge(), ROWS, n=2),
-        check_feedback(ROWS).rows,
+        read_feedback(ROWS).rows,
         result.judge.memory.guidelines,
         [{"id": "a", "value": 1}, {"id": "b", "value": 0.5, "more": {"x": [1]}}],
         [{"value": True}, {"value": "A"}],
@@ -248,8 +248,8 @@ def test_what_has_no_fields_makes_no_frame() -> None:
 def test_frame_libraries_are_imported_only_when_used() -> None:
     script = """
 import sys, memalign as ma
-from memalign.io import check_feedback
-check_feedback([{"id": "a", "outputs": "x", "value": True}])
+from memalign.io import read_feedback
+read_feedback([{"id": "a", "outputs": "x", "value": True}])
 print(*[name for name in ("pandas", "polars", "pyarrow", "narwhals", "openpyxl", "datasets") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

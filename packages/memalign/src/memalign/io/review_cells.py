@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from memalign.errors import RowError
-from memalign.io.cells import is_absent
+from memalign.io.frames import is_absent
 from memalign.io.rows import Row
 from memalign.types import CONTENT_FIELDS, Example
 
@@ -41,23 +41,20 @@ def restored(row: Row) -> Row | RowError:
     names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
     names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
     shown = str(cells.get("id", "")).removeprefix("'").strip()
+
+    def fault(name: str, reason: str) -> RowError:
+        column = f"{row.letters[name]} ({name})" if name in row.letters else None
+        return RowError(line=row.line, id=shown or None, column=column, reason=reason)
+
     try:
         case = json.loads("".join(str(cells[name]) for name in names))
-        found = str(case["id"])
-    except (ValueError, KeyError, TypeError):
-        return RowError(
-            line=row.line,
-            id=shown or None,
-            column=f"{row.letters[HIDDEN]} ({HIDDEN})" if HIDDEN in row.letters else None,
-            reason=f"the column {HIDDEN!r}, which holds the case, was changed or cut; take the row anew from memalign review",
-        )
-    if shown != found and row.letters:  # in a sheet ids are text, and stay as they are
-        return RowError(
-            line=row.line,
-            id=shown or None,
-            column=f"{row.letters.get('id', '')} (id)",
-            reason=f"the row is of case {found!r}: its id was changed, or a column was sorted apart from the others",
-        )
+        case_id = str(case.pop("id"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        cut = f"the column {HIDDEN!r}, which holds the case, was changed or cut"
+        return fault(HIDDEN, f"{cut}; take the row anew from memalign review")
+    if shown != case_id and row.letters:  # in a sheet ids are text, and stay as they are
+        moved = "its id was changed, or a column was sorted apart from the others"
+        return fault("id", f"the row is of case {case_id!r}: {moved}")
     ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
-    filled = {name: value for name, value in cells.items() if name not in ours}
-    return replace(row, fields={"id": found, **{k: v for k, v in case.items() if k != "id"}, **filled}, review=True)
+    filled_in = {name: value for name, value in cells.items() if name not in ours}
+    return replace(row, fields={"id": case_id, **case, **filled_in}, review=True)

@@ -6,43 +6,39 @@ of another judge, or on an example that has changed since, is never taken for th
 
 from __future__ import annotations
 
-import contextlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self, overload
+from typing import Any, BinaryIO, NamedTuple, Self, overload
 
 import msgspec
 
 from memalign.errors import InputError
-from memalign.io.atomic import atomic_write, is_device, part_of, target_of
+from memalign.io.delimited import write_delimited
 from memalign.io.examples import Index
-from memalign.io.file_lock import lock_file
+from memalign.io.files import atomic_write, beside, is_device, target_of, try_lock, unlock
 from memalign.io.locations import is_url, shown_location
 from memalign.types import Example, Judgment, json_line
+from memalign.values import value_text
 
 __all__ = [
-    "Head",
     "JudgmentFile",
     "JudgmentWriter",
     "Judgments",
-    "Line",
     "OwnVerdicts",
     "judgment_line",
-    "judgment_lines",
-    "line_of",
     "read_judgments",
+    "write_judgment_csv",
 ]
 
 _START = b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
+_OTHER_KINDS = frozenset((".csv", ".tsv", ".xlsx", ".xls", ".parquet"))  # names that promise another format
 
-_OTHER = frozenset((".csv", ".tsv", ".xlsx", ".xls", ".parquet"))  # names that promise another format
 
-
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
     """Whose a line is: the example's id, the judge's signature, and the hash of the content that was judged."""
 
     id: str
@@ -50,11 +46,24 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     content_hash: str = ""
 
 
+class _Line(NamedTuple):
+    """A line: its head and judgment, where it begins, its bytes, and whether it ends in a line break and nothing else."""
+
+    head: _Head
+    judgment: Judgment
+    begin: int
+    size: int
+    whole: bool
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgmentFile:
-    """A judgment file: the fingerprint of the judge that wrote it, and its judgments by id, in the file's order.
+    """A judgment file.
 
-    `contents` has the content hash of each example as it was judged, by id.
+    Attributes:
+        judge: The fingerprint of the judge that wrote it.
+        judgments: By id, in the file's order.
+        contents: The content hash of each example as it was judged, by id.
     """
 
     judge: str
@@ -71,20 +80,43 @@ def read_judgments(path: str | Path) -> JudgmentFile:
 
     A last line that a crash cut off is left out. Raises InputError when the file is missing, empty or something else.
     """
-    judge, judgments, contents = "", {}, {}
-    for line in judgment_lines(Path(path)):
-        judge = line.head.judge
-        judgments[line.head.id] = line.judgment
-        contents[line.head.id] = line.head.content_hash
-    if not judgments:
+    lines = list(_lines_of(Path(path)))
+    if not lines:
         raise InputError(f"{path} has no judgment")
-    return JudgmentFile(judge=judge, judgments=judgments, contents=contents)
+    return JudgmentFile(
+        judge=lines[-1].head.judge,
+        judgments={line.head.id: line.judgment for line in lines},
+        contents={line.head.id: line.head.content_hash for line in lines},
+    )
 
 
 def judgment_line(example_id: str, judgment: Judgment, *, judge: str, content_hash: str) -> bytes:
     """A line of a judgment file."""
     head = {"id": example_id, "judge": judge, "content_hash": content_hash}
     return json_line(head | msgspec.structs.asdict(judgment) | {"id": example_id})
+
+
+def _lines_of(path: Path) -> Iterator[_Line]:
+    """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
+    begin = 0
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                try:
+                    head, judgment = msgspec.json.decode(raw, type=_Head), msgspec.json.decode(raw, type=Judgment)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    cut = not raw.endswith(b"\n") and raw.startswith(_START[: len(raw)])
+                    if cut and not isinstance(error, msgspec.ValidationError):
+                        return
+                    fault = f"is not a judgment ({error}); name another output file"
+                    raise InputError(f"{path}, line {number}, {fault}") from None
+                whole = raw.endswith(b"\n") and not raw.endswith(b"\r\n")
+                yield _Line(head, judgment, begin, len(raw), whole)
+                begin += len(raw)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 class JudgmentWriter:
@@ -94,14 +126,16 @@ class JudgmentWriter:
     fingerprint), or written since. Opening an existing file removes lines with an error and a last line that a crash cut
     off. With `examples`, lines whose example has changed since are removed too, and closing puts the lines into the order
     of the examples, those of other ids at the end. Of what is in the file only the place of each line is kept in memory.
-
-    Raises InputError, and leaves the file as it is, when it was written by another judge or by another program, is being
-    written by another run, or cannot be written.
     """
 
     def __init__(self, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> None:
-        """Open `path` for writing, and find what an earlier run left there."""
-        if str(path) == "-" or is_url(path) or Path(path).suffix.lower() in _OTHER:
+        """Open `path` for writing, and find what an earlier run left there.
+
+        Raises:
+            InputError: It was written by another judge or by another program, is being written by another run, or cannot
+                be written; the file is left as it is.
+        """
+        if str(path) == "-" or is_url(path) or Path(path).suffix.lower() in _OTHER_KINDS:
             raise InputError(
                 f"{shown_location(path)}: judgments are kept as JSON lines, in a .jsonl file on this machine; `memalign judge` "
                 "also writes .csv, and - for stdout"
@@ -114,20 +148,19 @@ class JudgmentWriter:
         self._begins = array("q", [-1]) * len(self._index)  # where the line of each example begins
         self._others: dict[str, int] = {}  # the same of other ids
         self._failed: set[str] = set()  # the ids whose line had an error
-        # Beside the file, which is replaced at times. Two runs would take each other's lines away.
-        self._beside = self._path.parent / f".{self._path.name}.lock"
         try:
-            lock = lock_file(self._beside)
+            # Two runs would take each other's lines away. The lock is beside the file, which is replaced at times.
+            lock = try_lock(beside(self._path, "lock"))
             if lock is None:
                 raise InputError(f"{path} is being written by another run; wait for it, or name another output file")
             self._lock = lock
             try:
-                part_of(self._path).unlink(missing_ok=True)  # a run that was killed may have left it
+                beside(self._path, "part").unlink(missing_ok=True)  # a run that was killed may have left it
                 if self._path.exists():
-                    self._take_up()
+                    self._resume()
                 self._file = self._path.open("ab")
             except BaseException:
-                self._unlock()
+                unlock(self._lock)
                 raise
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror}") from None
@@ -155,11 +188,19 @@ class JudgmentWriter:
             self._file.flush()
         except OSError as error:
             raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
-        if place is None:
-            self._others[example_id] = self._end
-        else:
-            self._begins[place] = self._end
+        self._note(example_id, self._end)
         self._end += len(line)
+
+    def _note(self, example_id: str, begin: int) -> int:
+        """Note where the line of an example begins, -1 for a line that does not count; returns where one was before."""
+        place = self._index.place(example_id)
+        if place is None:
+            earlier = self._others.pop(example_id, -1)
+            if begin >= 0:
+                self._others[example_id] = begin
+        else:
+            earlier, self._begins[place] = self._begins[place], begin
+        return earlier
 
     def judgments(self, otherwise: Judgment | None = None) -> Judgments:
         """The judgments of the examples, in their order, read when they are asked for, once this writer is closed.
@@ -180,12 +221,7 @@ class JudgmentWriter:
         except OSError as error:
             raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
         finally:
-            self._unlock()
-
-    def _unlock(self) -> None:
-        with contextlib.suppress(OSError):  # Windows removes no open file; what is left there is empty
-            self._beside.unlink(missing_ok=True)
-        self._lock.close()
+            unlock(self._lock)
 
     def __enter__(self) -> Self:
         """Give the writer itself; leaving the block closes it, whatever happened."""
@@ -197,42 +233,40 @@ class JudgmentWriter:
         """Close the file."""
         self.close()
 
-    def _take_up(self) -> None:
-        clean, end = True, 0  # whether every line stays, as it is
-        for line in judgment_lines(self._path):
+    def _resume(self) -> None:
+        """Find the lines that count, and take away the others."""
+        clean, end = True, 0
+        for line in _lines_of(self._path):
             if line.head.judge != self._judge:
                 raise InputError(
                     f"{self._path} holds judgments of judge {line.head.judge}, this one is {self._judge}; name another "
                     "output file, or delete that one to judge again"
                 )
-            name, place = line.head.id, self._index.place(line.head.id)
-            earlier = self._others.pop(name, -1) if place is None else self._begins[place]
-            judged = line.head.content_hash
-            unchanged = place is None or not judged or judged == self._index.content_hash(place)
-            kept = line.judgment.error is None and unchanged
-            clean = clean and kept and line.whole and earlier < 0
+            place = self._index.place(line.head.id)
+            changed = place is not None and line.head.content_hash not in ("", self._index.content_hash(place))
+            counts = line.judgment.error is None and not changed
             if line.judgment.error is not None:
-                self._failed.add(name)
-            if place is not None:
-                self._begins[place] = line.begin if kept else -1
-            elif kept:
-                self._others[name] = line.begin
+                self._failed.add(line.head.id)
+            earlier = self._note(line.head.id, line.begin if counts else -1)
+            clean = clean and counts and line.whole and earlier < 0
             end = line.begin + line.size
         if not clean or end != self._path.stat().st_size:
             self._rewrite()
 
     def _rewrite(self) -> None:
         """Only the lines that count, those of examples first and in their order."""
-        begins, others, at = array("q", self._begins), dict(self._others), 0
         with atomic_write(self._path) as new, self._path.open("rb") as old:
-            for place, begin in enumerate(begins):
-                if begin >= 0:
-                    begins[place], at = at, at + _copy(old, begin, new)
-            for name, begin in others.items():
-                others[name], at = at, at + _copy(old, begin, new)
-        # In place: judgments that were given out point to these.
-        self._begins[:] = begins
-        self._others.update(others)
+
+            def copied(begin: int) -> int:
+                old.seek(begin)
+                at = new.tell()
+                new.write(old.readline().rstrip(b"\r\n") + b"\n")
+                return at
+
+            begins = [copied(begin) if begin >= 0 else -1 for begin in self._begins]
+            others = {name: copied(begin) for name, begin in self._others.items()}
+        self._begins[:] = array("q", begins)  # in place: judgments that were given out point to these
+        self._others = others
 
 
 class Judgments(Sequence[Judgment]):
@@ -269,7 +303,7 @@ class Judgments(Sequence[Judgment]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):
             return NotImplemented
-        return len(self) == len(other) and all(one == each for one, each in zip(self, other, strict=True))
+        return len(self) == len(other) and all(ours == theirs for ours, theirs in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # as a list has none
 
@@ -280,64 +314,45 @@ class Judgments(Sequence[Judgment]):
         try:
             with self._path.open("rb") as file:
                 for place in places:
-                    yield self._one(file, place)
+                    yield self._read(file, place)
         except OSError as error:
             raise InputError(f"{self._path} cannot be read: {error.strerror}") from None
 
-    def _one(self, file: BinaryIO, place: int) -> Judgment:
+    def _read(self, file: BinaryIO, place: int) -> Judgment:
         if (begin := self._begins[place]) < 0:
             if self._otherwise is None:
                 raise InputError(f"example {place + 1} has no judgment in {self._path}")
             return msgspec.structs.replace(self._otherwise, id=self._ids[place])
         file.seek(begin)
-        line = file.readline()
         try:
-            if msgspec.json.decode(line, type=Head).id == self._ids[place]:
-                return msgspec.json.decode(line, type=Judgment)
+            judgment = msgspec.json.decode(file.readline(), type=Judgment)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-        raise InputError(f"{self._path} was changed since these judgments were written to it; read it anew")
+            judgment = Judgment()
+        if judgment.id != self._ids[place]:
+            raise InputError(f"{self._path} was changed since these judgments were written to it; read it anew")
+        return judgment
 
 
-def _copy(old: BinaryIO, begin: int, new: BinaryIO) -> int:
-    old.seek(begin)
-    return new.write(old.readline().rstrip(b"\r\n") + b"\n")
+def write_judgment_csv(judged: str | Path, path: str | Path) -> None:
+    """Write the judgments of the file `judged` to `path`, in its order, as CSV for spreadsheets: a row a judgment.
 
+    Lists are separated by spaces, notes by semicolons; what is None is an empty cell.
 
-class Line(NamedTuple):
-    """One line: what it says, where it begins, its bytes, and whether it ends in a line break and nothing else."""
+    Raises:
+        InputError: A file cannot be read or written.
+    """
+    header = (
+        *("id", "value", "confidence", "rationale", "error", "own_value", "decided_by", "guideline_ids", "example_ids"),
+        *("notes", "model", "input_tokens", "output_tokens", "cost", "judge", "content_hash"),
+    )
 
-    head: Head
-    judgment: Judgment
-    begin: int
-    size: int
-    whole: bool
+    def cells(line: _Line) -> Iterator[Any]:
+        fields = {**msgspec.structs.asdict(line.judgment.usage), **msgspec.structs.asdict(line.judgment)}
+        fields |= {"id": line.head.id, "judge": line.head.judge, "content_hash": line.head.content_hash}
+        for name in header:
+            value = fields[name]
+            if isinstance(value, list | tuple):
+                value = ("; " if name == "notes" else " ").join(value)
+            yield value_text(value) if isinstance(value, bool | float) else value
 
-
-def line_of(raw: bytes, begin: int = 0) -> Line:
-    """A line that begins at `begin`. Raises ValueError for what is none."""
-    head = msgspec.json.decode(raw, type=Head)
-    judgment = msgspec.json.decode(raw, type=Judgment)
-    return Line(head, judgment, begin, len(raw), raw.endswith(b"\n") and not raw.endswith(b"\r\n"))
-
-
-def judgment_lines(path: Path) -> Iterator[Line]:
-    """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
-    begin = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield line_of(line, begin)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    cut = not line.endswith(b"\n") and line.startswith(_START[: len(line)])
-                    if cut and not isinstance(error, msgspec.ValidationError):
-                        return
-                    raise InputError(
-                        f"{path}, line {number}, is not a judgment ({error}); name another output file"
-                    ) from None
-                begin += len(line)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    write_delimited(Path(path), header, (list(cells(line)) for line in _lines_of(Path(judged))))

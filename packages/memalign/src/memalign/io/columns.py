@@ -1,0 +1,103 @@
+"""Columns of other names: which column of a file or frame each field is read from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from memalign.errors import InputError
+from memalign.types import CONTENT_FIELDS
+
+__all__ = ["FIELDS", "LABEL_FIELDS", "Columns", "checked_columns", "parse_columns", "unmapped"]
+
+LABEL_FIELDS = ("value", "rationale", "source", "created_at")
+
+FIELDS = ("id", *CONTENT_FIELDS, *LABEL_FIELDS, "group")
+"""The fields that may be read from a column of another name."""
+
+_COMMA = re.compile(rf",(?=\s*(?:{'|'.join(FIELDS)})\s*=)")  # a comma inside a column's name splits nothing
+
+
+def checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The same, field to column, without fields that are read from their own name. Raises InputError."""
+    for field, column in columns.items():
+        if field not in FIELDS:
+            raise InputError(f"{field!r} is not a field; fields: {', '.join(FIELDS)}; write field=column")
+        if not isinstance(column, str) or not column.strip():
+            raise InputError(f"the column that {field} is read from has no name; write {field}=column")
+    names = [column.strip() for column in columns.values()]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"column {twice[0]!r} is named for two fields; one column is one field")
+    return {field: column.strip() for field, column in columns.items() if field != column.strip()}
+
+
+def parse_columns(texts: Iterable[str]) -> dict[str, str]:
+    """The columns of `outputs=answer,value=label`, written as often as you like, or of `none`. Raises InputError."""
+    texts = list(texts)
+    if [text.strip().lower() for text in texts] == ["none"]:
+        return {}
+    columns: dict[str, str] = {}
+    for part in (part for text in texts for part in _COMMA.split(text)):
+        field, equals, column = part.partition("=")
+        if not equals:
+            raise InputError(f"--map {part}: write it as field=column, for example outputs=answer; none forgets it")
+        if field.strip() in columns:
+            raise InputError(f"--map names {field.strip()} twice")
+        columns[field.strip()] = column
+    return checked_columns(columns)
+
+
+def unmapped(name: str, fields: Iterable[str], columns: Collection[str]) -> InputError:
+    """What is wrong with rows, called `name`, none of which has any of these fields.
+
+    Args:
+        name: The file, or the name of the argument.
+        fields: All fields that are needed and that no column gives.
+        columns: The columns that there are.
+    """
+    fields = list(fields)
+    return InputError(
+        f"{name} has no column for {', '.join(fields)}; its columns: {', '.join(map(str, columns))[:300]}; say which they "
+        f"are: --map {','.join(f'{field}=COLUMN' for field in fields)} (in Python columns={{{fields[0]!r}: 'COLUMN'}})"
+    )
+
+
+class Columns:
+    """Fields read from columns of other names; every other column is what its own name says.
+
+    Args:
+        names: Field to column.
+        required: They were named for these very rows: each must be there. Columns that a judge remembers may be missing,
+            for another file has other columns.
+    """
+
+    def __init__(self, names: Mapping[str, str] | None = None, *, required: bool = False) -> None:
+        self.names = MappingProxyType(checked_columns(names or {}))
+        self.required = required
+        self._fields = {column: field for field, column in self.names.items()}
+        self.ids = self._spellings("id")
+        self.values = self._spellings("value")
+        self.labels = self._spellings(*LABEL_FIELDS)
+        self.json = self._spellings(*CONTENT_FIELDS, "meta")
+
+    def _spellings(self, *fields: str) -> frozenset[str]:
+        """The columns that any of these fields may be read from."""
+        return frozenset(name for field in fields for name in (field, self.names.get(field, field)))
+
+    def renamed(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row by its fields. A column of a field's name, where that field is read elsewhere, gets another name."""
+        taken = {field for column, field in self._fields.items() if column in row}
+        names = {column: f"{column} (column)" if column in taken else column for column in row}
+        return {self._fields.get(column, names[column]): value for column, value in row.items()}
+
+    def check(self, name: str, present: Collection[str]) -> None:
+        """Raise InputError for columns that were named for these rows, called `name`, and are in none of them."""
+        missing = {field: column for field, column in self.names.items() if column not in present}
+        if self.required and missing:
+            plural = "s" if len(missing) > 1 else ""
+            raise InputError(
+                f"{name} has no column{plural} {', '.join(map(repr, missing.values()))}, from which {', '.join(missing)} "
+                f"{'were' if plural else 'was'} to be read; its columns: {', '.join(map(str, present))[:300]}"
+            )

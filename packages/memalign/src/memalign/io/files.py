@@ -1,0 +1,117 @@
+"""Files that are written whole or not at all, and by one writer at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+__all__ = ["atomic_write", "beside", "is_device", "locked", "target_of", "try_lock", "unlock"]
+
+_LOG = logging.getLogger("memalign.io")
+
+
+def target_of(path: Path) -> Path:
+    """The file behind a link, so that the link stays one."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def is_device(path: Path) -> bool:
+    """Whether something is there that is no file to be replaced: a device such as /dev/null, a pipe."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def beside(path: Path, kind: str) -> Path:
+    """A hidden file next to `path` that serves it: its `lock`, or the `part` in which its new content is written."""
+    return path.parent / f".{path.name}.{kind}"
+
+
+def try_lock(path: Path) -> BaseFileLock | None:
+    """Lock the file at `path`, made where there is none, for this handle alone.
+
+    Returns:
+        The lock, to be given to `unlock`; None when another thread or process has it. The system lets go of it when the
+        process ends, however it ends.
+
+    Raises:
+        OSError: The file cannot be made.
+    """
+    from filelock import FileLock, Timeout  # a twentieth of a second
+
+    path.parent.stat()  # filelock would make a folder that is missing
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return None
+    return lock
+
+
+def unlock(lock: BaseFileLock) -> None:
+    """Let go of a lock, and take its file away: filelock sees that a file it has waited for is no longer there."""
+    with contextlib.suppress(OSError):  # Windows removes no open file, and filelock does so itself
+        Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
+
+
+@contextmanager
+def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterator[None]:
+    """Hold the lock file at `path` for the block.
+
+    Args:
+        path: The lock file; it is gone after the block.
+        waiting: Called once if another thread or process holds the lock.
+    """
+    lock = try_lock(path)
+    if lock is None:
+        from filelock import FileLock
+
+        if waiting is not None:
+            waiting()
+        lock = FileLock(path, thread_local=False)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        unlock(lock)
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of `path` when the block ends; until then, and after a crash, the old one stands.
+
+    It is written as `.NAME.part` beside it; what a killed process leaves there is replaced by the next writer. Two
+    writers wait for each other, and the one that waits says so in the log `memalign.io`. A link stays one, and who may
+    read the old file may read the new one; a device or pipe is written to as it is.
+
+    Raises:
+        OSError: As opening, writing and renaming do.
+    """
+    path = target_of(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if is_device(path):
+        with path.open("wb") as device:
+            yield device
+        return
+    part = beside(path, "part")
+    with locked(beside(path, "part.lock"), waiting=lambda: _LOG.warning("%s: waiting for another writer", path)):
+        try:
+            with part.open("wb") as new:
+                if path.exists():
+                    part.chmod(stat.S_IMODE(path.stat().st_mode))
+                yield new
+                new.flush()
+                os.fsync(new.fileno())  # a power cut must not leave a file of the right name without its content
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)

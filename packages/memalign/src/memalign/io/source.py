@@ -1,0 +1,231 @@
+"""Where feedback and examples come from: a file, a DataFrame, a data set or Python objects, under their own column names.
+
+Every place that takes feedback or examples takes this, so that all of them read the same things by the same rules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from memalign.content import check_field
+from memalign.errors import InputError, RowError
+from memalign.io.columns import LABEL_FIELDS, Columns
+from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame, is_lazy
+from memalign.io.locations import shown_location
+from memalign.io.review_cells import is_review, restored
+from memalign.io.rows import Row, json_rows, never_empty, read_rows
+from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
+
+__all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "RowSource", "case_fields"]
+
+JUDGED = frozenset({"judge", "content_hash", "value"})
+"""What every line of a judgment file has."""
+
+CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another one of the same id"
+
+_FIRST = 100  # rows that say whether there are ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSource:
+    """Rows that are read when they are asked for, as often as one likes.
+
+    Attributes:
+        items: A path, a frame, a data set, or an iterable of rows.
+        name: What errors call them.
+        columns: Which column each field is read from.
+        source: Whose feedback a row is that does not say so itself.
+    """
+
+    items: Any
+    name: str
+    columns: Columns
+    source: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        items: object,
+        *,
+        name: str = "feedback",
+        columns: Mapping[str, str] | None = None,
+        remembered: Mapping[str, str] | None = None,
+        source: str | None = None,
+    ) -> RowSource:
+        """The rows of a path, a frame, a data set, or an iterable; of another RowSource, that one.
+
+        Args:
+            items: In an iterable, Examples, Feedback or mappings.
+            name: What errors call rows that are no file.
+            columns: Field to column, named for these rows: each must be there.
+            remembered: Without `columns`: read where they are there.
+            source: Whose feedback a row is that does not say so itself.
+
+        Raises:
+            InputError: It is none of these.
+        """
+        names = Columns(remembered) if columns is None else Columns(columns, required=True)
+        if isinstance(items, RowSource):
+            return items if items.columns.required or items.columns.names else replace(items, columns=names)
+        if isinstance(items, str | Path):
+            name = shown_location(items)
+        elif is_lazy(items):
+            raise InputError(f"{name} is a frame that is not computed yet: give frame.collect()")
+        elif isinstance(items, Mapping):
+            splits = ", ".join(map(str, items))[:80]
+            raise InputError(
+                f"{name}: one {type(items).__name__} is no list of rows; give a list of them, or of a DatasetDict one split "
+                f"({splits})"
+            )
+        elif not is_frame(items) and not isinstance(items, Iterable):
+            raise InputError(f"{name} is a path, a DataFrame or an iterable of rows, not {type(items).__name__}")
+        elif isinstance(items, Iterator):
+            items = tuple(items)
+        return cls(items=items, name=name, columns=names, source=source)
+
+    @classmethod
+    def of_lines(cls, lines: Iterable[bytes], *, name: str, **options: Any) -> RowSource:
+        """The rows of JSON lines that can be read only once, such as those of stdin; for the `options` see `of`."""
+        return cls.of(never_empty(name, json_rows(enumerate(lines, 1))), name=name, **options)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        """The rows by their fields; raises InputError for one that cannot be read."""
+        for row in self.rows():
+            if isinstance(row, RowError):
+                raise InputError(f"{self.name}: {row}")
+            yield row.fields
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is an empty list, which stands for no feedback at all."""
+        return isinstance(self.items, list | tuple | set | frozenset) and not self.items
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the names of the fields are those of columns: of a file, a frame or a data set, and of no Python object."""
+        return isinstance(self.items, str | Path) or column_names(self.items) is not None
+
+    def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:
+        """The rows by their fields, in order; a RowError stands where a row cannot be read.
+
+        Rows of which the first hundred have no id get ids made of their content.
+
+        Args:
+            distinct: The same content gets other ids; else it gets the same one.
+
+        Raises:
+            InputError: Columns that were named for these rows are in none of them; or nothing can be read.
+        """
+        first = (row for row in islice(self._read(), _FIRST) if isinstance(row, Row))
+        have_ids = [not self.columns.ids.isdisjoint(row.fields) for row in first]
+        make_ids = bool(have_ids) and not any(have_ids)
+        present: dict[str, None] = {}
+        copies: Counter[str] = Counter()
+        for item in self._read():
+            if isinstance(item, RowError):
+                yield item
+                continue
+            present |= dict.fromkeys(item.fields)
+            row = self._named(item)
+            if isinstance(row, Row) and make_ids and (made := _id_of_content(row.fields)):
+                copies[made] += 1
+                suffix = f"-{copies[made]}" if distinct and copies[made] > 1 else ""
+                yield replace(row, fields={**row.fields, "id": made + suffix}, made_id=True)
+            else:
+                yield row
+        self.columns.check(self.name, present)
+
+    def _read(self) -> Iterator[Row | RowError]:
+        if isinstance(self.items, str | Path):
+            return read_rows(self.items, self.columns)
+        if column_names(self.items) is not None or is_frame(self.items):
+            return never_empty(self.name, frame_rows(self.items))
+        return (_object_row(position, item) for position, item in enumerate(self.items, 1))
+
+    def _named(self, row: Row) -> Row | RowError:
+        """A row by its fields, with the content that a sheet for review hides, and with the source of all."""
+        if self.columns.names:
+            row = replace(row, fields=self.columns.renamed(row.fields), letters=self.columns.renamed(row.letters))
+        if is_review(row.fields):
+            case = restored(row)
+            if isinstance(case, RowError):
+                return case
+            row = case
+        source = row.fields.get("source")
+        if self.source is not None and (not source or is_absent(source)) and not row.fields.keys() >= JUDGED:
+            row = replace(row, fields={**row.fields, "source": self.source})
+        return row
+
+
+FeedbackSource = str | Path | Frame | RowSource | Iterable[Feedback | Mapping[str, Any]]
+"""Whatever feedback is read from."""
+
+ExampleSource = str | Path | Frame | RowSource | Iterable[Example | Feedback | Mapping[str, Any]]
+"""Whatever examples are read from."""
+
+
+def _object_row(position: int, item: object) -> Row | RowError:
+    """A Python object as a row. What is a row already stays as it is."""
+    if isinstance(item, Row | RowError):
+        return item
+    if isinstance(item, Example | Feedback):
+        return Row(line=position, fields=msgspec.structs.asdict(item))
+    if isinstance(item, Mapping):
+        return Row(line=position, fields={str(name): value for name, value in item.items()})
+    return RowError(line=position, reason=f"a row is a mapping or one of our values, not {type(item).__name__}")
+
+
+def _id_of_content(fields: Mapping[str, Any]) -> str:
+    """`c-` and the beginning of the content's hash; empty for a row without content, or whose content is at fault."""
+    try:
+        content = {name: value for name, value in case_fields(fields).items() if name in CONTENT_FIELDS}
+        text = canonical_json(content)
+    except InputError:
+        return ""  # said where rows are checked
+    return f"c-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}" if content else ""
+
+
+def case_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row that are present, ready for Example or Feedback, with all that they do not know in `meta`.
+
+    Raises:
+        InputError: A field is not what it must be.
+    """
+    rest = {name: value for name, value in fields.items() if not is_absent(value)}
+    case = {name: rest.pop(name) for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS) if name in rest}
+    case.setdefault("id", "")
+    for name in ("id", "source"):
+        # Numbered cases and people are common, and a CSV file would give the same numbers as text.
+        if isinstance(case.get(name), int) and not isinstance(case[name], bool):
+            case[name] = str(case[name])
+        if isinstance(case.get(name), str):
+            case[name] = case[name].strip()
+        elif name in case:
+            raise InputError(f"{name} must be text")
+    if isinstance(case.get("rationale"), str) and not case["rationale"].strip():
+        del case["rationale"]
+    meta = rest.pop("meta", {})
+    if not isinstance(meta, Mapping):
+        raise InputError("meta must be a JSON object")
+    if both := sorted(meta.keys() & rest.keys()):
+        raise InputError(f"{', '.join(both)} is both a column and in meta; keep one")
+    case["meta"] = {**meta, **rest}
+    for name in (*CONTENT_FIELDS, *(["meta"] if case["meta"] else [])):
+        if name not in case:
+            continue
+        if name != "meta":
+            check_field(name, case[name])
+        if not isinstance(case[name], str):  # any text is JSON
+            try:
+                canonical_json(case[name])
+            except InputError as error:
+                raise InputError(f"{name} is {error}") from None
+    return case
