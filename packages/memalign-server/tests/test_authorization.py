@@ -29,7 +29,7 @@ TEAM = {
     "GET /", "GET /account", "POST /language", "GET /judges/{judge}/review", "POST /judges/{judge}/review",
     "GET /judges/{judge}/review/next", "POST /judges/{judge}/review/undo", "POST /judges/{judge}/review/words",
     "GET /judges/{judge}/review/similar", "GET /judges/{judge}/settle", "POST /judges/{judge}/teach",
-    "GET /judges/{judge}/jobs/{job}", "GET /judges/{judge}/changed", "POST /judges/{judge}/changed",
+    "GET /judges/{judge}/jobs/{job}", "POST /judges/{judge}/jobs/{job}/again", "GET /judges/{judge}/changed", "POST /judges/{judge}/changed",
     "GET /judges/{judge}/memory", "POST /judges/{judge}/guidelines", "POST /judges/{judge}/guidelines/new",
     "POST /judges/{judge}/withdraw", "GET /judges/{judge}/trust", "GET /judges/{judge}/cases",
     "GET /judges/{judge}/history", "GET /judges/{judge}/data", "POST /judges/{judge}/data",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +12,9 @@ import pytest
 from sqlalchemy import MetaData, Table, func, select
 from typer.testing import CliRunner
 
+from memalign_server.store import Store
+from memalign_server.work.jobs import Jobs
+from memalign_server.work.kinds import Work
 from server_support import world
 from server_support.reviewing import answer, post, put_in, wait
 
@@ -107,17 +113,27 @@ def test_a_judge_that_is_gone_has_no_jobs_and_its_heir_nothing(shared: world.Sha
 
 
 def test_work_under_way_for_a_deleted_judge_stops(tmp_path: Path) -> None:
-    from memalign_server.store import Store
-    from memalign_server.work.jobs import Jobs
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def endless(work: Work) -> dict[str, Any]:
+        begun.set()
+        try:
+            for step in itertools.count():
+                work.progress("teaching", step, step)
+                await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return {"about": "okafor-1"}
 
     registry = world.registry(tmp_path)
-    store = Store(registry.url)
-    jobs = Jobs(store)
+    jobs = Jobs(Store(registry.url), registry, kinds={"teach": endless})
+    jobs.open()
     job = jobs.start("teach", "tone", {}, asked_by="ana")
-    assert jobs.claim() is not None
+    assert begun.wait(60)
     registry.delete("tone")
     registry.create(world.judge("tone"))
+    assert cancelled.wait(60)
+    jobs.close()
     assert jobs.find(job.id) is None
-    assert not jobs.note_progress(job.id, "teaching", 1, 2)
-    jobs.end(job.id, "done", result={"about": "okafor-1"})
     assert jobs.recent("tone") == []

@@ -108,9 +108,8 @@ def spread(site: Site) -> None:
     for case in CASES[3:6]:
         answer(site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}.")
     answer(site.client, "thanks", value="true", rationale="It is warm.")
-    jobs = Jobs(Store(site.url))
+    jobs = Jobs(Store(site.url), site.registry())
     judged = jobs.start("align", "tone", {"examples": CASES[9:]}, asked_by="local")
-    wait(site.client)
     said = [{"id": each["id"], "rationale": f"{each['inputs']} It is polite."} for each in CASES[9:]]
     jobs.end(judged.id, "done", result={"judgments": said})
 
@@ -166,9 +165,8 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     store, registry = Store(site.url), site.registry()
     rows = [{**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}]
     registry.align("tone", rows)
-    jobs = Jobs(store)
+    jobs = Jobs(store, registry)
     asked = jobs.start("align", "tone", {}, asked_by="philippa")
-    wait(site.client)
     jobs.end(asked.id, "done", result={"judgments": []})
     answer(site.client, "thanks", value="true", rationale="It is warm.")
     with store.write() as connection:

@@ -1,4 +1,4 @@
-"""Long work: followed, stopped, and finished whatever becomes of the server that began it."""
+"""Long work: followed, stopped, started again, whatever becomes of the server that began it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from memalign_server.store import Store
-from memalign_server.store.erasing import ERASING
+from memalign_server.store.columns import later
 from memalign_server.store.work_tables import jobs as table
 from memalign_server.work.jobs import Jobs
-from memalign_server.work.worker import Worker
 from server_support import world
+from server_support.reviewing import post
 from tests.cli.conftest import answer as tone_answer
 from tests.support.endpoint import Answer, Endpoint
 
@@ -70,8 +70,8 @@ def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
     assert version(local) == 1
 
 
-def test_a_server_that_stops_gives_its_work_back(tmp_path: Path) -> None:
-    started = asyncio.Event()
+def test_work_of_a_server_that_stops_says_so_and_is_started_again_once(tmp_path: Path) -> None:
+    started = threading.Event()
 
     async def never(_request: Any) -> dict[str, Any]:
         started.set()
@@ -81,75 +81,66 @@ def test_a_server_that_stops_gives_its_work_back(tmp_path: Path) -> None:
     world.registry(tmp_path)
     with TestClient(world.server(tmp_path, script=never), base_url=world.ADDRESS) as client:
         job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
-        until = time.monotonic() + SOON
-        while not started.is_set() and time.monotonic() < until:
-            time.sleep(0.02)
+        assert started.wait(SOON)
     with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
-        assert ended(client, job)["state"] == "done"
+        stopped = ended(client, job)
+        assert (stopped["state"], stopped["stopped"], "start it again" in stopped["problem"]) == ("failed", True, True)
+        assert "Try again" in client.get(f"/judges/tone/changed?job={job['id']}").text
+        again = post(client, f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
+        assert ended(client, {"judge": "tone", "id": again})["state"] == "done"
         assert learned(client) == {"t-1@ana": "learned", "t-2@ana": "learned"}
+        assert post(client, f"/judges/tone/jobs/{job['id']}/again").status_code == 422
 
 
-def waiting(folder: Path, *, starts: int = 1, kind: str = "align") -> tuple[Jobs, str]:
-    """A job that a server began; its process is no more."""
-    jobs = Jobs(Store(world.registry(folder).url))
-    job = jobs.start(kind, "tone", {"feedback": FEEDBACK} if kind == "align" else {"keys": ["t-1"]}, asked_by="ana")
-    jobs.claim()
+def undone(folder: Path, state: str, kind: str, arguments: dict[str, Any]) -> tuple[Jobs, str]:
+    """A job that a process had asked for or begun when it was killed."""
+    registry = world.registry(folder)
+    jobs = Jobs(Store(registry.url), registry)
+    job = jobs.start(kind, "tone", arguments, asked_by="ana")
     with jobs.store.write() as connection:
-        connection.execute(update(table).values(starts=starts))
+        connection.execute(update(table).values(state=state))
     return jobs, job.id
 
 
-def test_work_of_a_killed_server_is_taken_up(tmp_path: Path) -> None:
-    _, job = waiting(tmp_path)
-    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
-        assert ended(client, {"judge": "tone", "id": job})["state"] == "done"
-
-
-def test_work_that_kills_servers_is_given_up(tmp_path: Path) -> None:
-    _, job = waiting(tmp_path, starts=3)
-    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
-        failed = ended(client, {"judge": "tone", "id": job})
-    assert failed["state"] == "failed"
-    assert "stopped 3 times" in failed["problem"]
-
-
-def test_two_threads_never_take_the_same_job(tmp_path: Path) -> None:
-    store = Store(world.registry(tmp_path).url)
-    jobs = [Jobs(store), Jobs(Store(f"sqlite:///{tmp_path / 'memalign.db'}"))]
-    for number in range(20):
-        jobs[0].start("judge", "tone", {"examples": [], "n": number}, asked_by="ana")
-    taken: list[str] = []
-
-    def take(own: Jobs) -> None:
-        while (job := own.claim()) is not None:
-            taken.append(job.id)
-
-    threads = [threading.Thread(target=take, args=(own,)) for own in jobs * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(taken) == len(set(taken)) == 20
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_work_of_a_killed_server_says_so(state: str, tmp_path: Path) -> None:
+    jobs, job = undone(tmp_path, state, "align", {"feedback": FEEDBACK})
+    jobs.open()
+    jobs.close()
+    found = jobs.find(job)
+    assert found is not None
+    assert (found.state, found.stopped) == ("failed", True)
 
 
 def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:
-    jobs, job = waiting(tmp_path, kind="erase")
+    jobs, job = undone(tmp_path, "running", "erase", {"keys": ["t-1"]})
     registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
     registry.align("tone", FEEDBACK)
-    ERASING.set(job)
     registry.erase("tone", ["t-1"])  # and here the server is killed
-    ERASING.set(None)
-    worker = Worker(jobs, registry, at_once=1)
-    worker.start()
-    until = time.monotonic() + SOON
-    while (found := jobs.find(job)) is not None and not found.ended and time.monotonic() < until:
-        time.sleep(0.05)
-    worker.stop()
+    jobs.open()
+    jobs.close()
+    found = jobs.find(job)
     assert found is not None
-    assert found.state == "done"
+    assert (found.state, found.stopped) == ("done", False)
     assert found.result["counts"].startswith("1 case, 1 comment")
     assert found.result["complete"] is False
     assert "before what is left was searched" in found.result["problem"]
+
+
+def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
+    jobs, _ = undone(tmp_path, "done", "teach", {})
+    jobs.start("erase", "tone", {}, asked_by="ana")
+    with jobs.store.write() as connection:
+        connection.execute(update(table).values(state="done", ended_at=later(-31 * 86400)))
+    jobs.start("queue", "tone", {}, asked_by="ana")
+    assert {job.kind for job in jobs.recent("tone")} == {"erase", "queue"}
+
+
+def test_whoever_waits_reads_no_result(tmp_path: Path) -> None:
+    jobs, job = undone(tmp_path, "done", "teach", {})
+    with jobs.store.write() as connection:
+        connection.execute(update(table).values(result="no JSON"))
+    assert [found.result for found in (jobs.find(job, result=False), *jobs.recent("tone")) if found] == [None, None]
 
 
 # -- a process of its own, killed ------------------------------------------------------------------------------------
@@ -203,7 +194,9 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, slow: Endpoint) -> None:
         time.sleep(0.02)
     first.kill()
     second = Process(tmp_path, slow.base_url)
-    done = ended(second.client, job)
+    assert ended(second.client, job)["stopped"] is True
+    again = second.client.post(f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
+    done = ended(second.client, {"judge": "tone", "id": again})
     assert done["state"] == "done", done
     assert second.client.get("/api/v1/judges").json()[0]["feedback"] == 2
     second.running.send_signal(signal.SIGINT)

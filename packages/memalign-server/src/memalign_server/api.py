@@ -196,7 +196,8 @@ class ThumbShown(BaseModel):
 class JobShown(BaseModel):
     """Long work: how far it is, and what it gave.
 
-    `state` is queued, running, done or failed. `done` of `total` steps of `phase` are finished. Of a `result`
+    `state` is queued, running, done or failed. `done` of `total` steps of `phase` are finished. A `stopped` one
+    failed because its server died: ask for the same again. Of a `result`
     whoever is no owner is told what does not give away verdicts and answers on cases that may wait for them.
     """
 
@@ -210,6 +211,7 @@ class JobShown(BaseModel):
     total: int
     result: Any
     problem: str | None
+    stopped: bool
     created_at: str
     started_at: str | None
     ended_at: str | None

@@ -24,11 +24,9 @@ from memalign_server.server import Server
 from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
-from memalign_server.work.worker import Worker
 
 __all__ = ["create_app"]
 
-_AT_ONCE = 2  # jobs
 _LARGEST_BODY = 64 << 20  # bytes: a sheet of some ten thousand cases
 
 
@@ -39,16 +37,15 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     """
     registry = Registry(settings.registry, models=models)
     store = Store(registry.url)
-    jobs = Jobs(store)
+    jobs = Jobs(store, registry)
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
-        worker = Worker(jobs, registry, at_once=_AT_ONCE)
-        worker.start()
+        await asyncio.to_thread(jobs.open)
         try:
             yield
         finally:
-            await asyncio.to_thread(worker.stop)
+            await asyncio.to_thread(jobs.close)
 
     # The pages of the description load scripts from another host; the description itself is at /api/v1/openapi.json.
     app = FastAPI(

@@ -11,7 +11,7 @@ from memalign.types import guideline_number
 from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.pages.summaries import alignment_line
 from memalign_server.people.access import Asking
-from memalign_server.problems import Refused
+from memalign_server.problems import Problem, Refused
 from memalign_server.review.answers import say_drafts
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.teaching import untaught_count
@@ -51,14 +51,24 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
 
     Once the job has ended, the browser is sent to the page of its result.
     """
-    running = next((other for other in server.jobs.recent(judge, active=True) if other.id == job), None)
-    if running is None:
-        ended = _job(server, judge, job)
-        page = {"erase": "erase", "queue": "data", "pull": "data"}.get(ended.kind, "changed")
+    running = _job(server, judge, job, result=False)
+    if running.ended:
+        page = {"erase": "erase", "queue": "data", "pull": "data"}.get(running.kind, "changed")
         return Response(headers={"HX-Redirect": link(judge, page, job=job)})
     if (running.phase, running.done) == (phase, done):
         return Response(status_code=204)
     return render(request, "working.html", job=running)
+
+
+@router.post("/jobs/{job}/again")
+def start_again(judge: str, job: str, server: Here, person: Asking) -> Response:
+    """Start work again that died with its server; then show it."""
+    old = _job(server, judge, job, result=False)
+    if not person.owner and old.asked_by != person.name:
+        raise Problem(403, "this is for owners: ask one")
+    new = server.jobs.start_again(old, asked_by=person.name)
+    page = {"erase": "erase", "queue": "data", "pull": "data"}.get(old.kind, "changed")
+    return RedirectResponse(link(judge, page, job=new.id), 303)
 
 
 @router.get("/changed")
@@ -142,8 +152,8 @@ def decide_turn(
     return render(request, "turn.html", judge=judge, turn=turn, version=version, hidden=())
 
 
-def _job(server: Server, judge: str, job: str) -> Job:
-    found = server.jobs.find(job)
+def _job(server: Server, judge: str, job: str, *, result: bool = True) -> Job:
+    found = server.jobs.find(job, result=result)
     if found is None or found.judge != judge:
         raise Refused("there is no job '{job}' of '{judge}'", job=job, judge=judge)
     return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, update
@@ -33,13 +32,7 @@ from memalign_server.store.columns import (
 )
 from memalign_server.store.judgment_erasing import forget_judgments
 
-__all__ = ["ERASING", "TABLES", "ServerTables"]
-
-ERASING: ContextVar[str | None] = ContextVar("memalign_server_erasing", default=None)
-"""The id of the job that erases here.
-
-Its row gets the receipt in the same transaction, without names, and loses what it was given.
-"""
+__all__ = ["TABLES", "ServerTables"]
 
 _GONE = "(erased)"
 _BLANK = json.dumps(_GONE)
@@ -75,9 +68,12 @@ class ServerTables:
             )
         for table in tables:
             touched += table.forget(connection, erased)
-        if (job := ERASING.get()) is not None:
-            this = update(work_tables.jobs).where(work_tables.jobs.c.id == job)
-            connection.execute(this.values(result=to_json(receipt.without_names()), arguments=None))
+        # Work that erases here gets the receipt in the same transaction, without names, and loses what it was given.
+        jobs = work_tables.jobs
+        erasing = (jobs.c.judge == receipt.judge, jobs.c.kind == "erase", jobs.c.state == "running")
+        if any(table.table is jobs for table in tables):
+            receipt_text = to_json(receipt.without_names())
+            connection.execute(update(jobs).where(*erasing).values(result=receipt_text, arguments=None))
         return touched
 
     def words(self, connection: Connection) -> Iterator[Words]:

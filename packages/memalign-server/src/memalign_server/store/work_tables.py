@@ -19,13 +19,12 @@ jobs = Table(
     judge_column(),
     Column("state", String(16), nullable=False),  # queued, running, done, failed
     Column("asked_by", String(200), nullable=False, info=PERSON),
-    Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended
+    Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended by itself
     Column("phase", String(64), nullable=False, default=""),
     Column("done", Integer, nullable=False, default=0),
     Column("total", Integer, nullable=False, default=0),
     Column("result", Text, info=TEXT),  # JSON
     Column("problem", Text, info=TEXT),
-    Column("starts", Integer, nullable=False, default=0),  # how often it was begun
     Column("created_at", _TIME, nullable=False),
     Column("started_at", _TIME),
     Column("ended_at", _TIME),

@@ -18,7 +18,6 @@ from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
-from memalign_server.store.erasing import ERASING
 
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.experiments import ExperimentCases
@@ -28,25 +27,14 @@ __all__ = ["KINDS", "Kind", "Work"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the server's tables, the judge's name, the arguments, who asked, and whom to tell how far it is.
-
-    `known` is the result that an earlier start left behind, None where it left none.
-    """
+    """One job under way: the registry, the server's tables, the judge's name, the arguments, and whom to tell how far it is."""
 
     registry: Registry
     store: Store
-    job: str
     judge: str
     arguments: Mapping[str, Any]
     progress: Progress
-    asked_by: str
-    known: Any = None
 
-
-_UNSEARCHED = (
-    "the server was stopped after this was erased and before what is left was searched; the file was compacted since. "
-    "Erase the same again: it says what is left. What waits to be derived again is learned at the next align"
-)
 
 Kind = Callable[[Work], Awaitable[dict[str, Any]]]
 
@@ -78,15 +66,10 @@ async def unalign(work: Work) -> dict[str, Any]:
 async def erase(work: Work) -> dict[str, Any]:
     """Erase cases and feedback from all versions and tables; the result is the receipt, without names.
 
-    It cannot be stopped half way. A server that was killed after the commit left the receipt in the job: it is finished,
-    and says that nothing was searched.
+    It cannot be stopped half way. The receipt is in the job's row from the moment at which the text is gone.
     """
-    if work.known is not None:
-        await asyncio.to_thread(work.registry.compact)
-        return {**work.known, "problem": _UNSEARCHED}
 
     def run() -> Receipt:
-        ERASING.set(work.job)
         return work.registry.erase(
             work.judge,
             tuple(work.arguments.get("keys") or ()),
