@@ -56,8 +56,7 @@ def _cases(core: memalign.Judge, base: Any, trace_ids: Iterable[str]) -> tuple[C
     if "conversation" in core.fields:
         raise invalid(
             f"judge {core.name!r} judges sessions, and its record names only the first trace of each; align it again "
-            "with "
-            "MemAlignOptimizer().align(judge, traces)"
+            "with MemAlignOptimizer().align(judge, traces)"
         )
     wanted = tuple(dict.fromkeys(trace_ids))
     traces = [trace for name in wanted if (trace := mlflow.get_trace(name, silent=True)) is not None]

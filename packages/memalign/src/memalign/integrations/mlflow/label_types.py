@@ -55,14 +55,12 @@ def scale_of(theirs: object, spec: object = None, *, instructions: str = "") -> 
         if get_origin(theirs) in (list, dict) or theirs in (list, dict):
             raise invalid(
                 f"feedback_value_type {_named(theirs)} cannot be aligned: a label is one value (bool, str, int, "
-                "float or a "
-                "Literal); make one judge for each value"
+                "float or a Literal); make one judge for each value"
             )
         if type(None) in get_args(theirs):
             raise invalid(
                 f"feedback_value_type {_named(theirs)} cannot be aligned: nobody can tell a missing label from None; "
-                "name "
-                "the case, such as Literal['yes', 'no', 'not applicable']"
+                "name the case, such as Literal['yes', 'no', 'not applicable']"
             )
         return Scale(value_type=ValueType.of(theirs))
 

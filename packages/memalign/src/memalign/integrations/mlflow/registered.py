@@ -140,8 +140,7 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
     where = f"runs:/{own.get('run_id')}/{own.get('artifact')}"
     reason = (
         f"judge {base.name!r}: its memory ({where}) cannot be read; memalign.integrations.mlflow.adopt(judge) makes "
-        "one of "
-        "what the record itself has: its guidelines, and today's feedback on its traces"
+        "one of what the record itself has: its guidelines, and today's feedback on its traces"
     )
     try:
         document = _document(str(own["run_id"]), str(own.get("artifact")))
