@@ -31,6 +31,7 @@ from tests.support.learning import (
     learn,
     own_words,
     row,
+    without,
     words_in,
 )
 
@@ -252,11 +253,11 @@ class TestDuplicates:
 
     def test_a_hidden_rule_gives_way_to_its_double(self) -> None:
         judge = learn(bare(shard_size=1)[0], [row(1, "ana", "same"), row(2, "ben", "same")]).judge
-        hidden = judge.memory.hiding(["t-1"])
+        hidden = without(judge.memory, "t-1")
         assert [guideline.id for guideline in hidden.semantic] == ["G2"]
         assert [case.id for case in hidden.cases] == ["t-2"]
-        assert [guideline.id for guideline in judge.memory.hiding(["t-2"]).semantic] == ["G1"]
-        assert not judge.memory.hiding(["t-1", "t-2"]).semantic
+        assert [guideline.id for guideline in without(judge.memory, "t-2").semantic] == ["G1"]
+        assert not without(judge.memory, "t-1", "t-2").semantic
 
     def test_rules_differing_in_case_and_signs_are_equal(self) -> None:
         judge = taught(
@@ -298,7 +299,7 @@ class TestSupportAndRevise:
         assert judge.memory.status(judge.memory.guideline("G1")) == "superseded"
         forgot = judge.unalign("t-2").judge
         assert [(g.id, g.text) for g in forgot.memory.semantic] == [("G1", RULE)]
-        assert judge.memory.hiding(["t-2"]).semantic == forgot.memory.semantic
+        assert without(judge.memory, "t-2").semantic == forgot.memory.semantic
 
     def test_withdrawing_the_original_takes_its_revision_along(self) -> None:
         judge = taught(

@@ -14,7 +14,7 @@ from memalign.models.base import Limits
 from memalign.testing import ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
-from tests.support.learning import bare, learn
+from tests.support.learning import bare, learn, without
 from tests.support.world import World, judge_in, rules_in, said
 
 SHORT = "Answer in one short sentence."
@@ -62,8 +62,8 @@ class TestTheSame:
 
     def test_hiding_one_of_a_pair_shows_the_other(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", LOUD))
-        assert [g.text for g in judge.memory.hiding(["t-1"]).semantic] == [LOUD]
-        assert not judge.memory.hiding(["t-1", "t-2"]).semantic
+        assert [g.text for g in without(judge.memory, "t-1").semantic] == [LOUD]
+        assert not without(judge.memory, "t-1", "t-2").semantic
 
     def test_retired_words_stay_away_until_a_person_restores_them(self) -> None:
         judge, _ = taught(("ana", SHORT))

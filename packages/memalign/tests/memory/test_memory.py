@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -12,16 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Feedback
+from memalign import Example
 from memalign.content.encoding import estimate_tokens, shorten
 from memalign.errors import UnknownKey
 from memalign.judge.prompt import fit_guidelines
-from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone, policy_label
-from memalign.memory.precedence import standings
+from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
+from memalign.memory.status import standings
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
 from tests.support.keys import keys
+from tests.support.learning import without
 from tests.support.registry import memories
 
 BOOL = ValueType.of(bool)
@@ -143,34 +143,6 @@ class TestRetrieval:
     ) -> None:
         one = case("a", label=label, pre_alignment=verdict)
         assert was_misjudged(memory(one), one, ValueType.of(spec)) is wrong
-
-
-class TestPolicy:
-    @staticmethod
-    def annotation(source: str, value: Value | None, at: str | None = None) -> Feedback:
-        return Feedback(id="t", source=source, value=value, rationale="x", created_at=at)
-
-    def test_authority_then_majority_then_recency(self) -> None:
-        ana, ben, cleo = (
-            self.annotation("ana", True),
-            self.annotation("ben", True),
-            self.annotation("cleo", False, "2026-01-01"),
-        )
-        assert policy_label([ana, ben, cleo]) is True
-        assert policy_label([ana, ben, cleo], ["dora", "cleo"]) is False
-        assert policy_label([ana, cleo]) is False, "the one with a time is the later one"
-        assert policy_label([ana, self.annotation("ben", None)]) is True
-        assert policy_label([self.annotation("ben", None)], ["ben"]) is None
-        assert policy_label([]) is None
-
-    @given(
-        st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3), st.none() | st.just("2026-01-01")), max_size=5)
-    )
-    def test_the_order_of_annotations_does_not_matter(self, said: list[tuple[str, int, str | None]]) -> None:
-        annotations = [self.annotation(*each) for each in said]
-        labels = {policy_label(list(order)) for order in permutations(annotations)}
-        assert len(labels) == 1
-        assert labels <= {value for _, value, _ in said} | {None}
 
 
 class TestKeys:
@@ -308,7 +280,7 @@ def test_labels_of_an_old_type_are_compared_unchanged() -> None:
 @given(memories(), st.data())
 def test_equal_memories_have_equal_hashes_whatever_was_hidden(kept: Memory, data: st.DataObject) -> None:
     hidden = data.draw(st.sets(st.sampled_from([each.id for each in kept.cases]))) if kept.cases else set()
-    left = kept.hiding(hidden)
+    left = without(kept, *hidden) if hidden else kept
     afresh = msgspec.convert(msgspec.to_builtins(left), Memory)
     assert left == afresh
     assert left.hash == afresh.hash

@@ -98,7 +98,7 @@ def test_a_question_left_behind_by_erasing_is_found(
 ) -> None:
     registry.create(judge(taught(asks=asks)))
     # As if forgetting knew nothing of answers.
-    monkeypatch.setattr("memalign.memory.model.with_live_answers", lambda cases, *_: cases)
+    monkeypatch.setattr("memalign.memory.model.with_live_answers", lambda memory: memory)
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert "memalign_rows.body, answers (2 rows)" in receipt.left
     assert not receipt.complete

@@ -11,6 +11,7 @@ from memalign.memory import Annotation, Case, Memory
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.types import CodeTest
 from memalign.values import ValueType
+from tests.support.learning import without
 from tests.support.places import Place
 from tests.support.registry import case, judge, memory_of
 
@@ -77,4 +78,4 @@ def test_a_mined_rule_goes_with_any_case_that_it_was_found_in(registry: Registry
 
 def test_hiding_a_case_hides_what_was_found_in_it() -> None:
     memory = with_mined(taught(), ValueType.of(bool), FIELDS)
-    assert memory.hiding(["t-03"]).semantic == ()
+    assert without(memory, "t-03").semantic == ()

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from memalign import Judge
+from memalign.align.forget import forget
 from memalign.memory import Memory
 from memalign.memory.check_answers import questions_of
 from memalign.memory.guard import guideline_fault, normalised
@@ -31,8 +32,8 @@ def check_memory(judge: Judge) -> None:
     no_answer_outlives_its_source(memory)
     it_can_be_kept(judge)
     for case in memory.cases:
-        left = memory.hiding([case.id])
         hidden = {annotation.key for annotation in memory.annotations_on(case)}
+        left = forget(memory, hidden, people_agree=True)
         assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
         assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
         assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from memalign import Judge, MemAlign
 from memalign.align import AlignResult
+from memalign.align.forget import forget
 from memalign.errors import InvalidOutput, ModelRefused, ModelUnavailable, RateLimited
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
@@ -201,6 +202,11 @@ def own_words(rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, A
         return {word for each in some for word in words_in(" ".join(map(str, each.values())))}
 
     return of(rows) - of(others)
+
+
+def without(memory: Memory, *ids: str) -> Memory:
+    """What is left of a memory once all feedback on these cases is forgotten, wordings of people included."""
+    return forget(memory, memory.keys(*ids), people_agree=True)
 
 
 def key_of(row: Mapping[str, Any]) -> str:

@@ -41,7 +41,8 @@ Relearn = Callable[[Judge], Awaitable[tuple[Memory, Usage]]]
 
 MOST = {True: 50, False: 500}
 """Cases that are asked about: by a model in this process, whose answers take their time, and by others."""
-FOLDS = 5
+FOLDS = {False: 5, True: 2}
+"""Where a fold costs nobody a lesson, and where each is a distillation more: two lose nothing against five (decision 20)."""
 ENOUGH = 0.5
 """Of the questions: a case with so many answers is not asked again for one lesson more."""
 REASONS = 3
@@ -74,11 +75,11 @@ async def ask(
     enough = 1.0 if thorough else ENOUGH
     missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model, enough)]
     past = PastCases(judge, len(missing), progress, phase="ask")
+    folds = _folds(judge, missing, len(cases))
     # All folds at once: each has guidelines of its own, written without it.
-    folds = _folds(missing, math.ceil(len(cases) / FOLDS))
-    unknowing = await aio.together(_without(judge, fold, relearn) for fold in folds)
+    unknowing = await aio.together(_relearned(judge, hidden, relearn) for _, hidden in folds)
     past.usage += sum((usage for _, usage in unknowing), Usage())
-    judges = [(case, hidden) for fold, (hidden, _) in zip(folds, unknowing, strict=True) for case in fold]
+    judges = [(case, hidden) for (fold, _), (hidden, _) in zip(folds, unknowing, strict=True) for case in fold]
     answers = await aio.together(_answers(past, judge, hidden, case, model) for case, hidden in judges)
     answered = {case.id: answer for (case, _), answer in zip(judges, answers, strict=True)}
     faults = [answer for answer in answers if isinstance(answer, str)]
@@ -228,7 +229,9 @@ async def _answers(
                 answers = replace(answers, verdict=answered.value, chances=answered.chances)
     finally:
         past.count()
-    exposed = unknowing.memory.exposure(shown)
+    exposed = unknowing.memory.exposure(shown).union(
+        answers.exposed_to
+    )  # a recorded verdict keeps what it was given beside
     answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=tuple(sorted(exposed)))
     return _wordless(answers, unknowing.memory) if rewritten else answers
 
@@ -261,21 +264,33 @@ def _once_a_content(memory: Memory, made_by: str) -> Memory:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-def _folds(cases: Sequence[Case], size: int) -> list[list[Case]]:
-    """The cases, in as few parts as there may be of at most `size`."""
-    count = math.ceil(len(cases) / size) if cases else 0
-    return [list(cases[n::count]) for n in range(count)]
+def _folds(judge: Judge, cases: Sequence[Case], total: int) -> list[tuple[Sequence[Case], Judge]]:
+    """The cases in few parts, each with the judge that never met it; of `total` cases a part holds at most its share."""
+    for costly in (False, True):
+        count = math.ceil(len(cases) / math.ceil(total / FOLDS[costly]))
+        folds = [(fold := cases[n::count], _without(judge, fold)) for n in range(count)]
+        if not any(_lost(judge, unknowing) for _, unknowing in folds):
+            break
+    return folds
 
 
-async def _without(judge: Judge, fold: Sequence[Case], relearn: Relearn) -> tuple[Judge | None, Usage]:
-    """The judge that never saw the fold, with what others lost by that distilled again; None where that failed."""
+def _without(judge: Judge, fold: Sequence[Case]) -> Judge:
     keys = [a.key for case in fold for twin in same_cases(judge, case.example) for a in twin.annotations]
-    pending = _pending(judge.memory)
-    unknowing = judge.replace(memory=forget(judge.memory, keys))
-    if _pending(unknowing.memory) <= pending:
+    return judge.replace(memory=forget(judge.memory, keys))
+
+
+def _lost(judge: Judge, unknowing: Judge) -> bool:
+    """Whether lessons wait for a distillation that did not before."""
+    return not _pending(unknowing.memory) <= _pending(judge.memory)
+
+
+async def _relearned(judge: Judge, unknowing: Judge, relearn: Relearn) -> tuple[Judge | None, Usage]:
+    """The judge that never met a fold, with what others lost by that distilled again; None where that failed."""
+    if not _lost(judge, unknowing):
         return unknowing, Usage()
-    learned, usage = await relearn(unknowing)
-    return unknowing.replace(memory=learned) if _pending(learned) <= pending else None, usage
+    memory, usage = await relearn(unknowing)
+    learned = unknowing.replace(memory=memory)
+    return None if _lost(judge, learned) else learned, usage
 
 
 def _pending(memory: Memory) -> frozenset[FeedbackKey]:

@@ -17,7 +17,6 @@ from memalign.judge.calibrator import calibrator_of
 from memalign.judge.decision import check_model_of
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import FeedbackConflict, Memory
-from memalign.memory.memory_card import memory_words
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
 from memalign.values import Value, ValueT_co, value_text
 
@@ -223,7 +222,7 @@ class AlignResult(Generic[ValueT_co]):
             table(("ids", "labels"), conflicts, title="Conflicts"),
             table(("feedback", "state", "reason"), rows, title="Not learned"),
             "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10]),
-            memory_words(self.judge.memory),
+            self.judge.memory.summary,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import msgspec
 from memalign.types import FeedbackKey, Guideline
 
 if TYPE_CHECKING:
-    from memalign.memory.model import Annotation, Answers, Case
+    from memalign.memory.model import Answers, Case, Memory
 
 __all__ = ["questions_of", "with_live_answers", "without_answers_beside"]
 
@@ -20,38 +19,38 @@ replace = msgspec.structs.replace
 
 def questions_of(guidelines: Iterable[Guideline]) -> dict[str, tuple[Guideline, ...]]:
     """Every question that a check of the guidelines asks, once, and the guidelines that ask it."""
-    found: dict[str, tuple[Guideline, ...]] = {}
+    asking: dict[str, tuple[Guideline, ...]] = {}
     for guideline in guidelines:
         for check in guideline.checks:
-            found[check.question] = (*found.get(check.question, ()), guideline)
-    return found
+            asking[check.question] = (*asking.get(check.question, ()), guideline)
+    return asking
 
 
-def with_live_answers(
-    cases: tuple[Case, ...], guidelines: tuple[Guideline, ...], annotations_on: Callable[[Case], Iterable[Annotation]]
-) -> tuple[Case, ...]:
-    """The cases without answers and verdicts that may not stay; the same tuple where all may.
+def with_live_answers(memory: Memory) -> Memory:
+    """The memory without answers and verdicts that may not stay beside its guidelines.
 
     An answer stays as long as a guideline asks its question that never met the case: a check must not be weighed by the
-    case that it stems from. `annotations_on` gives all feedback on a case's content.
+    case that it stems from.
     """
-    if all(case.answers is None for case in cases):
-        return cases
-    questions = questions_of(guidelines)
+    if all(case.answers is None for case in memory.cases):
+        return memory
+    questions = questions_of(memory.guidelines)
     met_by: dict[FeedbackKey, set[str]] = {}
-    for guideline in guidelines:
+    for guideline in memory.guidelines:
         for key in guideline.exposed_to:
             met_by.setdefault(key, set()).add(guideline.id)
 
-    def live(case: Case, answers: Answers) -> Answers | None:
-        met = set[str]().union(*(met_by.get(annotation.key, ()) for annotation in annotations_on(case)))
-        asked = (
-            {q for q, asking in questions.items() if any(each.id not in met for each in asking)} if met else questions
-        )
-        written = {name for expected in answers.expected for name, _ in expected.checks}
-        return _left(answers, lambda name: name in written or name in asked)
+    def live(case: Case) -> Case:
+        if case.answers is None:
+            return case
+        met = set[str]().union(*(met_by.get(annotation.key, ()) for annotation in memory.annotations_on(case)))
+        asked = {q for q, asking in questions.items() if any(guideline.id not in met for guideline in asking)}
+        asked |= _written_for(case.answers)
+        return _with(case, _only(case.answers, asked.__contains__))
 
-    return _changed(cases, live)
+    cases = tuple(map(live, memory.cases))
+    unchanged = all(new is old for new, old in zip(cases, memory.cases, strict=True))
+    return memory if unchanged else replace(memory, cases=cases)
 
 
 def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tuple[Case, ...]:
@@ -62,32 +61,29 @@ def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tup
     """
     gone = frozenset(ids)
 
-    def unexposed(_: Case, answers: Answers) -> Answers | None:
-        if gone.isdisjoint(key.id for key in answers.exposed_to):
-            return answers
-        written = {name for expected in answers.expected for name, _ in expected.checks}
+    def unexposed(case: Case) -> Case:
+        if case.pre_alignment is not None and not gone.isdisjoint(key.id for key in case.pre_alignment.exposed_to):
+            case = replace(case, pre_alignment=None)
+        answers = case.answers
+        if answers is None or gone.isdisjoint(key.id for key in answers.exposed_to):
+            return case
+        written = _written_for(answers)
         bare = replace(answers, verdict=None, chances={}, expected=(), exposed_to=())
-        return _left(bare, lambda name: name not in written)
+        return _with(case, _only(bare, lambda name: name not in written))
 
-    return tuple(
-        replace(case, pre_alignment=None)
-        if case.pre_alignment is not None and not gone.isdisjoint(key.id for key in case.pre_alignment.exposed_to)
-        else case
-        for case in _changed(cases, unexposed)
-    )
+    return tuple(map(unexposed, cases))
 
 
-def _changed(cases: tuple[Case, ...], change: Callable[[Case, Answers], Answers | None]) -> tuple[Case, ...]:
-    """The cases with their answers changed; the same tuple where nothing is."""
-    found = [case if case.answers is None else _with(case, change(case, case.answers)) for case in cases]
-    return cases if all(map(operator.is_, found, cases)) else tuple(found)
+def _written_for(answers: Answers) -> set[str]:
+    """The names of the checks that were written for this case, without it."""
+    return {name for expected in answers.expected for name, _ in expected.checks}
 
 
 def _with(case: Case, answers: Answers | None) -> Case:
     return case if answers is case.answers else replace(case, answers=answers)
 
 
-def _left(answers: Answers, stays: Callable[[str], bool]) -> Answers | None:
+def _only(answers: Answers, stays: Callable[[str], bool]) -> Answers | None:
     """What is left of the answers where only some stay, by the names of their checks."""
     margins = {name: margin for name, margin in answers.margins.items() if stays(name)}
     if not margins and answers.verdict is None:

@@ -16,10 +16,9 @@ from memalign.cache import derived
 from memalign.errors import UnknownKey
 from memalign.memory.check_answers import with_live_answers
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason
-from memalign.memory.ledger import LedgerEntry, ledger_entries
-from memalign.memory.memory_card import memory_card, memory_words
-from memalign.memory.precedence import GuidelineStatus, Standing, standings
+from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
 from memalign.memory.text_search import Finder
+from memalign.notebook import card, table
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json, select_keys
 from memalign.values import Value
 
@@ -39,6 +38,8 @@ __all__ = [
     "PreAlignmentVerdict",
     "Tombstone",
 ]
+
+replace = msgspec.structs.replace
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,13 +231,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """How many pieces of feedback are in memory, whatever their state."""
         return sum(len(case.annotations) for case in self.cases)
 
-    def __repr__(self) -> str:
-        return f"<Memory: {memory_words(self)}, hash {self.hash}>"
-
-    def _repr_html_(self) -> str:
-        """The card of a notebook."""
-        return memory_card(self)
-
     def __bool__(self) -> bool:
         return bool(self.cases or self.guidelines)
 
@@ -304,32 +298,27 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         With selectors and a source, both must match. Raises UnknownKey for a selector that names nothing here, or
         several things; see `select_keys`.
         """
-        known = [annotation for annotation in self.annotations() if source is None or annotation.source == source]
+        annotations = [annotation for annotation in self.annotations() if source is None or annotation.source == source]
         if not selectors:
             if source is None:
                 raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
-            if not known:
-                raise UnknownKey(f"no feedback of source {source!r}; sources: {self._named_sources()}")
-            return tuple(annotation.key for annotation in known)
-        chosen = select_keys([annotation.key for annotation in known], selectors)
-        for selector, found in chosen.items():
-            if not found:
+            if not annotations:
+                sources = ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
+                raise UnknownKey(f"no feedback of source {source!r}; sources: {sources}")
+            return tuple(annotation.key for annotation in annotations)
+        chosen = select_keys([annotation.key for annotation in annotations], selectors)
+        for selector, keys in chosen.items():
+            if not keys:
                 where = f" of source {source!r}" if source is not None else ""
                 raise UnknownKey(f"no feedback {str(selector)!r}{where}; `memalign show NAME --ledger` lists every key")
-        return tuple(dict.fromkeys(key for found in chosen.values() for key in found))
+        return tuple(dict.fromkeys(key for keys in chosen.values() for key in keys))
 
     def matching(self, text: str, *, source: str | None = None) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
         finder = Finder(text)
-        found = (
-            (annotation.key, finder.places(case.example, annotation))
-            for case in self.cases
-            for annotation in case.annotations
-        )
-        return {key: places for key, places in found if places and source in (None, key.source)}
-
-    def _named_sources(self) -> str:
-        return ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
+        pairs = ((case, annotation) for case in self.cases for annotation in case.annotations)
+        found = {annotation.key: finder.places(case.example, annotation) for case, annotation in pairs}
+        return {key: places for key, places in found.items() if places and source in (None, key.source)}
 
     @derived
     def _guidelines_by_id(self) -> Mapping[str, Guideline]:
@@ -337,12 +326,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     def guideline(self, guideline_id: str) -> Guideline:
         """The guideline of that id, whatever its status. Raises UnknownKey."""
-        guideline = self._guidelines_by_id.get(guideline_id)
-        if guideline is None:
-            raise UnknownKey(
-                f"no guideline {guideline_id!r}; guidelines: {', '.join(self._guidelines_by_id) or 'none'}"
-            )
-        return guideline
+        if guideline_id not in self._guidelines_by_id:
+            ids = ", ".join(self._guidelines_by_id) or "none"
+            raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {ids}")
+        return self._guidelines_by_id[guideline_id]
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
@@ -386,61 +373,42 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """The annotations that wait for a distillation."""
         return tuple(annotation for annotation in self.annotations() if self.state(annotation) == "pending")
 
-    # -- with other guidelines, and without some of it ----------------------------------------------------------------------------------------
+    # -- with other guidelines, and without some of it ------------------------------------------------------------
 
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
         """This memory with these guidelines, each in the place of the one of its id, or behind all others."""
-        news = {guideline.id: guideline for guideline in guidelines}
-        kept = [news.pop(guideline.id, guideline) for guideline in self.guidelines]
-        number = max((self.next_guideline - 1, *(guideline.number for guideline in news.values()))) + 1
-        return msgspec.structs.replace(self, guidelines=(*kept, *news.values()), next_guideline=number)
+        changed = {guideline.id: guideline for guideline in guidelines}
+        number = max((self.next_guideline - 1, *(guideline.number for guideline in changed.values()))) + 1
+        standing = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
+        return replace(self, guidelines=(*standing, *changed.values()), next_guideline=number)
 
     def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
         """This memory with these annotations, each in the place of the one of its key; other cases stay the same objects."""
-        news = {annotation.key: annotation for annotation in annotations}
-        touched = {key.id for key in news}
-
-        def changed(case: Case) -> Case:
-            own = tuple(news.get(annotation.key, annotation) for annotation in case.annotations)
-            return msgspec.structs.replace(case, annotations=own)
-
-        if not news:
-            return self
-        cases = tuple(changed(case) if case.id in touched else case for case in self.cases)
-        return msgspec.structs.replace(self, cases=cases)
+        changed = {annotation.key: annotation for annotation in annotations}
+        touched = {key.id for key in changed}
+        cases = tuple(
+            replace(case, annotations=tuple(changed.get(annotation.key, annotation) for annotation in case.annotations))
+            if case.id in touched
+            else case
+            for case in self.cases
+        )
+        return replace(self, cases=cases) if changed else self
 
     def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
         """This memory with what a distillation made of the feedback of these keys."""
-        known = (annotation for key in outcomes if (annotation := self.annotation(key)))
-        return self.with_annotations(msgspec.structs.replace(each, outcome=outcomes[each.key]) for each in known)
-
-    def hiding(self, example_ids: Collection[str]) -> Memory:
-        """This memory as if it had never met these cases, without any model call: for leave-one-out.
-
-        Hides the cases, their duplicates of identical content, and every guideline exposed to an annotation on one of them.
-        """
-        contents = {case.example.content_hash for name in example_ids if (case := self.case(name)) is not None}
-        hidden = {
-            annotation.key for content in contents for case in self._groups[content] for annotation in case.annotations
-        }
-        cases = tuple(case for case in self.cases if case.example.content_hash not in contents)
-        met = {g.id for g in self.guidelines if not hidden.isdisjoint((*g.exposed_to, *g.supported_by))}
-        return msgspec.structs.replace(self, cases=cases).without_guidelines(met)
+        annotations = (annotation for key in outcomes if (annotation := self.annotation(key)))
+        return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in annotations)
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
         """This memory without the guidelines of these ids, what they had replaced, and answers that were given by them."""
         gone = frozenset(ids)
-        left = (
-            msgspec.structs.replace(g, replaced_by=None) if g.replaced_by in gone else g
-            for g in self.guidelines
-            if g.id not in gone
-        )
-        return msgspec.structs.replace(self, guidelines=tuple(left)).with_live_answers()
+        standing = (guideline for guideline in self.guidelines if guideline.id not in gone)
+        guidelines = tuple(replace(g, replaced_by=None) if g.replaced_by in gone else g for g in standing)
+        return replace(self, guidelines=guidelines).with_live_answers()
 
     def with_live_answers(self) -> Memory:
         """This memory with only those recorded answers that may stay beside its guidelines and cases."""
-        cases = with_live_answers(self.cases, self.guidelines, self.annotations_on)
-        return self if cases is self.cases else msgspec.structs.replace(self, cases=cases)
+        return with_live_answers(self)
 
     @derived
     def hash(self) -> str:
@@ -467,3 +435,25 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         width = next((row.shape[0] for row in rows if row is not None), 0)
         empty = np.zeros(width, dtype=np.float32)
         return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)
+
+    # -- as people read it ---------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Memory: {self.summary}, hash {self.hash}>"
+
+    @property
+    def summary(self) -> str:
+        """`12 guidelines in force, 3 not, 40 cases, 2 pieces of feedback pending`."""
+        away, waiting = len(self.guidelines) - len(self.semantic), len(self.pending)
+        in_force = f"{_counted(len(self.semantic), 'guideline')} in force{f', {away} not' if away else ''}"
+        pending = f", {_counted(waiting, 'piece')} of feedback pending" if waiting else ""
+        return f"{in_force}, {_counted(len(self.cases), 'case')}{pending}"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook: the guidelines in force with the feedback behind them."""
+        rows = [(g.id, g.text, ", ".join(map(str, self.sources_of(g)[:5]))) for g in self.semantic]
+        return card("Memory", self.summary, table(("id", "guideline", "from"), rows, title="Guidelines in force"))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -71,10 +71,8 @@ def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str 
     False where there is no label or no pre-alignment verdict of this judge, and for free text, where two right answers
     differ.
     """
-    label, pre_alignment = memory.label(case), case.pre_alignment
-    if label is None or pre_alignment is None or not value_type.closed or judge not in (None, pre_alignment.judge):
-        return False
-    return not value_type.agree(label, pre_alignment.value)
+    before = case.pre_alignment
+    return before is not None and judge in (None, before.judge) and _missed(memory, case, value_type, before.value)
 
 
 def is_hard(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
@@ -83,11 +81,14 @@ def is_hard(memory: Memory, case: Case, value_type: ValueType, judge: str | None
     Its verdict before it learned says so; where it gave none, the one that it gave since then with the case hidden.
     """
     if case.pre_alignment is not None and judge in (None, case.pre_alignment.judge):
-        return was_misjudged(memory, case, value_type, judge)
-    label, answers = memory.label(case), case.answers
-    if label is None or answers is None or answers.verdict is None or judge not in (None, answers.judge):
-        return False
-    return value_type.closed and not value_type.agree(label, answers.verdict)
+        return _missed(memory, case, value_type, case.pre_alignment.value)
+    since = case.answers
+    return since is not None and judge in (None, since.judge) and _missed(memory, case, value_type, since.verdict)
+
+
+def _missed(memory: Memory, case: Case, value_type: ValueType, verdict: Value | None) -> bool:
+    label = memory.label(case) if value_type.closed and verdict is not None else None
+    return label is not None and verdict is not None and not value_type.agree(label, verdict)
 
 
 def similar_cases(
@@ -115,30 +116,23 @@ def similar_cases(
         k: How many.
         judge: Only verdicts of the judge of this fingerprint rank the cases; None: all do, see `is_hard`.
     """
-    identical = [
-        Retrieved(
-            case=case,
-            similarity=1.0,
-            identical=True,
-            misjudged=is_hard(memory, case, value_type, judge),
-            label=memory.label(case),
-        )
-        for case in memory.duplicates(example)[:1]
-    ]
+
+    def retrieved(case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
+        misjudged, label = is_hard(memory, case, value_type, judge), memory.label(case)
+        return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
+
+    hits = [retrieved(case, 1.0, identical=True) for case in memory.duplicates(example)[:1]]
     if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
-        return tuple(identical)
-    hits = list(identical)
+        return tuple(hits)
     kinds = {kind for hit in hits for kind in _kinds(hit.case)}
     for case, similarity in _nearest(memory, example, vector):
         if len(hits) >= CANDIDATES_PER_SLOT * k:
             break
         own = _kinds(case)
-        label = memory.label(case)
-        if label is None or not kinds.isdisjoint(own) or _near_copy(memory, case, hits):
+        if memory.label(case) is None or not kinds.isdisjoint(own) or _near_copy(memory, case, hits):
             continue
         kinds.update(own)
-        misjudged = is_hard(memory, case, value_type, judge)
-        hits.append(Retrieved(case=case, similarity=similarity, identical=False, misjudged=misjudged, label=label))
+        hits.append(retrieved(case, similarity))
     return tuple(sorted(hits, key=_rank)[:k])
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from memalign.judge import Judge
 from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.memory.label_policy import POLICY
-from memalign.memory.precedence import GuidelineStatus
+from memalign.memory.status import GuidelineStatus
 from memalign.registry.judge_rows import SETTINGS, Codec, Contents, RowKey, decoded, memory_of
 from memalign.types import Check, FeedbackKey, Guideline, as_json, guideline_number
 from memalign.values import Value, value_text
