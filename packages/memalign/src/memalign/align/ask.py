@@ -266,12 +266,13 @@ def _once_a_content(memory: Memory, made_by: str) -> Memory:
 
 def _folds(judge: Judge, cases: Sequence[Case], total: int) -> list[tuple[Sequence[Case], Judge]]:
     """The cases in few parts, each with the judge that never met it; of `total` cases a part holds at most its share."""
-    for costly in (False, True):
-        count = math.ceil(len(cases) / math.ceil(total / FOLDS[costly]))
-        folds = [(fold := cases[n::count], _without(judge, fold)) for n in range(count)]
-        if not any(_lost(judge, unknowing) for _, unknowing in folds):
-            break
-    return folds
+
+    def dealt(most: int) -> list[tuple[Sequence[Case], Judge]]:
+        count = math.ceil(len(cases) / math.ceil(total / most))
+        return [(fold := cases[n::count], _without(judge, fold)) for n in range(count)]
+
+    folds = dealt(FOLDS[False])
+    return dealt(FOLDS[True]) if any(_lost(judge, unknowing) for _, unknowing in folds) else folds
 
 
 def _without(judge: Judge, fold: Sequence[Case]) -> Judge:
