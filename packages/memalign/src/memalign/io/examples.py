@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.columns import LABEL_FIELDS, unmapped
+from memalign.io.columns import LABEL_FIELDS
 from memalign.io.frames import shown_id
 from memalign.io.rows import Row
-from memalign.io.source import CONTENT_NEEDED, ExampleSource, RowSource, case_fields
+from memalign.io.source import CONTENT_NEEDED, ExampleSource, Reading, RowSource, case_fields
 from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, FeedbackKey
 
 __all__ = ["Examples", "Index", "example_of", "read_examples"]
@@ -109,11 +109,11 @@ class Examples:
         if self._index is not None:
             return
         reading = _Reading()
-        for row in self._source.rows(distinct=True):
-            reading.add(row)
+        for item in self._source.rows(distinct=True):
+            if (row := reading.readable(item)) is not None:
+                reading.add(row)
             yield
-        if self._source.has_columns and not reading.unreadable and (missing := reading.missing_fields(self._fields)):
-            raise unmapped(self.name, missing, reading.columns)
+        reading.check_columns(self._source, reading.needed(self._fields))
         self._index = reading.complete(self.name)
 
     def __len__(self) -> int:
@@ -156,29 +156,22 @@ def _example(case: Mapping[str, Any]) -> Example | None:
     return Example(**{name: value for name, value in case.items() if name not in LABEL_FIELDS})
 
 
-class _Reading:
+class _Reading(Reading):
     """The first reading: what is wrong, and the index of what is right."""
 
     def __init__(self) -> None:
-        self.columns: dict[str, None] = {}
-        self.unreadable = False
+        super().__init__()
         self._index = Index()
         self._lines = array("q")  # of each example, the line with its content
         self._labelled = bytearray()  # of each example, whether its first row was somebody's feedback
         self._keys: set[FeedbackKey] = set()
         self._without: dict[str, int] = {}  # id and line of feedback whose content has not come yet
-        self._bad: list[RowError] = []
 
-    def add(self, row: Row | RowError) -> None:
-        if isinstance(row, RowError):
-            self._bad.append(row)
-            self.unreadable = True
-            return
-        self.columns |= dict.fromkeys(name for name in row.fields if not (row.made_id and name == "id"))
+    def add(self, row: Row) -> None:
         try:
             self._check(row)
         except InputError as error:
-            self._bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
+            self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
 
     def _check(self, row: Row) -> None:
         """Put the example into the index if the row is the first with its content. Raises InputError."""
@@ -208,16 +201,10 @@ class _Reading:
             self._lines.append(row.line)
             self._labelled.append(labelled)
 
-    def missing_fields(self, fields: Collection[str]) -> list[str]:
-        """The fields that no row has although the judge reads them."""
-        if fields or not self.columns or self.columns.keys() & set(CONTENT_FIELDS):
-            return [name for name in fields if self.columns and name not in self.columns]
-        return ["inputs", "outputs"]
-
     def complete(self, name: str) -> Index:
         """The index of all examples. Raises InvalidRows if there was a bad row."""
         reason = f"no content: {CONTENT_NEEDED}"
-        self._bad += [RowError(line=line, reason=reason, id=example_id) for example_id, line in self._without.items()]
-        if self._bad:
-            raise InvalidRows(name, sorted(self._bad, key=lambda error: error.line))
+        self.bad += [RowError(line=line, reason=reason, id=example_id) for example_id, line in self._without.items()]
+        if self.bad:
+            raise InvalidRows(name, sorted(self.bad, key=lambda error: error.line))
         return self._index

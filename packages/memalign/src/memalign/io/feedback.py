@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError, InvalidRows, InvalidValue, RowError
-from memalign.io.columns import unmapped
 from memalign.io.frames import is_absent, shown_id
 from memalign.io.rows import Row
-from memalign.io.source import CONTENT_NEEDED, JUDGED, FeedbackSource, RowSource, case_fields
+from memalign.io.source import CONTENT_NEEDED, JUDGED, FeedbackSource, Reading, RowSource, case_fields
 from memalign.types import CONTENT_FIELDS, Example, Feedback, FeedbackKey
 from memalign.values import ValueType
 
@@ -74,11 +73,13 @@ def read_feedback(
     """
     source = RowSource.of(rows, name=name, remembered=columns)
     reading = _Reading(value_type, known or {})
-    for row in source.rows():
-        reading.add(row)
+    for item in source.rows():
+        if (row := reading.readable(item)) is not None:
+            reading.add(row)
     reading.complete()
-    if source.has_columns and not reading.unreadable and (missing := reading.missing_fields(fields)):
-        raise unmapped(source.name, missing, reading.columns)
+    if reading.filled_in:
+        content = reading.needed(fields) if reading.needs_content else ()
+        reading.check_columns(source, (*content, *(() if "rationale" in reading.columns else ("value",))))
     bad, good, unfilled = sorted(reading.bad, key=lambda error: error.line), reading.good, reading.unfilled
     if bad and not skip_invalid:
         raise InvalidRows(source.name, bad, hint=SKIP_HINT)
@@ -96,34 +97,28 @@ def read_feedback(
     return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
 
 
-class _Reading:
+class _Reading(Reading):
     """What the rows so far say."""
 
     def __init__(self, value_type: ValueType | None, known: Mapping[str, str]) -> None:
+        super().__init__()
         self._value_type = value_type
         self._known = known
         self._lines: dict[FeedbackKey, int] = {}
         self._contents: dict[str, tuple[int, Feedback]] = {}
         self.good: dict[int, Feedback] = {}
-        self.bad: list[RowError] = []
-        self.columns: dict[str, None] = {}
-        self.unfilled = self.made_ids = self._filled = 0
-        self._needs_content = self.unreadable = False
+        self.filled_in = self.unfilled = self.made_ids = 0
+        self.needs_content = False
 
-    def add(self, row: Row | RowError) -> None:
-        if isinstance(row, RowError):
-            self.bad.append(row)
-            self.unreadable = True
-            return
-        self.columns |= dict.fromkeys(name for name in row.fields if not (row.made_id and name == "id"))
+    def add(self, row: Row) -> None:
         if row.review and all(is_absent(row.fields.get(name)) for name in ("value", "rationale")):
             self.unfilled += 1
             return
-        self._filled += 1
+        self.filled_in += 1
         self.made_ids += row.made_id
         # A case that the judge knows need not be repeated.
         known = str(row.fields.get("id")).strip() in self._known and not row.fields.keys() & set(CONTENT_FIELDS)
-        self._needs_content = self._needs_content or not (known or row.fields.keys() >= JUDGED)
+        self.needs_content = self.needs_content or not (known or row.fields.keys() >= JUDGED)
         try:
             feedback = _feedback(row.fields, self._value_type)
             self._check(feedback)
@@ -163,16 +158,6 @@ class _Reading:
             elif feedback.id not in self._known:
                 del self.good[line]
                 self.bad.append(RowError(line=line, reason=f"no content: {CONTENT_NEEDED}", id=feedback.id))
-
-    def missing_fields(self, fields: Collection[str]) -> list[str]:
-        """The fields that no row has although the judge reads them, and the value where no row says anything at all."""
-        if not self.columns or not self._filled:
-            return []
-        missing = [name for name in fields if name not in self.columns]
-        if not fields and not self.columns.keys() & set(CONTENT_FIELDS):
-            missing = ["inputs", "outputs"]
-        labelled = self.columns.keys() & {"value", "rationale"}
-        return [*(missing if self._needs_content else ()), *(() if labelled else ("value",))]
 
 
 def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedback:

@@ -47,13 +47,12 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Line(NamedTuple):
-    """A line: its head and judgment, where it begins, its bytes, and whether it ends in a line break and nothing else."""
+    """A line: its head and judgment, where it begins, and its bytes."""
 
     head: _Head
     judgment: Judgment
     begin: int
-    size: int
-    whole: bool
+    raw: bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,8 +109,7 @@ def _lines_of(path: Path) -> Iterator[_Line]:
                         return
                     fault = f"is not a judgment ({error}); name another output file"
                     raise InputError(f"{path}, line {number}, {fault}") from None
-                whole = raw.endswith(b"\n") and not raw.endswith(b"\r\n")
-                yield _Line(head, judgment, begin, len(raw), whole)
+                yield _Line(head, judgment, begin, raw)
                 begin += len(raw)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -248,8 +246,8 @@ class JudgmentWriter:
             if line.judgment.error is not None:
                 self._failed.add(line.head.id)
             earlier = self._note(line.head.id, line.begin if counts else -1)
-            clean = clean and counts and line.whole and earlier < 0
-            end = line.begin + line.size
+            clean = clean and counts and line.raw.endswith(b"\n") and earlier < 0
+            end = line.begin + len(line.raw)
         if not clean or end != self._path.stat().st_size:
             self._rewrite()
 

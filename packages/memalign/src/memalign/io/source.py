@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,14 +17,14 @@ import msgspec
 
 from memalign.content import check_field
 from memalign.errors import InputError, RowError
-from memalign.io.columns import LABEL_FIELDS, Columns
+from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
 from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame, is_lazy
 from memalign.io.locations import shown_location
 from memalign.io.review_cells import is_review, restored
 from memalign.io.rows import Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
-__all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "RowSource", "case_fields"]
+__all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "Reading", "RowSource", "case_fields"]
 
 JUDGED = frozenset({"judge", "content_hash", "value"})
 """What every line of a judgment file has."""
@@ -108,11 +108,6 @@ class RowSource:
         """Whether it is an empty list, which stands for no feedback at all."""
         return isinstance(self.items, list | tuple | set | frozenset) and not self.items
 
-    @property
-    def has_columns(self) -> bool:
-        """Whether the names of the fields are those of columns: of a file, a frame or a data set, and of no Python object."""
-        return isinstance(self.items, str | Path) or column_names(self.items) is not None
-
     def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:
         """The rows by their fields, in order; a RowError stands where a row cannot be read.
 
@@ -163,6 +158,35 @@ class RowSource:
         if self.source is not None and (not source or is_absent(source)) and not row.fields.keys() >= JUDGED:
             row = replace(row, fields={**row.fields, "source": self.source})
         return row
+
+
+class Reading:
+    """What one reading of a source meets: its columns, and its bad rows."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, None] = {}
+        self.bad: list[RowError] = []
+        self._all_readable = True
+
+    def readable(self, row: Row | RowError) -> Row | None:
+        """The row, unless it cannot be read."""
+        if isinstance(row, RowError):
+            self.bad.append(row)
+            self._all_readable = False
+            return None
+        self.columns |= dict.fromkeys(name for name in row.fields if not (row.made_id and name == "id"))
+        return row
+
+    def needed(self, fields: Collection[str]) -> Collection[str]:
+        """The content that rows must have: the `fields` that a judge reads, else any, for which the usual ones stand."""
+        return fields or (() if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs"))
+
+    def check_columns(self, source: RowSource, fields: Iterable[str]) -> None:
+        """Raise InputError for a file or frame with fields that no column gives: all of them in one message."""
+        missing = [field for field in fields if field not in self.columns]
+        has_columns = isinstance(source.items, str | Path) or column_names(source.items) is not None
+        if missing and self.columns and self._all_readable and has_columns:
+            raise unmapped(source.name, missing, self.columns)
 
 
 FeedbackSource = str | Path | Frame | RowSource | Iterable[Feedback | Mapping[str, Any]]

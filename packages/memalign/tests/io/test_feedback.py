@@ -1,0 +1,333 @@
+"""Rows of files and of Python become feedback and examples; every bad one is named by line and reason."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign.errors import InputError, InvalidRows
+from memalign.io import read_examples, read_feedback
+from memalign.types import Example, Feedback
+from memalign.values import ValueType
+
+BOOL = ValueType.of("bool")
+GOOD: dict[str, Any] = {"id": "t-1", "inputs": "q", "outputs": "a", "value": True, "rationale": "warm", "source": "ana"}
+
+Write = Callable[[str, str | bytes], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(name: str, text: str | bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def lines(*rows: object) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+# -- what is read ------------------------------------------------------------------------------------------------------
+
+
+def test_a_jsonl_row_becomes_feedback_with_its_line(write: Write) -> None:
+    more = {"group": "g1", "meta": {"split": "dev"}, "created_at": "2026-03-01"}
+    file = read_feedback(write("f.jsonl", "\n" + lines(GOOD | more)), value_type=BOOL)
+    assert file.lines == (2,)
+    (row,) = file.rows
+    assert (str(row.key), row.value, row.rationale) == ("t-1@ana", True, "warm")
+    assert (row.created_at, row.meta) == ("2026-03-01T00:00:00+00:00", {"split": "dev", "group": "g1"})
+
+
+def test_a_csv_row_equals_its_jsonl_row(write: Write) -> None:
+    path = write(
+        "f.csv",
+        "id,inputs,outputs,value,rationale,source,group\r\n"
+        't-1,"{""question"": ""why?""}","two\r\nlines, and a comma",yes,,ana,g1\r\n'
+        ",,,,,,\r\n"
+        "\r\n"
+        '7,"[sic] stays text, as {this}",b,,cold,,\r\n',
+    )
+    file = read_feedback(path, value_type=BOOL)
+    assert file.lines == (2, 6)
+    first, second = file.rows
+    assert (first.inputs, first.outputs) == ({"question": "why?"}, "two\r\nlines, and a comma")
+    assert (first.value, first.rationale, first.meta) == (True, None, {"group": "g1"})
+    assert (second.id, second.inputs, second.source) == ("7", "[sic] stays text, as {this}", "unknown")
+    assert (second.value, second.rationale) == (None, "cold")
+
+
+def test_numeric_ids_are_one_case_in_every_format(write: Write) -> None:
+    row = {"id": 7, "outputs": "a", "value": True, "source": 3}
+    (jsonl,) = read_feedback(write("f.jsonl", lines(row)), value_type=BOOL).rows
+    (array,) = read_feedback(write("f.json", json.dumps([row])), value_type=BOOL).rows
+    (table,) = read_feedback(write("f.csv", "id,outputs,value,source\n 7 ,a,true,3\n"), value_type=BOOL).rows
+    assert jsonl == array == table
+    assert table.key == ("7", "3")
+
+
+def test_booleans_with_a_missing_pandas_cell_are_read(write: Write) -> None:
+    table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n4,d,NaN,these too\n5,e,1.0,nan\n"
+    rows = read_feedback(write("f.csv", table), value_type=BOOL).rows
+    assert [(row.value, row.rationale) for row in rows] == [
+        *((True, None), (False, "warm"), (None, "only words"), (None, "these too"), (True, None))
+    ]
+    with pytest.raises(InvalidRows, match="a value, a rationale or both"):
+        read_feedback(write("g.csv", "id,outputs,value\n1,a,nan\n"), value_type=BOOL)
+    assert read_examples(write("h.csv", "id,outputs\n1,nan\n"))[0].outputs == "nan", "which may be what was judged"
+
+
+def test_null_and_nan_and_blank_cells_mean_absent() -> None:
+    row = GOOD | {"rationale": " ", "source": None, "created_at": None, "expectations": float("nan"), "note": None}
+    (feedback,) = read_feedback([row], value_type=BOOL).rows
+    assert (feedback.rationale, feedback.source, feedback.expectations) == (None, "unknown", None)
+    assert feedback.meta == {}
+
+
+def test_a_byte_order_mark_joins_no_name(write: Write) -> None:
+    texts = {"f.jsonl": lines(GOOD), "f.csv": "id,outputs,value\nt-1,a,no\n", "f.json": json.dumps([GOOD])}
+    for name, text in texts.items():
+        assert read_feedback(write(name, b"\xef\xbb\xbf" + text.encode()), value_type=BOOL).rows[0].id == "t-1"
+
+
+def test_a_huge_field_is_read_from_both_formats(write: Write) -> None:
+    big = "word " * 1_000_000
+    (jsonl,) = read_feedback(write("f.jsonl", lines(GOOD | {"outputs": big}))).rows
+    (table,) = read_feedback(write("f.csv", f"id,outputs,value\nt-1,{big.strip()},true\n")).rows
+    assert (jsonl.outputs, table.outputs) == (big, big.strip())
+
+
+def test_python_objects_pass_the_same_checks() -> None:
+    feedback = Feedback(id="t-1", outputs="a", value="4", source="ana", created_at="2026-03-01T10:00:00+02:00")
+    file = read_feedback([feedback, {"id": "t-2", "outputs": "b", "value": 2}], value_type=ValueType.of("int:1..5"))
+    assert ([row.value for row in file.rows], file.lines) == ([4, 2], (1, 2))
+    assert file.rows[0].created_at == "2026-03-01T08:00:00+00:00"
+    (dated,) = read_feedback([GOOD | {"created_at": datetime(2026, 3, 1, tzinfo=UTC), "value": "Refuted"}]).rows
+    assert (dated.created_at, dated.value) == ("2026-03-01T00:00:00+00:00", "Refuted")
+    assert read_feedback([]).rows == ()
+
+
+def test_a_case_need_not_be_repeated() -> None:
+    second = {"id": "t-1", "value": False, "source": "ben"}
+    for rows in ([GOOD, second], [second, GOOD]):
+        assert [row.content for row in read_feedback(rows, value_type=BOOL).rows] == [
+            {"inputs": "q", "outputs": "a"}
+        ] * 2
+    known = {"t-9": Example(id="t-9", outputs="a").content_hash}
+    (row,) = read_feedback([{"id": "t-9", "value": True}], value_type=BOOL, known=known).rows
+    assert row.content == {}
+    read_feedback([{"id": "t-9", "value": True, "outputs": "a"}], known=known)
+    with pytest.raises(InvalidRows, match="knows 't-9' with other content"):
+        read_feedback([{"id": "t-9", "value": True, "outputs": "b"}], known=known)
+
+
+def test_a_feedback_file_gives_examples_without_labels(write: Write) -> None:
+    second = GOOD | {"source": "ben", "value": "not even a label"}
+    third = {"id": "t-1", "source": "eva", "rationale": "cold"}
+    path = write("f.jsonl", lines(third, GOOD | {"group": "g"}, second, {"id": "t-2", "outputs": "b"}))
+    assert read_examples(path) == [
+        Example(id="t-1", inputs="q", outputs="a", meta={"group": "g"}),
+        Example(id="t-2", outputs="b"),
+    ]
+
+
+json_values = st.recursive(
+    st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=20), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(json_values, min_size=1, max_size=5))
+def test_what_is_written_as_jsonl_is_read_back(tmp_path_factory: pytest.TempPathFactory, outputs: list[Any]) -> None:
+    path = tmp_path_factory.mktemp("rows") / "f.jsonl"
+    rows = [Feedback(id=f"t-{i}", outputs=value, value=True, source="ana") for i, value in enumerate(outputs)]
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    assert read_feedback(path, value_type=BOOL).rows == tuple(rows)
+
+
+# What pandas writes for a missing cell is none in a column of labels or comments.
+comments = st.text(max_size=20).filter(lambda t: "\x00" not in t and t.strip() not in ("nan", "NaN", "NaT", "<NA>"))
+
+
+@given(st.lists(comments, min_size=1, max_size=4))
+def test_text_written_as_csv_is_read_back(tmp_path_factory: pytest.TempPathFactory, rationales: list[str]) -> None:
+    path = tmp_path_factory.mktemp("rows") / "f.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "outputs", "value", "rationale"])
+        writer.writerows([f"t-{i}", "a", "true", text] for i, text in enumerate(rationales))
+    read = [row.rationale or "" for row in read_feedback(path, value_type=BOOL).rows]
+    assert read == [text if text.strip() else "" for text in rationales]
+
+
+# -- what is wrong, and where ------------------------------------------------------------------------------------------
+
+
+class NaT(datetime):
+    """As pandas has it: a datetime that equals nothing."""
+
+    __eq__ = object.__ne__
+    __hash__ = None  # type: ignore[assignment]
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+
+def test_a_wrong_time_names_its_row() -> None:
+    assert read_feedback([GOOD | {"created_at": NaT(2026, 3, 1)}]).rows[0].created_at is None
+    for wrong in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00", 1701010112345, "1701010112345", True):
+        with pytest.raises(InvalidRows, match=r"line 1.*is not an ISO 8601 time"):
+            read_feedback([GOOD | {"created_at": wrong}])
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"outputs": "a", "value": True}, "id is missing"),
+        ({"id": " ", "outputs": "a", "value": True}, "id is missing"),
+        ({"id": ["x"], "outputs": "a", "value": True}, "id must be text"),
+        ({"id": "a\nb", "outputs": "a", "value": True}, "one line"),
+        ({"id": "t", "outputs": "a"}, "a value, a rationale or both"),
+        ({"id": "t", "value": True}, "no content: one of inputs"),
+        (GOOD | {"value": "maybe"}, "value 'maybe' is not allowed; allowed: true or false"),
+        (GOOD | {"rationale": 7}, "rationale must be text"),
+        (GOOD | {"source": "a\nb"}, "must be one line of text"),
+        (GOOD | {"source": {"name": "ana"}}, "source must be text"),
+        (GOOD | {"created_at": "yesterday"}, "not an ISO 8601 time"),
+        (GOOD | {"meta": "x"}, "meta must be a JSON object"),
+        (GOOD | {"meta": {"group": 1}, "group": 2}, "group is both a column and in meta"),
+        ("text", "not text"),
+        (None, "not null"),
+        ([1], "not an array"),
+    ],
+)
+def test_a_bad_row_is_named_by_line(write: Write, row: object, reason: str) -> None:
+    path = write("f.jsonl", lines(GOOD | {"id": "good"}, row))
+    with pytest.raises(InvalidRows) as error:
+        read_feedback(path, value_type=BOOL)
+    (bad,) = error.value.rows
+    assert (bad.line, reason in bad.reason, str(path) in str(error.value)) == (2, True, True)
+    file = read_feedback(path, value_type=BOOL, skip_invalid=True)
+    assert ([row.id for row in file.rows], file.invalid) == (["good"], (bad,))
+
+
+def test_an_impossible_python_row_is_named() -> None:
+    wrong = GOOD | {"id": "t-3", "x": b"raw"}, GOOD | {"id": "t-4", "value": ["Refuted"]}
+    file = read_feedback([GOOD, cast("Any", 7), GOOD | {"id": "t-2", "outputs": {1, 2}}, *wrong], skip_invalid=True)
+    reasons = [bad.reason for bad in file.invalid]
+    assert reasons[0] == "a row is a mapping or one of our values, not int"
+    assert "outputs is not a JSON value" in reasons[1]
+    assert "meta is not a JSON value" in reasons[2]
+    assert "not a label" in reasons[3]
+
+
+def test_broken_lines_cost_themselves_only(write: Write) -> None:
+    text = lines(GOOD).encode() + b'{"id": "t-2", "outputs":\n{"id": "t-3", "outputs": "caf\xe9"}\n' + b"[" * 100_000
+    file = read_feedback(write("f.jsonl", text), value_type=BOOL, skip_invalid=True)
+    reasons = {bad.line: bad.reason for bad in file.invalid}
+    assert reasons[3] == "not UTF-8: byte 30 is 0xe9; save the file as UTF-8"
+    assert ["broken JSON" in reasons[line] for line in (2, 4)] == [True, True]
+    assert file.lines == (1,)
+
+
+def test_broken_csv_lines_are_named_where_they_begin(write: Write) -> None:
+    text = (
+        b"id,outputs,value\n"
+        b"t-1,a,true\n"
+        b"t-2,b\n"
+        b"t-3,c,true,extra\n"
+        b"t-4,caf\xe9,true\n"
+        b'"t-5"x,e,true\n'
+        b"t-6,f,true\n"
+        b't-7,"never closed,true\n'
+        b"t-8,g,true\n"
+    )
+    file = read_feedback(write("f.csv", text), value_type=BOOL, skip_invalid=True)
+    assert ([row.id for row in file.rows], file.lines) == (["t-1", "t-6"], (2, 7))
+    excel = "perhaps Windows-1252 as Excel writes a plain CSV; save it as CSV UTF-8, or as .xlsx"
+    assert [(bad.line, bad.reason) for bad in file.invalid] == [
+        (3, "broken CSV: 2 cells, but the header has 3"),
+        (4, "broken CSV: 4 cells, but the header has 3"),
+        (5, f"not UTF-8: byte 8 is 0xe9, {excel}"),
+        (6, "broken CSV: ',' expected after '\"'"),
+        (8, "broken CSV: a quote is opened and never closed, so that it takes in all up to line 9"),
+    ]
+
+
+OTHER = GOOD | {"source": "ben", "outputs": "something else"}
+
+
+@pytest.mark.parametrize(
+    ("read", "rows", "reason"),
+    [
+        (read_feedback, [GOOD, GOOD], "line 2 (t-1): t-1@ana is on line 1 already"),
+        (read_feedback, [GOOD | {"source": None}, {"id": "t-1", "value": False}], "t-1@unknown is on line 1 already"),
+        (read_feedback, [GOOD, OTHER], "outputs differ from those of 't-1' on line 1"),
+        (read_examples, [{"id": "t-1", "outputs": "a"}] * 2, "on line 1 already"),
+        (read_examples, [GOOD, GOOD], "on line 1 already"),
+        (read_examples, [GOOD, OTHER], "its content differs from that of 't-1' on line 1"),
+        (read_examples, [{"outputs": "a"}, {"id": "t-2", "outputs": "b"}], "line 1: id is missing"),
+        (read_examples, [{"id": "t-2"}, GOOD], "line 1 (t-2): no content"),
+        (read_examples, [{"id": "t-3", "value": True}, GOOD], "line 1 (t-3): no content"),
+    ],
+)
+def test_a_row_that_does_not_go_with_others_is_named(read: Callable[[Any], Any], rows: list[Any], reason: str) -> None:
+    with pytest.raises(InvalidRows) as error:
+        read(rows)
+    assert len(error.value.rows) == 1
+    assert reason in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.json"])
+@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
+def test_an_empty_file_says_so(write: Write, name: str, text: str) -> None:
+    with pytest.raises(InputError, match="empty"):
+        read_feedback(write(name, text))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("f.csv", "id,outputs,value\n", "empty"),
+        ("f.csv", "name,answer\na,b\n", "no column for inputs, outputs, value; its columns: name, answer; say which"),
+        ("f.csv", "id,value,value\na,b,c\n", "value twice"),
+        ("f.csv", b"id,caf\xe9\na,b\n", "not UTF-8"),
+        ("f.csv", 'id,"outputs\na,b\n', "broken header, line 1: a quote"),
+        ("f.json", "[]", "empty"),
+        ("f.json", '{"id": "t-1"}', "holds one array"),
+        ("f.json", '{"id": "t-1"}\n{"id": "t-2"}\n', "called .jsonl"),
+        ("f.json", b'[{"id": "caf\xe9"}]', "line 1: not UTF-8"),
+        ("f.jsonl", lines(GOOD).encode("utf-16"), "UTF-16"),
+        ("f.xlsx", "PK", "no readable XLSX file"),
+        ("f.parquet", "PAR1", "no readable Parquet file"),
+        ("f.ods", "PK", "unknown kind of file '.ods'; use .jsonl"),
+        ("feedback", "{}", "there is no such folder, and a file's name ends in its kind: .jsonl"),
+    ],
+)
+def test_an_unreadable_file_says_why(write: Write, name: str, text: str | bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("[", r"\[")):
+        read_feedback(write(name, text), skip_invalid=True)
+
+
+def test_a_wrong_path_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_feedback(tmp_path / "none.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(InputError, match="is a folder without Parquet or JSONL files"):
+        read_feedback(tmp_path / "folder.jsonl")

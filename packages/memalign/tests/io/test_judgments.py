@@ -1,0 +1,154 @@
+"""Judgment files: flushed line by line, resumed, and never taken from another judge or program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memalign.errors import InputError, InvalidRows
+from memalign.io import JudgmentWriter, read_feedback, read_judgments
+from memalign.types import Example, Judgment, Usage
+
+EXAMPLES = [Example(id=f"t-{i}", outputs=f"reply {i}") for i in range(4)]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out.jsonl"
+
+
+def judged(value: bool | float = True, **more: Any) -> Judgment:
+    return Judgment(value=value, rationale="because", model="m", memory_hash="h", usage=Usage(calls=1), **more)
+
+
+def write(path: Path, judgments: dict[str, Judgment], *, judge: str = "j", examples: Any = EXAMPLES) -> None:
+    """What a run leaves that judges these examples."""
+    with JudgmentWriter(path, judge=judge, examples=examples) as writer:
+        for example_id, judgment in judgments.items():
+            writer.write(example_id, judgment)
+
+
+def present(path: Path, *, examples: list[Example] = EXAMPLES) -> list[str]:
+    """The ids that a resumed run finds judged."""
+    with JudgmentWriter(path, judge="j", examples=examples) as writer:
+        return [example.id for example in examples if example.id in writer]
+
+
+def ids(path: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
+def test_judgments_come_back_as_they_were_written(out: Path) -> None:
+    given = {
+        "t-0": judged(True, confidence=0.5, guideline_ids=("G1",), notes=("truncated",)),
+        "t-1": judged(4.0),
+        "t-2": judged(4),
+        "t-3": Judgment(error="timed out", usage=Usage(cost=None)),
+    }
+    with JudgmentWriter(out, judge="j@1", examples=EXAMPLES) as writer:
+        for example_id, judgment in given.items():
+            writer.write(example_id, judgment)
+            assert ids(out)[-1] == example_id, "flushed: a crash now costs nothing"
+        with pytest.raises(InputError, match="already"):
+            writer.write("t-1", judged())
+    file = read_judgments(out)
+    assert file.judge == "j@1"
+    assert file.judgments == {name: msgspec.structs.replace(judgment, id=name) for name, judgment in given.items()}
+    assert json.loads(out.read_text().splitlines()[0])["value"] is True
+
+
+def test_a_resumed_run_judges_failures_again(out: Path) -> None:
+    write(out, {"t-0": Judgment(error="timed out"), "t-1": judged()})
+    with out.open("ab") as file:
+        file.write(b'{"id":"t-2","judge":"j","val')  # the crash
+    assert present(out) == ["t-1"]
+    write(out, {"t-0": judged(False), "t-2": judged(), "t-3": judged()})
+    assert ids(out) == ["t-0", "t-1", "t-2", "t-3"]
+    assert read_judgments(out).judgments["t-0"] == judged(False, id="t-0")
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+def test_a_last_line_cut_anywhere_is_judged_again(out: Path, cut: int) -> None:
+    write(out, {"t-0": judged(), "t-1": judged()})
+    whole = out.read_bytes()
+    out.write_bytes(whole[: whole.index(b"\n") + 1 + cut])
+    assert list(read_judgments(out).judgments) == present(out) == ["t-0"]
+    write(out, {"t-1": judged()})
+    assert out.read_bytes() == whole
+
+
+def test_a_last_line_without_line_break_is_kept(out: Path) -> None:
+    write(out, {"t-0": judged()})
+    out.write_bytes(out.read_bytes()[:-1])
+    write(out, {"t-1": judged()})
+    assert ids(out) == ["t-0", "t-1"]
+
+
+def test_an_example_that_changed_since_is_judged_again(out: Path) -> None:
+    write(out, {example.id: judged() for example in EXAMPLES})
+    changed = [Example(id="t-1", outputs="another reply"), EXAMPLES[2]]
+    assert present(out, examples=changed) == ["t-2"]
+    write(out, {"t-1": judged(False)}, examples=changed)
+    assert ids(out) == ["t-1", "t-2", "t-0", "t-3"], "those of the run first, in its order"
+
+
+def test_without_examples_the_lines_stay_as_they_come(out: Path) -> None:
+    write(out, {"b": judged(), "a": Judgment(value=True, rationale="nice \ud83d")}, examples=())
+    assert ids(out) == ["b", "a"]
+    assert read_judgments(out).judgments["a"].rationale == "nice \ufffd", "half a surrogate pair costs no verdict"
+
+
+def test_two_runs_do_not_write_one_file(out: Path) -> None:
+    with JudgmentWriter(out, judge="j", examples=EXAMPLES) as writer:
+        with pytest.raises(InputError, match="is being written by another run"):
+            JudgmentWriter(out, judge="j", examples=EXAMPLES)
+        writer.write("t-0", judged())
+    assert list(out.parent.iterdir()) == [out]
+    assert present(out) == ["t-0"]
+
+
+def test_a_file_of_another_judge_is_left_alone(out: Path) -> None:
+    write(out, {"t-0": judged()}, judge="old@1")
+    before = out.read_bytes()
+    with pytest.raises(InputError, match=r"old@1, this one is new@2; name another output file, or delete"):
+        write(out, {}, judge="new@2")
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "text", ['{"id": "t-1", "value": true}\n', "my notes", '{"id":"t-0","judge":"j"\n', '{"id": 7, "judge": "j"}']
+)
+def test_a_foreign_file_is_never_touched(out: Path, text: str) -> None:
+    out.write_text(text)
+    with pytest.raises(InputError, match="line 1, is not a judgment"):
+        write(out, {})
+    assert out.read_text() == text
+
+
+@pytest.mark.parametrize("name", [".", "missing/out.jsonl"])
+def test_a_file_that_cannot_be_written_says_so(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be (written|read): (No such file|Is a directory)"):
+        write(tmp_path / name, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_judgments_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_judgments(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(InputError, match="has no judgment"):
+        read_judgments(tmp_path / "empty.jsonl")
+
+
+def test_a_judges_verdict_needs_a_source_as_feedback(out: Path) -> None:
+    write(out, {"t-1": judged()})
+    line = json.loads(out.read_text("utf-8"))
+    for source in ({}, {"source": None}):
+        with pytest.raises(InvalidRows, match=r"a judge's own verdict .* write.* their name in source"):
+            read_feedback([line | source])
+    (row,) = read_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
+    assert (row.source, row.value) == ("ana", True)
