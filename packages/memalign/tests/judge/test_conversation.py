@@ -17,7 +17,7 @@ from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError, InvalidRows
 from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts.truncate import cut, whole
+from memalign.prompts.fitting import cut, whole
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.endpoint import Endpoint
 

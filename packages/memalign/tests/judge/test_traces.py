@@ -19,8 +19,8 @@ from memalign.judge.trace_reading import tool_call_of, tool_call_schema
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts import tool_call_text
+from memalign.prompts.fitting import cut, whole
 from memalign.prompts.trace_text import outline, show_tool_result
-from memalign.prompts.truncate import cut, whole
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import ToolCall
 from tests.support.endpoint import Endpoint

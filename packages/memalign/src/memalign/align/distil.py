@@ -29,7 +29,7 @@ from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.raw_answers import asked_about
 from memalign.prompts import DistilRecord, render_distil, render_distil_checks, render_distil_one, render_merge
-from memalign.prompts.fit import FeedbackRecord, fit_records
+from memalign.prompts.fitting import FeedbackRecord, fit_records
 from memalign.types import FeedbackKey, Guideline, Usage
 from memalign.values import value_text
 

@@ -25,7 +25,7 @@ from memalign.memory.model import Memory
 from memalign.models.base import Decision, DecisionModel, Limits, Question
 from memalign.models.resolve import default_model_name, names_decision_model
 from memalign.prompts import render_item, render_verdict_question
-from memalign.prompts.fit import fit_fields
+from memalign.prompts.fitting import fit_fields
 from memalign.types import Example, FeedbackKey, Finding, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 

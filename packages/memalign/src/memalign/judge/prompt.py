@@ -22,8 +22,7 @@ from memalign.memory.retrieval import Retrieved, embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.prompts import RenderedExample, render_item, render_judge_system
-from memalign.prompts.fit import fit_example, fit_fields
-from memalign.prompts.truncate import left_out
+from memalign.prompts.fitting import fit_example, fit_fields, left_out
 from memalign.types import Example, Finding, Guideline
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""Prompts: each a .jinja file that a person can read and improve, rendered by pure functions.
+"""Prompts: .jinja files that a person can read and improve.
 
-`render` fills the files in, `truncate` and `trace_text` show a field in so many tokens, and `fit` decides how many each part of a prompt is given.
+`rendering` fills the files in, `fitting` decides what of each part a prompt has room for, `trace_text` shows a trace,
+and `language` tells in which language a text is written.
 """
 
-from memalign.prompts.render import (
+from memalign.prompts.rendering import (
     DistilRecord,
     RenderedExample,
     prompts_hash,

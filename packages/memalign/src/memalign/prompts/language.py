@@ -18,28 +18,19 @@ Language = Literal["English", "Portuguese", "Spanish"]
 MOST_CHARACTERS = 2000
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 # What stands in every sentence of one language and in few of another. Words of English and another (a, as, do, he, me,
 # no) are left out.
-_ENGLISH = _words(
-    "about all an and any are at be been but by can could did does for from had have here how i if in into is it its "
-    "just more my not of on or our she some than that the their them then there these they this those to us was we were "
-    "what when where which who will with without would you your"
-)
-_PORTUGUESE = _words(
-    "ao aos com da das e ela elas ele eles em essa esse eu foi isso isto lhe mais mas meu meus minha minhas muito na "
-    "nas nem o onde os ou pela pelas pelo pelos qual quando sem seu seus sua suas tem ter um uma uns umas"
-)
-_SPANISH = _words(
-    "al con cuando del donde el ella ellas ellos en eso esos fue hasta hay la las lo los mi mis muy otra otro pero sin solo su sus un una "
-    "unas unos usted ustedes y ya yo"
-)
-_EITHER = _words("antes como de desde dos entre es esta este esto ha ja nos para por porque que se ser sobre te")
-_KINDS = (("English", _ENGLISH), ("Portuguese", _PORTUGUESE), ("Spanish", _SPANISH), ("either", _EITHER))
-_KIND = {word: kind for kind, words in _KINDS for word in words}
+_WORDS = {
+    "English": "about all an and any are at be been but by can could did does for from had have here how i if in into is "
+    "it its just more my not of on or our she some than that the their them then there these they this those to us was "
+    "we were what when where which who will with without would you your",
+    "Portuguese": "ao aos com da das e ela elas ele eles em essa esse eu foi isso isto lhe mais mas meu meus minha minhas "
+    "muito na nas nem o onde os ou pela pelas pelo pelos qual quando sem seu seus sua suas tem ter um uma umas uns",
+    "Spanish": "al con cuando del donde el ella ellas ellos en eso esos fue hasta hay la las lo los mi mis muy otra otro "
+    "pero sin solo su sus un una unas unos usted ustedes y ya yo",
+    "either": "antes como de desde dos entre es esta este esto ha ja nos para por porque que se ser sobre te",
+}
+_KIND = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 _PORTUGUESE_LETTER = re.compile("[ãõçâêôà]")
 _SPANISH_LETTER = re.compile("[ñ¿¡]")
 _ACCENTED = re.compile("[áéíóúüâêôãõàçñ]")

@@ -101,9 +101,9 @@ def _indent(span: Span) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return (
-        f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
-    )
+    if seconds >= 100:
+        return f"{seconds:,.0f} s"
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
 
 
 # -- what the tools show ----------------------------------------------------------------------------------------------

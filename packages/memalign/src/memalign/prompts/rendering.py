@@ -65,14 +65,9 @@ class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # 0.2 s, only when a prompt is made
 
-    # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`.
-    return Environment(
-        loader=PackageLoader("memalign", "prompts"),
-        autoescape=False,
-        undefined=StrictUndefined,
-        keep_trailing_newline=False,
-        auto_reload=False,  # our own files do not change: no look at the disk for every prompt
-    )
+    # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`. And no look at the disk
+    # for every prompt: our own files do not change.
+    return Environment(loader=PackageLoader("memalign", "prompts"), undefined=StrictUndefined, auto_reload=False)
 
 
 def _render(name: str, **values: Any) -> str:
@@ -103,38 +98,22 @@ def values_in_words(value_type: ValueType) -> str:
 
 
 def render_judge_system(
-    *,
-    instructions: str,
-    fields: Sequence[str],
-    value_type: ValueType,
-    guidelines: Iterable[Guideline],
-    brief: bool,
+    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline], brief: bool
 ) -> str:
     """The system message of a judge: task, form of the answer, guidelines.
 
     A `brief` answer is one sentence and the value, without findings.
     """
-    return _render(
-        "judge_system",
-        instructions=instructions.strip(),
-        fields=tuple(fields),
-        values=values_in_words(value_type),
-        guidelines=tuple(guidelines),
-        brief=brief,
-    )
+    task = _task(instructions, value_type, fields=tuple(fields))
+    return _render("judge_system", **task, guidelines=tuple(guidelines), brief=brief)
 
 
 def render_verdict_question(
     *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline]
 ) -> str:
     """What a decision model is asked for the verdict on an item, which stands apart."""
-    return _render(
-        "decide_verdict",
-        instructions=instructions.strip(),
-        fields=tuple(fields),
-        values=values_in_words(value_type),
-        guidelines=tuple(guidelines),
-    )
+    task = _task(instructions, value_type, fields=tuple(fields))
+    return _render("decide_verdict", **task, guidelines=tuple(guidelines))
 
 
 def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()) -> str:
@@ -162,13 +141,8 @@ def render_distil_one(
     `refused` says why the rule that the model wrote before was not taken.
     The worked examples are in the language of the instructions: a weak model writes in theirs, whatever it is told.
     """
-    user = _render(
-        "distil_one_user",
-        instructions=_one_line(instructions),
-        values=values_in_words(value_type),
-        record=record,
-        refused=refused,
-    )
+    task = _task(" ".join(instructions.split()), value_type)
+    user = _render("distil_one_user", **task, record=record, refused=refused)
     return _render("distil_one_system", language=language_of(instructions) or "English"), user
 
 
@@ -179,13 +153,8 @@ def render_distil_checks(
 
     They hold the expert's words, or the rule where there are none, and never the item.
     """
-    user = _render(
-        "distil_checks_user",
-        instructions=_one_line(instructions),
-        values=values_in_words(value_type),
-        value=record.value,
-        said=record.rationale or encode(rule),
-    )
+    task = _task(" ".join(instructions.split()), value_type)
+    user = _render("distil_checks_user", **task, value=record.value, said=record.rationale or encode(rule))
     return _render("distil_checks_system", language=language_of(instructions) or "English"), user
 
 
@@ -210,20 +179,14 @@ def render_distil(
         refused: The labels of records whose rule was not taken before, and why.
         questions: Whether each guideline is to have questions for a decision model.
     """
-    system = _render(
-        "distil_system",
-        instructions=instructions.strip(),
-        values=values_in_words(value_type),
-        fields=tuple(fields),
-        questions=questions,
-    )
+    task = _task(instructions, value_type, fields=tuple(fields))
+    system = _render("distil_system", **task, questions=questions)
     return system, _render("distil_user", guidelines=guidelines, records=records, refused=refused or {})
 
 
 def render_merge(*, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]) -> tuple[str, str]:
     """System and user message that merge guidelines which were written side by side."""
-    values = values_in_words(value_type)
-    system = _render("distil_merge_system", instructions=instructions.strip(), values=values)
+    system = _render("distil_merge_system", **_task(instructions, value_type))
     return system, _render("distil_merge_user", guidelines=guidelines)
 
 
@@ -250,5 +213,6 @@ def tool_call_text(tool_call: ToolCall) -> str:
     return f"{tool_call.tool} {', '.join(tool_call.spans)}".rstrip() + part
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _task(instructions: str, value_type: ValueType, **more: Any) -> dict[str, Any]:
+    """What nearly every template says of the judge."""
+    return {"instructions": instructions.strip(), "values": values_in_words(value_type), **more}
