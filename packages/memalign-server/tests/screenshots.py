@@ -66,8 +66,7 @@ PAGES = [
     ("changed", "/judges/replies/changed"), ("memory", "/judges/replies/memory"),
     ("found", "/judges/replies/memory?find=sorry"), ("trust", "/judges/replies/trust"), ("data", "/judges/replies/data"),
     ("erase", "/judges/replies/erase?key=wrong-size"), ("what-to-erase", "/judges/replies/erase"),
-    ("settle", "/judges/replies/settle"), ("cases", "/judges/replies/cases?people=false&judged=true"),
-    ("diff", "/judges/replies/history?a=1&b=2"), ("account", "/account"),
+    ("settle", "/judges/replies/settle"), ("account", "/account"),
     ("empty-review", "/judges/greetings/review"), ("empty-changed", "/judges/greetings/changed"),
     ("empty-memory", "/judges/greetings/memory"), ("empty-trust", "/judges/greetings/trust"),
     ("not-here", "/nowhere"), ("no-case", "/judges/replies/review?case=gone"),
@@ -305,8 +304,6 @@ def loop(chromium: Browser, address: str, to: Path) -> None:
     page.locator("#turned").scroll_into_view_if_needed()
     page.evaluate("document.getElementById('turned').scrollIntoView()")
     frame(2.5)
-    page.locator(".turn-row button:has-text('Accept')").first.click()
-    page.wait_for_selector("text=Accepted by")
     frame(2.2)
     pictures = few_colours(frames)
     pictures[0].save(to, save_all=True, append_images=pictures[1:], duration=times, loop=0)

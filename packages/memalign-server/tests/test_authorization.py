@@ -22,17 +22,17 @@ ANYBODY = {
 OWNERS = {
     "POST /people", "POST /people/{member}/link", "POST /people/{member}/remove", "POST /token", "POST /judges",
     "POST /judges/{judge}/pull", "GET /judges/{judge}/erase", "POST /judges/{judge}/erase",
-    "GET /judges/{judge}/receipts/{job}", "POST /judges/{judge}/delete", "POST /judges/{judge}/rollback",
+    "GET /judges/{judge}/receipts/{job}", "POST /judges/{judge}/delete",
     "POST /api/v1/judges/{judge}/erase",
 }  # fmt: skip
 TEAM = {
     "GET /", "GET /account", "POST /language", "GET /judges/{judge}/review", "POST /judges/{judge}/review",
     "GET /judges/{judge}/review/next", "POST /judges/{judge}/review/undo", "POST /judges/{judge}/review/words",
-    "GET /judges/{judge}/review/similar", "GET /judges/{judge}/settle", "POST /judges/{judge}/teach",
-    "GET /judges/{judge}/jobs/{job}", "POST /judges/{judge}/jobs/{job}/again", "GET /judges/{judge}/changed", "POST /judges/{judge}/changed",
+    "GET /judges/{judge}/settle", "POST /judges/{judge}/teach",
+    "GET /judges/{judge}/jobs/{job}", "POST /judges/{judge}/jobs/{job}/again", "GET /judges/{judge}/changed",
     "GET /judges/{judge}/memory", "POST /judges/{judge}/guidelines", "POST /judges/{judge}/guidelines/new",
-    "POST /judges/{judge}/withdraw", "GET /judges/{judge}/trust", "GET /judges/{judge}/cases",
-    "GET /judges/{judge}/history", "GET /judges/{judge}/data", "POST /judges/{judge}/data",
+    "POST /judges/{judge}/withdraw", "GET /judges/{judge}/trust",
+    "GET /judges/{judge}/data", "POST /judges/{judge}/data",
     "GET /judges/{judge}/download/{name}", "GET /api/v1/openapi.json", "GET /api/v1/me", "GET /api/v1/judges",
     "POST /api/v1/judges/{judge}/judge", "POST /api/v1/judges/{judge}/cases/{case}/thumb",
     "POST /api/v1/judges/{judge}/cases", "GET /api/v1/judges/{judge}/cases",

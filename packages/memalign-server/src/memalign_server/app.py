@@ -19,7 +19,6 @@ from memalign_server.people.access import ANYBODY, TEAM, Identity
 from memalign_server.people.headers import SafeHeaders
 from memalign_server.problems import PROBLEMS, install_problems
 from memalign_server.review.judges import Judges
-from memalign_server.review.similar import Similar
 from memalign_server.server import Server
 from memalign_server.settings import Settings
 from memalign_server.store import Store
@@ -57,9 +56,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         lifespan=working,
         generate_unique_id_function=lambda route: route.name,
     )
-    server = Server(
-        settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store), similar=Similar()
-    )
+    server = Server(settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store))
     app.state.server = server
     app.include_router(health.router)
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])

@@ -9,7 +9,6 @@ from fastapi import Depends, Request
 
 from memalign.registry import Registry
 from memalign_server.review.judges import Judges
-from memalign_server.review.similar import Similar
 from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
@@ -26,7 +25,6 @@ class Server:
     store: Store
     jobs: Jobs
     judges: Judges
-    similar: Similar
 
 
 def _server(request: Request) -> Server:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Any
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign.types import guideline_number
-from memalign_server.pages.rendering import link, render, speaking
-from memalign_server.pages.summaries import alignment_line
+from memalign_server.pages.rendering import link, render
 from memalign_server.people.access import Asking
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.answers import say_drafts
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.teaching import untaught_count
-from memalign_server.review.turning import Decision, decide, readable_first, turns_of_version, versions_with_turns
-from memalign_server.review.using import Use, uses_of
+from memalign_server.review.turning import readable_first, turns_of_version, versions_with_turns
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.work.jobs import Job
 
@@ -103,7 +101,6 @@ def changed_page(
         turned = turns_of_version(connection, judge, number) if number else []
         hidden = hidden_from(connection, judge, person.name, [each.case_id for each in turned])
         waiting = untaught_count(connection, judge)
-        uses = uses_of(connection, judge, [each.id for each in learned])
     return render(
         request,
         "changed.html",
@@ -111,45 +108,15 @@ def changed_page(
         page="changed",
         job=found,
         result=result,
-        summary=alignment_line(result, speaking(request)) if "rows" in result else "",
         version=number,
         versions=versions,
         learned=sorted(learned, key=lambda rule: (memory.status(rule) != "active", guideline_number(rule.id))),
         memory=memory,
-        uses=uses,
-        unused=Use(),
         turned=readable_first(turned, hidden),
         hidden=hidden,
         untaught=waiting,
         problem=_problem(found),
     )
-
-
-@router.post("/changed")
-def decide_turn(
-    request: Request,
-    judge: str,
-    server: Here,
-    person: Asking,
-    version: Annotated[int, Form()],
-    case: Annotated[str, Form()],
-    decision: Annotated[str, Form()],
-) -> Response:
-    """Accept a turned verdict, or object to it: then the case is asked again, for a verdict and words."""
-    if decision not in ("accepted", "objected"):
-        raise Refused("'{given}' is none of {allowed}", given=decision, allowed="accepted, objected")
-    with server.store.write() as connection:
-        if hidden_from(connection, judge, person.name, [case]):
-            raise Refused("answer case '{case}' first: its verdicts are hidden until then", case=case)
-        turn = decide(connection, judge, version, case, decision=cast("Decision", decision), person=person.name)
-    if decision == "objected":
-        answer = RedirectResponse(link(judge, "review", case=case), 303)
-        if request.headers.get("hx-request") == "true":
-            return Response(headers={"HX-Redirect": answer.headers["location"]})
-        return answer
-    if request.headers.get("hx-request") != "true":
-        return RedirectResponse(link(judge, "changed", version=version), 303)
-    return render(request, "turn.html", judge=judge, turn=turn, version=version, hidden=())
 
 
 def _job(server: Server, judge: str, job: str, *, result: bool = True) -> Job:

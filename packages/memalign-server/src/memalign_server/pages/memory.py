@@ -17,7 +17,6 @@ from memalign_server.people.access import Asking
 from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
-from memalign_server.review.using import Use, uses_of
 from memalign_server.server import JUDGE, Here
 
 __all__ = ["router"]
@@ -48,7 +47,6 @@ def memory_page(
     shown = rules[first : first + _RULES]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
     with server.store.read() as connection:
-        uses = uses_of(connection, judge, [each.id for each in shown])
         hidden = hidden_from(connection, judge, person.name, [each.case.id for each in found])
     return render(
         request,
@@ -62,8 +60,6 @@ def memory_page(
         earlier=rules[first - _RULES].id if first else None,
         later=rules[first + _RULES].id if first + _RULES < len(rules) else None,
         texts={each.id: each.text for each in memory.guidelines},
-        uses=uses,
-        unused=Use(),
         find=find,
         found=[(each, blocks_of(each.case.example, loaded.judge.value_type), each.case.id in hidden) for each in found],
         mine=mine[:_MOST],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from memalign_server.pages.coded_words import coded
 from memalign_server.pages.languages import LANGUAGES, Language, language_of
 from memalign_server.pages.texts import visible
 from memalign_server.people.people import Person
@@ -60,7 +59,6 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
             _=language.say,
             n_=language.count,
             lang=language,
-            coded=partial(coded, language),
             english=lambda text: in_english(language, visible(text)),
             languages=LANGUAGES,
             title=server.settings.title,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
@@ -205,16 +204,6 @@ def save_words(
     return JSONResponse({"revision": draft.revision, "problem": problem})
 
 
-@router.get("/review/similar")
-async def similar_guidelines(
-    request: Request, judge: str, server: Here, rationale: Annotated[str, Query(max_length=10_000)] = ""
-) -> Response:
-    """Guidelines that already say something like what is being typed."""
-    loaded = await run_in_threadpool(server.judges.latest, judge)
-    found = await server.similar.to(loaded, rationale)
-    return render(request, "similar.html", judge=judge, found=found)
-
-
 @router.get("/settle")
 def settle_page(request: Request, judge: str, server: Here, person: Asking) -> Response:
     """Cases on which the person and somebody else disagree, with both answers."""
@@ -265,6 +254,7 @@ def _asked(
     return {
         "id": case.example.id,
         "blocks": blocks_of(case.example, loaded.judge.value_type),
+        "disputed": case.disputed,
         "reasons": [each for each in case.reasons if each.code != "two verdicts"],
         "choices": choices_of(loaded.judge.value_type, language),
         "kind": loaded.judge.value_type,

@@ -11,7 +11,6 @@ from memalign.values import Value, ValueType
 from memalign_server.problems import Refused
 from memalign_server.review.cases import QueuedCase, case_of, disputed_cases
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
-from memalign_server.review.usefulness import DISAGREE, Reason
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.review_tables import queue, reviews
 
@@ -237,12 +236,6 @@ def _key(judge: str, person: str, case_id: str) -> Any:
 def _mark_disagreement(connection: Connection, judge: str, case: QueuedCase, kind: ValueType) -> None:
     """Put a case first while people disagree on it, and back in its place when they agree."""
     differ = bool(disputed_cases(connection, judge, [case.example.id], kind))
-    marked = any(each.code == "colleagues" for each in case.reasons)
-    if differ == marked:
-        return
-    rest = tuple(each for each in case.reasons if each.code != "colleagues")
-    kept = (Reason(code="colleagues", degree=1.0), *rest) if differ else rest
-    there = and_(queue.c.judge == judge, queue.c.case_id == case.example.id)
-    step = DISAGREE if differ else -DISAGREE
-    codes = to_json([{"code": each.code, "degree": each.degree, "detail": each.detail} for each in kept])
-    connection.execute(update(queue).where(there).values(rank=queue.c.rank + step, reasons=codes))
+    if differ != case.disputed:
+        same = and_(queue.c.judge == judge, queue.c.case_id == case.example.id)
+        connection.execute(update(queue).where(same).values(disputed=int(differ)))

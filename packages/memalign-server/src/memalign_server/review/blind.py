@@ -7,13 +7,11 @@ before, and their answer teaches, but it proves nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, insert, or_, select, update
 
 from memalign.judge import Judge
-from memalign.registry import MemoryDiff
 from memalign.types import Judgment
 from memalign_server.review.answers import Review, answers_on, review_of
 from memalign_server.review.cases import QueuedCase
@@ -22,7 +20,7 @@ from memalign_server.store.columns import now
 from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
 
-__all__ = ["ReviewedCase", "hidden_from", "mark_seen", "open_diff", "reviewed"]
+__all__ = ["ReviewedCase", "hidden_from", "mark_seen", "reviewed"]
 
 _AT_ONCE = 500
 
@@ -74,18 +72,6 @@ def hidden_from(connection: Connection, judge: str, person: str | None, ids: Ite
         part = query.where(queue.c.case_id.in_(given[start : start + _AT_ONCE]))
         found.update(connection.execute(part).scalars())
     return frozenset(found)
-
-
-def open_diff(connection: Connection, diff: MemoryDiff, person: str | None) -> MemoryDiff:
-    """What changed between two versions, without what others said of cases that a person has yet to answer."""
-    lists: dict[str, Any] = {name: getattr(diff, name) for name in ("added", "removed", "reworded", "states")}
-    ids = {each.key.id for changes in lists.values() for each in changes}
-    hidden = hidden_from(connection, diff.judge, person, ids)
-    kept: dict[str, Any] = {
-        name: tuple(each for each in changes if each.key.id not in hidden or each.key.source == person)
-        for name, changes in lists.items()
-    }
-    return replace(diff, **kept)
 
 
 def mark_seen(store: Store, judge: str, person: str, contents: Collection[str]) -> None:

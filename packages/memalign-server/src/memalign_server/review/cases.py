@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, and_, case, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, insert, select, update
 
 from memalign.judge import Judge
 from memalign.types import Example, Judgment, as_json
 from memalign.values import Value, ValueType, value_text
 from memalign_server.problems import Refused
-from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
+from memalign_server.review.usefulness import Reason, usefulness
 from memalign_server.store.columns import from_json, now, to_json
-from memalign_server.store.review_tables import fired, queue, reviews
+from memalign_server.store.review_tables import queue, reviews
 
 __all__ = [
     "Added",
@@ -47,7 +47,7 @@ _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 class QueuedCase:
     """One case of the queue: its content, the judgment on it (None: not judged), and why it is asked.
 
-    `seen` says that the memory which judged it held the case, under this id or another: no answer on it is evidence.
+    `disputed` says that people answered it differently, which puts it before every other. `seen` says that the memory which judged it held the case, under this id or another: no answer on it is evidence.
     """
 
     number: int
@@ -57,6 +57,7 @@ class QueuedCase:
     reasons: tuple[Reason, ...]
     problem: str | None = None
     seen: bool = False
+    disputed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,16 +139,13 @@ def store_judgments(
         no_lower: Ids of cases that come next and must go on to do so, whatever their new rank.
     """
     name, memory = judge.name, judge.memory
-    disputed = disputed_cases(connection, name, [judgment.id for _, judgment, _ in judged], judge.value_type)
     for example, judgment, likeness in judged:
         there = and_(queue.c.judge == name, queue.c.case_id == judgment.id)
         if judgment.error is not None:
             connection.execute(update(queue).where(there).values(problem=judgment.error))
             continue
         rank, reasons = usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
-        if judgment.id in disputed:
-            rank, reasons = rank + DISAGREE, (Reason(code="colleagues", degree=1.0), *reasons)
-        changed = connection.execute(
+        connection.execute(
             update(queue)
             .where(there)
             .values(
@@ -160,14 +158,6 @@ def store_judgments(
                 reasons=to_json(as_json(reasons)),
             )
         )
-        connection.execute(delete(fired).where(fired.c.judge == name, fired.c.case_id == judgment.id))
-        spoke = _spoke(judgment) if changed.rowcount else {}
-        if spoke:
-            rows = [
-                {"judge": name, "guideline": guideline, "case_id": judgment.id, "contribution": pull}
-                for guideline, pull in spoke.items()
-            ]
-            connection.execute(insert(fired), rows)
 
 
 def next_cases(
@@ -175,10 +165,10 @@ def next_cases(
 ) -> list[QueuedCase]:
     """The `n` most useful cases that a person has not answered; with `again` those that they skipped."""
     query = _with_state(judge, person, "skipped" if again else "open")
-    rank: Any = queue.c.rank + 0 if again else queue.c.rank  # few are skipped: they are found by person, and sorted
+    first: Any = queue.c.disputed + 0 if again else queue.c.disputed  # few are skipped: found by person, and sorted
     if without:
         query = query.where(queue.c.case_id.not_in(list(without)))
-    query = query.order_by(rank.desc(), queue.c.number).limit(n)
+    query = query.order_by(first.desc(), queue.c.rank.desc(), queue.c.number).limit(n)
     return [queued(row) for row in connection.execute(query)]
 
 
@@ -186,7 +176,8 @@ def unanswered_cases(connection: Connection, judge: str, *, n: int) -> list[Queu
     """The `n` most useful cases that nobody has answered: those that come next for most people."""
     said = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.state == "answered")
     query = select(queue).where(queue.c.judge == judge, ~exists().where(said))
-    return [queued(row) for row in connection.execute(query.order_by(queue.c.rank.desc(), queue.c.number).limit(n))]
+    order = (queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
+    return [queued(row) for row in connection.execute(query.order_by(*order).limit(n))]
 
 
 def list_cases(
@@ -251,6 +242,7 @@ def queued(row: Row[Any]) -> QueuedCase:
         reasons=_REASONS.decode(row.reasons),
         problem=row.problem,
         seen=bool(row.seen),
+        disputed=bool(row.disputed),
     )
 
 
@@ -258,16 +250,6 @@ def judgment_of(text: str | None) -> Judgment | None:
     """A judgment as a column keeps it."""
     found = from_json(text)
     return None if found is None else Judgment.from_dict(found)
-
-
-def _spoke(judgment: Judgment) -> Mapping[str, float | None]:
-    """The guidelines whose checks spoke, each with what it contributed."""
-    found: dict[str, float | None] = {}
-    for each in judgment.findings:
-        if each.guideline is not None and each.answer != "n/a":
-            before = found.get(each.guideline)
-            found[each.guideline] = before if each.contribution is None else (before or 0.0) + each.contribution
-    return found
 
 
 def _present(connection: Connection, judge: str, column: Any, values: Sequence[str]) -> set[str]:

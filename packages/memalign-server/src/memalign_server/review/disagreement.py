@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Select, and_, func, select
 
 from memalign_server.review.answers import Review, answers_on
 from memalign_server.review.cases import QueuedCase, queued
-from memalign_server.review.usefulness import DISAGREE
 from memalign_server.store.review_tables import queue, reviews
 
 __all__ = ["Disagreement", "disagreement_count", "disagreements"]
@@ -38,7 +37,7 @@ def disagreement_count(connection: Connection, judge: str, person: str) -> int:
 
 
 def _differing(query: Select[Any], judge: str, person: str) -> Select[Any]:
-    """The cases in question: a rank of `DISAGREE` or more is given to those that people answered differently."""
+    """The disputed cases that the person answered."""
     mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
     query = query.join(reviews, mine).where(reviews.c.state == "answered")
-    return query.where(queue.c.judge == judge, queue.c.rank >= DISAGREE)
+    return query.where(queue.c.judge == judge, queue.c.disputed == 1)

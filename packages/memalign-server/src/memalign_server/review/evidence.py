@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from memalign.evaluation import agreement_of_people
-from memalign.metrics import Estimate, cohen_kappa, wilson_interval
+from memalign.metrics import Estimate, wilson_interval
 from memalign.values import Value, ValueType
 from memalign_server.store.columns import from_json
 from memalign_server.store.review_tables import reviews
@@ -33,14 +33,10 @@ class Evidence:
     Attributes:
         n: The cases.
         agreed: Their sum, each counted by the share of its answers that say what the judge said.
-        pairs: How many cases people gave one label and the judge another: (people's, judge's) and the count.
-        kappa: Cohen's kappa over the answers; None for numbers and open values.
     """
 
     n: int
     agreed: float
-    pairs: tuple[tuple[tuple[Value, Value], int], ...]
-    kappa: float | None
 
     @property
     def missing(self) -> int:
@@ -66,23 +62,10 @@ def evidence_of(connection: Connection, judge: str, kind: ValueType) -> Evidence
     )
     answers: Counter[str] = Counter()
     agreed: Counter[str] = Counter()
-    cases: Counter[tuple[Value, Value]] = Counter()
-    both: list[tuple[Value, Value]] = []
     for case_id, blind, verdict, n in connection.execute(query):
-        label, value = from_json(blind), from_json(verdict)
         answers[case_id] += n
-        agreed[case_id] += n * kind.agree(value, label)
-        cases[label, value] += 1
-        both += [(label, value)] * n
-    kappa = None
-    if both and not kind.numeric and kind.closed:
-        kappa = cohen_kappa([value for _, value in both], [label for label, _ in both])
-    return Evidence(
-        n=len(answers),
-        agreed=sum(agreed[case_id] / n for case_id, n in answers.items()),
-        pairs=tuple(cases.items()),
-        kappa=kappa,
-    )
+        agreed[case_id] += n * kind.agree(from_json(verdict), from_json(blind))
+    return Evidence(n=len(answers), agreed=sum(agreed[case_id] / n for case_id, n in answers.items()))
 
 
 def people_agreement(connection: Connection, judge: str, kind: ValueType) -> tuple[float | None, int]:

@@ -1,4 +1,4 @@
-"""Verdicts that turned: what the judge said before and after an align, and what people think of it."""
+"""Verdicts that turned: what the judge said before and after an align."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, and_, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from memalign.types import Judgment
 from memalign.values import Value, ValueType
-from memalign_server.problems import Refused
-from memalign_server.store.columns import from_json, now, to_json
+from memalign_server.store.columns import from_json, to_json
 from memalign_server.store.review_tables import turns
 
 __all__ = [
-    "Decision",
     "Turn",
-    "decide",
     "keep_turns",
     "readable_first",
     "turn_of",
@@ -26,7 +23,6 @@ __all__ = [
 ]
 
 Effect = Literal["fixed", "broken", "moved", "turned"]
-Decision = Literal["accepted", "objected"]
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,8 +38,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     label: Value | None
     effect: Effect
     guidelines: tuple[str, ...] = ()
-    decision: Decision | None = None
-    decided_by: str | None = None
 
 
 def turn_of(
@@ -69,10 +63,7 @@ def turn_of(
 
 def keep_turns(connection: Connection, judge: str, version: int, found: Sequence[Turn]) -> None:
     """Keep the turns of a version; a job that runs a second time replaces its own."""
-    connection.execute(
-        delete(turns).where(turns.c.judge == judge, turns.c.version == version, turns.c.decision.is_(None))
-    )
-    kept = {each.case_id for each in turns_of_version(connection, judge, version)}
+    connection.execute(delete(turns).where(turns.c.judge == judge, turns.c.version == version))
     rows = [
         {
             "judge": judge,
@@ -85,7 +76,6 @@ def keep_turns(connection: Connection, judge: str, version: int, found: Sequence
             "guidelines": to_json(list(each.guidelines)),
         }
         for each in found
-        if each.case_id not in kept
     ]
     if rows:
         connection.execute(insert(turns), rows)
@@ -102,8 +92,6 @@ def turns_of_version(connection: Connection, judge: str, version: int, *, limit:
             label=from_json(row.label),
             effect=row.effect,
             guidelines=tuple(from_json(row.guidelines)),
-            decision=row.decision,
-            decided_by=row.decided_by,
         )
         for row in connection.execute(query.order_by(turns.c.case_id).limit(limit))
     ]
@@ -119,12 +107,3 @@ def versions_with_turns(connection: Connection, judge: str) -> list[int]:
     """The versions that turned verdicts, the newest first."""
     query = select(turns.c.version).where(turns.c.judge == judge).distinct().order_by(turns.c.version.desc())
     return list(connection.execute(query).scalars())
-
-
-def decide(connection: Connection, judge: str, version: int, case_id: str, *, decision: Decision, person: str) -> Turn:
-    """Keep what a person thinks of a turn; the last word counts. Raises InputError where there is no such turn."""
-    there = and_(turns.c.judge == judge, turns.c.version == version, turns.c.case_id == case_id)
-    values = {"decision": decision, "decided_by": person, "decided_at": now()}
-    if not connection.execute(update(turns).where(there).values(**values)).rowcount:
-        raise Refused("version {version} turned no verdict on '{case}'", version=version, case=case_id)
-    return next(each for each in turns_of_version(connection, judge, version) if each.case_id == case_id)

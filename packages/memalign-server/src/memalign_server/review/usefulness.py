@@ -11,13 +11,11 @@ from memalign.evaluation.label_next import silence
 from memalign.memory.retrieval import RELEVANT
 from memalign.types import Judgment
 
-__all__ = ["DISAGREE", "Code", "Reason", "usefulness"]
+__all__ = ["Code", "Reason", "usefulness"]
 
-Code = Literal["no judgment", "no check", "unsure", "two verdicts", "unlike", "new guideline", "colleagues"]
+Code = Literal["no judgment", "no check", "unsure", "two verdicts", "unlike", "new guideline"]
 
 STANDS_OUT = 0.5
-DISAGREE = 10.0
-"""What a case gains when two people disagree on it: it comes before every other."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

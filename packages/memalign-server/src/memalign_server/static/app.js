@@ -78,11 +78,6 @@
     }
     const toggle = event.target.closest("[data-focus-mode]");
     if (toggle) { setFocus(!doc.documentElement.hasAttribute("data-focus")); return; }
-    const offered = event.target.closest("[data-use-words]");
-    if (offered) {
-      const area = doc.querySelector("#card textarea[name=rationale]");
-      if (area) { area.value = offered.dataset.useWords; area.focus(); area.dispatchEvent(new Event("input", { bubbles: true })); }
-    }
   });
   doc.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();

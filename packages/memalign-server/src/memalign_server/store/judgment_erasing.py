@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, select, update
 
-from memalign_server.store.review_tables import fired, queue, turns
+from memalign_server.store.review_tables import queue, turns
 
 __all__ = ["forget_judgments"]
 
@@ -46,10 +46,7 @@ def forget_judgments(
         if not _saw(str(row.judgment), rules, examples, in_view=in_view):
             continue
         connection.execute(update(queue).where(queue.c.number == row.number).values(**_EMPTY))
-        connection.execute(delete(fired).where(fired.c.judge == judge, fired.c.case_id == row.case_id))
         gone += 1
-    for name in rules:
-        connection.execute(delete(fired).where(fired.c.judge == judge, fired.c.guideline == name))
     for turn in connection.execute(select(turns).where(turns.c.judge == judge)).all():
         if rules & set(json.loads(turn.guidelines)):
             same = and_(turns.c.judge == judge, turns.c.version == turn.version, turns.c.case_id == turn.case_id)

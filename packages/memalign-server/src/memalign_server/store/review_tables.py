@@ -8,7 +8,6 @@ from memalign_server.store.columns import (
     CASE_ID,
     MODEL_ROW,
     MODEL_TEXT,
-    PERSON,
     SOURCE,
     TEXT,
     TEXT_ROW,
@@ -16,7 +15,7 @@ from memalign_server.store.columns import (
     metadata,
 )
 
-__all__ = ["drafts", "fired", "queue", "reviews", "turns"]
+__all__ = ["drafts", "queue", "reviews", "turns"]
 
 _TIME = String(40)
 
@@ -33,6 +32,7 @@ queue = Table(
     Column("version", Integer),  # of the judge that made the judgment
     Column("seen", Integer, nullable=False, default=0),  # 1: its memory held the case, under this id or another
     Column("verdict", String(200), info=MODEL_TEXT),  # its value as files write it, for counts; cut where it is long
+    Column("disputed", Integer, nullable=False, default=0),  # 1: people answered it differently; it comes first
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("reasons", Text, nullable=False),  # JSON list of codes; see review/usefulness.py
     Column("added_at", _TIME, nullable=False),
@@ -41,7 +41,7 @@ queue = Table(
     Index("memalign_server_queue_version", "judge", "version"),
 )
 # In the order in which cases are asked, so that the next one is the first that is found.
-Index("memalign_server_queue_next", queue.c.judge, queue.c.rank.desc(), queue.c.number)
+Index("memalign_server_queue_next", queue.c.judge, queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
 # Without it the few that wait are found by reading every judgment. It holds the NULLs alone.
 _waiting = queue.c.judgment.is_(None)
 Index(
@@ -96,18 +96,4 @@ turns = Table(
     Column("label", Text, info=MODEL_TEXT),  # JSON: what people say, NULL for nothing
     Column("effect", String(16), nullable=False),  # fixed, broken, moved, turned (nobody labelled it)
     Column("guidelines", Text, nullable=False),  # JSON list of ids
-    Column("decision", String(16)),  # accepted, objected
-    Column("decided_by", String(200), info=PERSON),
-    Column("decided_at", _TIME),
 )
-
-fired = Table(
-    "memalign_server_fired",
-    metadata,
-    judge_column(primary_key=True),
-    Column("guideline", String(16), primary_key=True),
-    Column("case_id", String(500), primary_key=True, info=CASE_ID),
-    Column("contribution", Float),  # the calibrator's; NULL where no calibrator weighed it
-    Index("memalign_server_fired_case", "judge", "case_id"),
-)
-"""On which cases of the queue a guideline's checks spoke, by the latest judgment of each."""
