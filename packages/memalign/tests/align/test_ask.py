@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.align import AlignResult, edit_guideline
 from memalign.align.annotations import with_own_verdicts
-from memalign.align.ask import MOST, ask
+from memalign.align.ask import ask
 from memalign.errors import ModelUnavailable
 from memalign.io import read_judgments
 from memalign.judge.calibrator import FEWEST, calibrator_of
@@ -24,7 +24,7 @@ from memalign.memory import Answers, Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
 from tests.align.test_invariants import choices, divide
-from tests.support.asking import SHARED, Checker, answered, checking, questions_in
+from tests.support.asking import SHARED, Checker, answered, checking
 from tests.support.invariants import no_answer_outlives_its_source
 from tests.support.keys import keys
 from tests.support.learning import TAKEN, batches, key_of, own_words, row, text_of, words_in
@@ -124,10 +124,6 @@ class TestWhoIsAsked:
         memory = learn(judge, chat, [*rows, copy]).judge.memory
         assert answered(memory).keys() == {"t-0", *(f"t-{n}" for n in range(2, 12))}
 
-    @pytest.mark.parametrize("brief", [True, False])
-    def test_the_sample_is_bounded(self, brief: bool) -> None:
-        assert MOST[brief] == (50 if brief else 500)
-
     def test_free_text_and_unlabelled_cases_are_not_asked(self) -> None:
         judge, chat, _ = checking(shard_size=1)
         rows = [*labelled(10), row(99, "ana", "add")]
@@ -223,14 +219,6 @@ class TestFailure:
         assert not answered(failed.judge.memory)
         assert not decisions.asked, "a judge without its guidelines is another judge"
         assert any("12 of 12 cases" in note for note in failed.notes)
-
-    def test_forgetting_needs_no_model(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        memory = learn(judge, chat, labelled(12)).judge.memory
-        left = judge.replace(model=None, check_model=None, memory=memory).unalign("t-1").judge.memory
-        still = questions_in(left)
-        assert still < questions_in(memory)
-        assert all(margins.keys() <= still for margins in answered(left).values())
 
 
 class TestOwnVerdicts:

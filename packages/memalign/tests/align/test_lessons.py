@@ -24,26 +24,19 @@ from tests.support.learning import (
     LEFT,
     ORDERS,
     REFUSED,
-    SETTINGS,
     TAKEN,
     Imp,
     bare,
     learn,
     own_words,
+    reason,
     row,
+    states,
     without,
     words_in,
 )
 
 RULE = "Be kind to whoever has waited."
-
-
-def states(judge: Judge) -> dict[str, str]:
-    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
-
-
-def reason(judge: Judge, key: str) -> str:
-    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
 
 
 class Teacher:
@@ -155,13 +148,6 @@ class TestSeveralPeople:
             FeedbackKey("t-1", "cleo"): False,
         }
 
-    def test_the_later_of_equal_annotations_decides(self) -> None:
-        early = row(1, "ana", None, value=True, created_at="2026-03-01T12:00:00+02:00")
-        late = row(1, "ben", None, value=False, created_at="2026-03-01T11:00:00Z")
-        for rows in ([early, late], [late, early]):
-            judge = learn(bare()[0], rows).judge
-            assert states(judge) == {"t-1@ana": "disputed", "t-1@ben": "learned"}
-
     def test_a_later_time_counts_and_none_removes_nothing(self) -> None:
         early = row(1, "ana", None, value=True, created_at="2026-03-01")
         judge = learn(bare()[0], [early, row(1, "ben", None, value=False, created_at="2026-03-02")]).judge
@@ -232,41 +218,6 @@ class TestSeveralPeople:
         assert result.conflicts[0].ids == ("t-1", "t-2")
         judgment = result.judge(inputs=first["inputs"], outputs=first["outputs"])
         assert (judgment.value, judgment.decided_by, judgment.example_ids) == (False, "expert", ("t-1", "t-2"))
-
-
-class TestDuplicates:
-    @pytest.mark.parametrize("way", SETTINGS[:2])
-    def test_a_double_is_shown_once_with_all_sources(self, way: tuple[int, bool]) -> None:
-        judge, model = bare(shard_size=way[0], brief=way[1])
-        aligned = learn(judge, [row(1, "ana", "same"), row(2, "ben", "same")]).judge
-        (shown,) = aligned.memory.semantic
-        assert shown.id == "G1"
-        assert aligned.memory.sources_of(shown) == keys("t-1@ana", "t-2@ben")
-        assert states(aligned) == {"t-1@ana": "learned", "t-2@ben": "merged"}
-        assert reason(aligned, "t-2@ben") == "G1 already says it"
-
-        asked = len(model.requests)
-        forgot = aligned.unalign("t-1").judge
-        assert len(model.requests) == asked, "promotion asks no model"
-        assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G2", keys("t-2@ben"))]
-        assert states(forgot) == {"t-1@ana": "withdrawn", "t-2@ben": "learned"}
-
-    def test_a_hidden_rule_gives_way_to_its_double(self) -> None:
-        judge = learn(bare(shard_size=1)[0], [row(1, "ana", "same"), row(2, "ben", "same")]).judge
-        hidden = without(judge.memory, "t-1")
-        assert [guideline.id for guideline in hidden.semantic] == ["G2"]
-        assert [case.id for case in hidden.cases] == ["t-2"]
-        assert [guideline.id for guideline in without(judge.memory, "t-2").semantic] == ["G1"]
-        assert not without(judge.memory, "t-1", "t-2").semantic
-
-    def test_rules_differing_in_case_and_signs_are_equal(self) -> None:
-        judge = taught(
-            [change("ADD", "F1", text="Be kind, always.")],
-            [change("ADD", "F1", text="BE KIND always!")],
-            size=1,
-            rows=[row(1, "ana", "add"), row(2, "ben", "add")],
-        )
-        assert len(judge.memory.semantic) == 1
 
 
 class TestSupportAndRevise:
@@ -421,23 +372,6 @@ class TestByHand:
         with pytest.raises(InputError, match="nothing to change"):
             edit_guideline(judge, "G1", by="dora")
 
-    def test_a_model_cannot_bring_a_retired_rule_back(self) -> None:
-        judge = edit_guideline(self.aligned("same"), "G1", retired=True, by="dora")
-        assert not judge.memory.semantic
-        later = learn(judge, [row(5, "ben", "same")]).judge
-        assert not later.memory.semantic
-        assert [(later.memory.status(g), later.memory.successor(g)) for g in later.memory.guidelines] == [
-            ("retired", None),
-            ("superseded", "G1"),
-        ]
-
-    def test_a_retired_rule_returns_with_its_doubles(self) -> None:
-        judge = edit_guideline(self.aligned("same"), "G1", retired=True, by="dora")
-        later = learn(judge, [row(5, "ben", "same")]).judge
-        back = edit_guideline(later, "G1", retired=False, by="dora")
-        assert [g.id for g in back.memory.semantic] == ["G1"]
-        assert back.memory.sources_of(back.memory.semantic[0]) == keys("t-1@ana", "t-5@ben")
-
     def test_a_model_cannot_revise_or_support_retired_rules(self) -> None:
         for action in ("REVISE", "SUPPORT"):
             judge = taught(
@@ -450,15 +384,6 @@ class TestByHand:
             assert later.memory.status(later.memory.guideline("G1")) == "retired"
             assert not later.memory.semantic
             assert states(later)["t-2@ben"] == "pending"
-
-    def test_an_edited_double_is_shown_for_itself(self) -> None:
-        judge = edit_guideline(self.aligned("same", "same"), "G2", text="Be kind on Mondays.", by="dora")
-        assert [g.text for g in judge.memory.semantic] == [RULE, "Be kind on Mondays."]
-
-    def test_a_pinned_double_is_the_one_shown(self) -> None:
-        judge = edit_guideline(self.aligned("same", "same"), "G2", pinned=True, by="dora")
-        assert [g.id for g in judge.memory.semantic] == ["G2"]
-        assert judge.memory.successor(judge.memory.guideline("G1")) == "G2"
 
 
 class TestWhatGoesWrong:
@@ -581,13 +506,6 @@ class TestModels:
         judgment = aligned.replace(embedding_model=Namesake(dim=16))(**_content(row(1, "ana", "add")))
         assert judgment.example_ids == ("t-1",), "an identical case needs no vector"
         assert "no similar examples: memory has vectors of hash:16, not of other:16" in judgment.notes
-
-    def test_withdrawing_works_without_any_model(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ben", "add")]).judge
-        down = aligned.replace(model=ScriptedChatModel(lambda _: ModelUnavailable("down")))
-        result = down.unalign("t-1")
-        assert states(result.judge) == {"t-1@ana": "withdrawn", "t-2@ben": "pending"}
-        assert states(learn(result.judge.replace(model=aligned.model)).judge)["t-2@ben"] == "learned"
 
     @pytest.mark.parametrize("brief", [False, True])
     def test_progress_names_the_phases_and_ends_complete(self, brief: bool) -> None:

@@ -14,15 +14,11 @@ from memalign.errors import RateLimited
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer
 from tests.support.invariants import check_memory
-from tests.support.learning import Imp, bare, learn, row
+from tests.support.learning import Imp, bare, learn, row, states
 from tests.support.world import World, judge_in, labelled, said
 
 HARM = "Refuse whatever mentions a refund."
 HELP = "Accept whatever names a date."
-
-
-def states(judge: Judge) -> dict[str, str]:
-    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
 
 
 def texts(judge: Judge) -> set[str]:

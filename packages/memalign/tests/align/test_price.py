@@ -8,22 +8,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from memalign import Judge
 from memalign.align import write_guideline
 from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelUnavailable
 from memalign.judge.calibrator import FEWEST
-from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import Answers, Memory
-from memalign.memory.retrieval import is_hard, similar_cases
 from memalign.models import Limits
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
-from memalign.types import Example
 from tests.support.invariants import check_memory
-from tests.support.learning import bare, learn, text_of
+from tests.support.learning import bare, learn, states, text_of
 
 replace = msgspec.structs.replace
 _RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\".*?>>>$(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
@@ -66,17 +61,13 @@ def kinds(model: ScriptedChatModel, start: int = 0) -> Counter[str]:
     return Counter(request.schema_name for request in model.requests[start:])
 
 
-def states(memory: Memory) -> dict[str, str]:
-    return {str(entry.key): entry.state for entry in memory.ledger()}
-
-
 class TestWords:
     def test_an_align_of_fifty_is_one_call(self) -> None:
         model = ScriptedChatModel(provider)
         result = learn(bare(model=model)[0], spoken(range(50)))
         assert kinds(model) == {"changes": 1}
         assert result.usage.calls == 1
-        assert {*states(result.judge.memory).values()} == {"learned"}
+        assert {*states(result.judge).values()} == {"learned"}
         assert len(result.guidelines) == 50, "the records were all in it"
 
     def test_what_survives_a_withdrawal_is_distilled_again_in_one_call(self) -> None:
@@ -92,7 +83,7 @@ class TestWords:
         model = ScriptedChatModel(provider)
         result = learn(bare(model=model)[0], spoken(range(1000)))
         assert kinds(model) == {"changes": 20, "merged": 1}
-        assert {*states(result.judge.memory).values()} == {"learned"}
+        assert {*states(result.judge).values()} == {"learned"}
 
     def test_later_feedback_is_one_call_beside_the_guidelines_that_stand(self) -> None:
         judge, model = provider_judge()
@@ -102,15 +93,7 @@ class TestWords:
             judge = learn(judge, spoken([f"more{number}"])).judge
             assert kinds(model, asked) == {"changes": 1}
             assert "G1: When matter" in model.requests[-1].user
-        assert {*states(judge.memory).values()} == {"learned"}
-
-    def test_a_few_comments_cost_one_call(self) -> None:
-        judge, model = provider_judge()
-        result = learn(judge, spoken(range(5)))
-        assert kinds(model) == {"changes": 1}
-        assert result.usage.calls == 1
-        assert {*states(result.judge.memory).values()} == {"learned"}
-        assert all(case.pre_alignment is None and case.answers is None for case in result.judge.memory.cases)
+        assert {*states(judge).values()} == {"learned"}
 
 
 class TestMerging:
@@ -231,7 +214,7 @@ class TestConflicts:
             ("t-0", "t-1"),
             "whether a name is enough",
         )
-        assert {*states(result.judge.memory).values()} == {"learned"}, "meanwhile both teach"
+        assert {*states(result.judge).values()} == {"learned"}, "meanwhile both teach"
         later = learn(result.judge, spoken(["more"]))
         assert conflict in later.conflicts
         assert result.judge.unalign("t-0").conflicts == ()
@@ -249,13 +232,6 @@ class TestConflicts:
 
 
 class TestLabelsAlone:
-    def test_labels_alone_go_into_the_one_call(self) -> None:
-        judge, model = provider_judge()
-        rows = [*spoken(range(3)), *spoken(range(3, 5), value=False, words=False)]
-        memory = learn(judge, rows).judge.memory
-        assert kinds(model) == {"changes": 1}
-        assert {*states(memory).values()} == {"learned"}
-
     def test_free_text_labels_go_into_it_too(self) -> None:
         judge, model = provider_judge()
         free = judge.replace(feedback_value_type=str)
@@ -279,40 +255,6 @@ class TestLabelsAlone:
             assert "ana" not in text_of(left.memory, tombstones=False)
 
 
-class TestHardCases:
-    def vectors(self, *degrees: float) -> list[bytes]:
-        return [np.array([np.cos(a), np.sin(a)], dtype="<f4").tobytes() for a in np.radians(degrees)]
-
-    def memory_of(self, judge: Judge, *, wrong: str, by: str | None = None) -> Memory:
-        """Six cases, the first of them nearest to an item at 0°; the answer given about `wrong` was not its label."""
-        memory = learn(judge, spoken(range(6))).judge.memory
-        vectors = self.vectors(1, 2, 3, 4, 5, 6)
-        by = by or base_fingerprint_of(judge)
-        cases = tuple(
-            replace(case, vector=vector, answers=Answers(judge=by, verdict=case.id != wrong))
-            for case, vector in zip(memory.cases, vectors, strict=True)
-        )
-        return replace(memory, cases=cases)
-
-    def nearest(self, judge: Judge, memory: Memory) -> list[str]:
-        item = Example(id="new", inputs="q", outputs="a")
-        vector = np.array([1, 0], dtype=np.float32)
-        kind, by = judge.value_type, base_fingerprint_of(judge)
-        return [hit.case.id for hit in similar_cases(memory, item, vector, kind, 2, judge=by)]
-
-    def test_a_case_judged_wrong_ranks_before_nearer_ones(self) -> None:
-        judge, _ = provider_judge()
-        assert self.nearest(judge, self.memory_of(judge, wrong="")) == ["t-0", "t-1"]
-        assert self.nearest(judge, self.memory_of(judge, wrong="t-2")) == ["t-2", "t-0"]
-        assert self.nearest(judge, self.memory_of(judge, wrong="t-5")) == ["t-0", "t-1"], "and not one from afar"
-
-    def test_what_another_judge_had_wrong_ranks_nothing(self) -> None:
-        judge, _ = provider_judge()
-        memory = self.memory_of(judge, wrong="t-2", by="0123456789abcdef")
-        assert self.nearest(judge, memory) == ["t-0", "t-1"]
-        assert is_hard(memory, memory.cases[2], judge.value_type), "though it was hard for some judge"
-
-
 class TestDenied:
     """A judge whose key is refused: what needs no judge is done, and nothing that was paid for is lost."""
 
@@ -326,9 +268,3 @@ class TestDenied:
         denied = judge.replace(model=ScriptedChatModel(lambda _: AccessDenied("HTTP 401")))
         with pytest.raises(AccessDenied, match="HTTP 401"):
             learn(denied, spoken(["more"]))
-
-    def test_forgetting_needs_no_model_at_all(self) -> None:
-        judge, _ = self.taught()
-        denied = judge.replace(model=ScriptedChatModel(lambda _: AccessDenied("HTTP 401")))
-        memory = denied.unalign("t-3").judge.memory
-        assert "t-3@ana" not in {str(annotation.key) for annotation in memory.annotations()}

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from memalign import Judge
 from memalign.errors import ModelUnavailable
-from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import PreAlignmentVerdict
-from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer
 from tests.support.invariants import check_memory
-from tests.support.learning import bare, learn, row
+from tests.support.learning import bare, learn, reason, row, states
 
 RULE = "Be kind to whoever has waited."
 COPY = "The answer to case1 is a long text of more than eight words."
@@ -39,14 +35,6 @@ class Teacher:
             return {"rationale": "fine", "value": True}
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return answer if isinstance(answer, Exception) else {"changes": answer}
-
-
-def states(judge: Judge) -> dict[str, str]:
-    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
-
-
-def reason(judge: Judge, key: str) -> str:
-    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
 
 
 class TestRefusal:
@@ -169,32 +157,3 @@ class TestSeveralRules:
         check_memory(judge)
         left = judge.unalign("t-1").judge
         assert [g.text for g in left.memory.semantic] == ["Both."], "all that ben said is asked for again"
-
-
-class TestAnotherJudge:
-    """One model says true of everything, the other false: each is wrong about the cases that the other has right."""
-
-    rows = tuple(row(n, "ana", None, value=n % 2 == 0) for n in range(1, 9))
-
-    def says(self, value: bool) -> ScriptedChatModel:
-        def answer(request: ChatRequest) -> Answer:
-            if request.schema_name == "judgment":
-                return {"rationale": "r", "value": value}
-            labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
-            return {"changes": [noop(*labels)]}
-
-        return ScriptedChatModel(answer, limits=Limits(examples=2), name=f"says-{value}".lower())
-
-    def test_verdicts_of_another_model_rank_no_case(self) -> None:
-        judge, _ = bare(model=self.says(True))
-        learned = learn(judge, self.rows).judge.memory
-        verdict = PreAlignmentVerdict(value=True, judge=base_fingerprint_of(judge))
-        known = tuple(msgspec.structs.replace(case, pre_alignment=verdict) for case in learned.cases)
-        judge = judge.replace(memory=msgspec.structs.replace(learned, cases=known))
-        item: dict[str, Any] = {"inputs": "question about case2", "outputs": "the answer to case2 is another"}
-        first = judge(**item).example_ids
-        assert all(int(name.removeprefix("t-")) % 2 for name in first), "those that it had wrong come first"
-        other = judge.replace(model=self.says(False))
-        assert other(**item).example_ids != first
-        assert "t-2" in other(**item).example_ids, "the nearest: of none is it known whether this model has it wrong"
-        assert judge.replace(model=judge.model)(**item).example_ids == first, "what was measured is not lost"

@@ -14,21 +14,13 @@ from memalign.models.base import Limits
 from memalign.testing import ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
-from tests.support.learning import bare, learn, without
+from tests.support.learning import bare, learn, reason, states
 from tests.support.world import World, judge_in, rules_in, said
 
 SHORT = "Answer in one short sentence."
 LOUD = "Answer in ONE short sentence!"
 """The same words."""
 LONG = "Never answer in one short sentence."
-
-
-def states(judge: Judge) -> dict[str, str]:
-    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
-
-
-def reason(judge: Judge, key: str) -> str:
-    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
 
 
 def texts(judge: Judge) -> list[str]:
@@ -59,11 +51,6 @@ class TestTheSame:
         assert states(left) == {"t-1@ana": "withdrawn", "t-2@ben": "learned"}
         assert len(model.requests) == asked
         check_memory(left)
-
-    def test_hiding_one_of_a_pair_shows_the_other(self) -> None:
-        judge, _ = taught(("ana", SHORT), ("ben", LOUD))
-        assert [g.text for g in without(judge.memory, "t-1").semantic] == [LOUD]
-        assert not without(judge.memory, "t-1", "t-2").semantic
 
     def test_retired_words_stay_away_until_a_person_restores_them(self) -> None:
         judge, _ = taught(("ana", SHORT))
@@ -135,20 +122,6 @@ class TestTheSame:
             assert texts(learn(back).judge) == [SHORT, "Answer kindly."]
             check_memory(back)
 
-    def test_forgetting_a_revision_restores_what_it_revised(self) -> None:
-        judge, _ = judge_in(World(), shard_size=1)
-        judge = learn(judge, [said(1, SHORT, value=None)]).judge
-        judge = learn(judge, [said(2, "Answer kindly.", value=None)]).judge
-        revised = msgspec.structs.replace(judge.memory.guideline("G1"), replaced_by="G2")
-        judge = judge.replace(
-            memory=msgspec.structs.replace(judge.memory, guidelines=(revised, judge.memory.guideline("G2")))
-        )
-        assert texts(judge) == ["Answer kindly."]
-        back = judge.unalign("t-2").judge
-        assert texts(back) == [SHORT], "nothing stands in its place"
-        assert back.memory.guideline("G1").replaced_by is None
-        check_memory(back)
-
 
 def rule(number: int) -> str:
     return f"Where matter {number:04} comes up, the reply names the date on which it will be settled."
@@ -177,16 +150,6 @@ class TestBudget:
         assert last.text in rules_in(model.requests[-1])
         assert len(rules_in(model.requests[-1])) == len(shown)
         check_memory(pinned)
-
-    def test_forgetting_makes_room_for_what_was_left_out(self) -> None:
-        judge, model = filled(40)
-        judge(inputs="question 1", outputs="answer other")
-        shown = rules_in(model.requests[-1])
-        gone = [g.supported_by[0] for g in judge.memory.semantic if g.text in shown]
-        left = judge.unalign(*gone).judge
-        left(inputs="question 1", outputs="answer other")
-        assert len(rules_in(model.requests[-1])) == len(shown)
-        assert not rules_in(model.requests[-1]) & shown
 
     @pytest.mark.parametrize(("context", "more"), [(2000, False), (60_000, True)])
     def test_smaller_models_are_shown_less_and_larger_more(self, context: int, more: bool) -> None:

@@ -55,17 +55,6 @@ PORTUGUESE = {
             ("Preciso parar a assinatura, não cabe no orçamento.", "Entendo. Cancelei agora, sem multa."),
         ],
     ),
-    "app": (
-        [
-            ("O aplicativo fecha sozinho quando abro as fotos.", "Atualize para a versão 5.2, que corrige o problema."),
-            ("O app trava na tela inicial.", "Desinstale e instale de novo."),
-            ("Depois da atualização as notificações sumiram.", "Ative as notificações nas configurações do celular."),
-        ],
-        [
-            ("A última versão consome toda a bateria.", "Qual é o modelo do seu celular?"),
-            ("A busca no aplicativo não mostra nenhum resultado.", "Tente limpar o cache do app."),
-        ],
-    ),
 }
 SPANISH = {
     "delivery": (
@@ -99,17 +88,6 @@ SPANISH = {
         [
             ("¿Hay penalización por cancelar el plan anual antes?", "Sí, el 10% de lo que queda."),
             ("Necesito dejar la suscripción, no me alcanza.", "Lo entiendo. La cancelé ahora, sin penalización."),
-        ],
-    ),
-    "app": (
-        [
-            ("La aplicación se cierra sola cuando abro las fotos.", "Actualice a la versión 5.2, que lo corrige."),
-            ("La app se queda colgada en la pantalla inicial.", "Desinstálela e instálela otra vez."),
-            ("Tras la actualización desaparecieron las notificaciones.", "Active las notificaciones en los ajustes."),
-        ],
-        [
-            ("La última versión me gasta toda la batería.", "¿Qué modelo de móvil tiene?"),
-            ("El buscador de la aplicación no muestra resultados.", "Pruebe a vaciar la caché."),
         ],
     ),
 }
@@ -167,8 +145,8 @@ class TestRetrieval:
 
         by_words = await right(await memory_of(known(topics)))
         by_embedding = await right(await memory_of(known(topics), embedded_by="another"))
-        # Of 24 places, 5 would be right by chance.
-        assert by_words >= 12
+        # Of 18 places, 5 would be right by chance.
+        assert by_words >= 10
         assert by_words > by_embedding
 
     async def test_an_english_item_is_compared_by_meaning(self) -> None:

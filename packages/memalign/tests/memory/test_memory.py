@@ -15,8 +15,8 @@ from memalign import Example
 from memalign.content.encoding import estimate_tokens, shorten
 from memalign.errors import UnknownKey
 from memalign.judge.prompt import fit_guidelines
-from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
-from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
+from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
+from memalign.memory.retrieval import CHOICE, embedding_text, is_hard, similar_cases, was_misjudged
 from memalign.memory.status import standings
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
@@ -143,6 +143,25 @@ class TestRetrieval:
     ) -> None:
         one = case("a", label=label, pre_alignment=verdict)
         assert was_misjudged(memory(one), one, ValueType.of(spec)) is wrong
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "since", "hard"),
+    [
+        ("x", False, True, True),
+        ("x", True, False, False),  # what it said before it learned counts first
+        ("x", None, False, True),
+        ("x", None, True, False),
+        ("y", False, False, False),  # of another judge nothing is known
+        (None, False, True, True),
+        ("x", None, None, False),
+    ],
+)
+def test_a_case_is_hard_that_this_judge_had_wrong(asked: Any, before: Any, since: Any, hard: bool) -> None:
+    verdict = None if before is None else PreAlignmentVerdict(value=before, judge="x")
+    answers = None if since is None else Answers(judge="x", verdict=since)
+    one = msgspec.structs.replace(case("a", label=True), pre_alignment=verdict, answers=answers)
+    assert is_hard(memory(one), one, BOOL, asked) is hard
 
 
 class TestKeys:

@@ -204,6 +204,16 @@ def own_words(rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, A
     return of(rows) - of(others)
 
 
+def states(judge: Judge) -> dict[str, str]:
+    """The state of every piece of feedback, by its key in words."""
+    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
+
+
+def reason(judge: Judge, key: str) -> str:
+    """Why a piece of feedback is in its state."""
+    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
+
+
 def without(memory: Memory, *ids: str) -> Memory:
     """What is left of a memory once all feedback on these cases is forgotten, wordings of people included."""
     return forget(memory, memory.keys(*ids), people_agree=True)
