@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from memalign.content.encoding import json_inside
 from memalign.content.trace_names import ASSESSMENTS
-from memalign.content.traces import json_inside
 from memalign.errors import InputError
 
 __all__ = ["Turn", "turns_of"]

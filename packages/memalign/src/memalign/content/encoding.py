@@ -6,7 +6,11 @@ import json
 import re
 from collections.abc import Mapping
 
-__all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "length_of", "shorten"]
+import msgspec
+
+from memalign.types import MAX_DEPTH, too_deep
+
+__all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "json_inside", "length_of", "shorten"]
 
 BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
 
@@ -97,3 +101,15 @@ def length_of(value: object) -> int:
         else:
             total += len(part) if isinstance(part, str) else 4
     return total
+
+
+def json_inside(text: str, *, deepest: int = MAX_DEPTH) -> object:
+    """The value of a text that is JSON, else the text itself: also where it is nested more than `deepest` levels.
+
+    A thousand brackets in it would end the reader's stack, and a whole run.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return text if too_deep(value, deepest) else value

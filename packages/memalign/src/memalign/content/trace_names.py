@@ -64,4 +64,3 @@ EVENT_KEYS = frozenset(
 )
 TRACE_KEYS = frozenset(("info", "data", "spans", "resourceSpans", "resource_spans", *TRACES, *ASSESSMENTS))
 """Keys of a trace that are read, or would tell the verdict; any other is shown beside the spans."""
-INFO = ("state", "status", "execution_duration", "execution_duration_ms", "execution_time_ms")

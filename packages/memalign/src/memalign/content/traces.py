@@ -20,9 +20,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from memalign.content import trace_names as names
-from memalign.types import MAX_DEPTH, too_deep
+from memalign.content.encoding import json_inside
+from memalign.types import MAX_DEPTH
 
-__all__ = ["Span", "SpanTree", "exported_spans", "json_inside", "span_tree"]
+__all__ = ["Span", "SpanTree", "exported_spans", "span_tree"]
 
 _EMPTY: tuple[object, ...] = (None, "", [], {}, ())
 _NAMED_IN_NOTES = 5
@@ -129,18 +130,6 @@ def span_tree(trace: object) -> SpanTree | None:
 # -- the forms ---------------------------------------------------------------------------------------------------------
 
 
-def json_inside(text: str, *, deepest: int = MAX_DEPTH) -> object:
-    """The value of a text that is JSON, else the text itself: also where it is nested more than `deepest` levels.
-
-    A thousand brackets in it would end the reader's stack, and a whole run.
-    """
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return text
-    return text if too_deep(value, deepest) else value
-
-
 def _parsed(text: str) -> object:
     if text.lstrip()[:1] not in ("{", "[") or not ("pan" in text or "children" in text or "child_runs" in text):
         return None
@@ -158,12 +147,12 @@ def _spans_and_info(trace: object) -> tuple[Sequence[object], dict[str, Any]]:
     if not isinstance(trace, Mapping):
         return (), {}
     if _resources(trace) is not None:
-        return exported_spans(trace), _service(trace) | _beside(trace)
+        return exported_spans(trace), _beside(trace)
     data = trace["data"] if isinstance(trace.get("data"), Mapping) else {}
     spans = data.get("spans", trace.get("spans"))
     if isinstance(spans, list | tuple) and spans:
         nested = not any(_id(span) for span in spans)
-        return _flattened(spans) if nested else spans, _info(trace.get("info")) | _beside(data) | _beside(trace)
+        return _flattened(spans) if nested else spans, _beside(data) | _beside(trace)
     if _has_children(trace):
         return _flattened([trace]), {}
     return ([trace], {}) if _is_span(trace) else ((), {})
@@ -183,24 +172,6 @@ def exported_spans(trace: Mapping[str, Any]) -> list[object]:
             exported = _first(scope, ("spans",))
             spans.extend(exported if isinstance(exported, list | tuple) else ())
     return spans
-
-
-def _service(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """The service, of all that exporters say of the machine, the process and the library."""
-    resources = [_first(part, ("resource",)) for part in _resources(trace) or ()]
-    services = [_attributes(_first(resource, ("attributes",))).get("service.name") for resource in resources]
-    shown = ", ".join(dict.fromkeys(str(service) for service in services if service))
-    return {"service": shown} if shown else {}
-
-
-def _info(info: object) -> dict[str, Any]:
-    """What MLflow says of a trace, without people's assessments of it."""
-    if not isinstance(info, Mapping):
-        return {}
-    tags = info.get("tags")
-    own = {k: v for k, v in tags.items() if not str(k).startswith("mlflow.")} if isinstance(tags, Mapping) else {}
-    facts = {name: info[name] for name in names.INFO if info.get(name) is not None}
-    return facts | ({"tags": own} if own else {})
 
 
 def _beside(trace: Mapping[str, Any]) -> dict[str, Any]:

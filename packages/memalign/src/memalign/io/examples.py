@@ -6,8 +6,7 @@ others, and only fingerprints are kept; the second time they are given out one b
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
@@ -17,39 +16,7 @@ from memalign.io.rows import Row
 from memalign.io.source import CONTENT_NEEDED, ExampleSource, Reading, RowSource, case_fields
 from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, FeedbackKey
 
-__all__ = ["Examples", "Index", "example_of", "read_examples"]
-
-_DIGEST = 32  # bytes of a content hash
-
-
-class Index:
-    """The ids of examples in their order, each with its place (from 0) and content hash; some 200 bytes an example."""
-
-    def __init__(self, examples: Iterable[Example] = ()) -> None:
-        self._places: dict[str, int] = {}
-        self._digests = bytearray()
-        for example in examples:
-            self.add(example)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def add(self, example: Example) -> None:
-        """Add an example whose id is new."""
-        self._places[example.id] = len(self._places)
-        self._digests += bytes.fromhex(example.content_hash)
-
-    def place(self, example_id: str) -> int | None:
-        """Where the example of that id stands, None when there is none."""
-        return self._places.get(example_id)
-
-    def ids(self) -> tuple[str, ...]:
-        """Every id, in order."""
-        return tuple(self._places)
-
-    def content_hash(self, place: int) -> str:
-        """The content hash of the example at `place`."""
-        return self._digests[place * _DIGEST : (place + 1) * _DIGEST].hex()
+__all__ = ["Examples", "example_of", "read_examples"]
 
 
 class Examples:
@@ -66,7 +33,7 @@ class Examples:
         self.name = source.name
         self._source = source
         self._fields = fields
-        self._index: Index | None = None
+        self._hashes: dict[str, str] | None = None
 
     @classmethod
     def of(
@@ -88,11 +55,10 @@ class Examples:
         return cls(RowSource.of(rows, name=name, remembered=columns), fields)
 
     @property
-    def index(self) -> Index:
-        """By what the examples are known again. Raises InvalidRows."""
+    def hashes(self) -> Mapping[str, str]:
+        """The content hash of each example by its id, in their order. Raises InvalidRows."""
         self.check()
-        assert self._index is not None  # `check` has set it
-        return self._index
+        return self._hashes or {}
 
     def check(self) -> None:
         """Read all rows, unless that was done before.
@@ -106,7 +72,7 @@ class Examples:
 
     def checking(self) -> Iterator[None]:
         """The same, a step for each row: for callers that have something else to do between them."""
-        if self._index is not None:
+        if self._hashes is not None:
             return
         reading = _Reading()
         for item in self._source.rows(distinct=True):
@@ -114,13 +80,13 @@ class Examples:
                 reading.add(row)
             yield
         reading.check_columns(self._source, reading.needed(self._fields))
-        self._index = reading.complete(self.name)
+        self._hashes = reading.complete(self.name)
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.hashes)
 
     def __iter__(self) -> Iterator[Example]:
-        index, expected = self.index, 0
+        hashes, remaining, given = self.hashes, iter(self.hashes), set[str]()
         changed = InputError(
             f"{self.name} has changed since it was checked; start again, with a file that stays as it is"
         )
@@ -130,13 +96,14 @@ class Examples:
             example = example_of(row.fields)
             if example is None:
                 continue
-            place = index.place(example.id)
-            if place is None or place > expected or example.content_hash != index.content_hash(place):
+            if example.content_hash != hashes.get(example.id):
                 raise changed
-            if place == expected:  # else another annotation on a case that was there already
-                expected += 1
+            if example.id not in given:  # else another annotation on a case that was there already
+                if example.id != next(remaining, None):
+                    raise changed
+                given.add(example.id)
                 yield example
-        if expected < len(index):
+        if len(given) < len(hashes):
             raise changed
 
 
@@ -157,13 +124,12 @@ def _example(case: Mapping[str, Any]) -> Example | None:
 
 
 class _Reading(Reading):
-    """The first reading: what is wrong, and the index of what is right."""
+    """The first reading: what is wrong, and the hashes of what is right."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._index = Index()
-        self._lines = array("q")  # of each example, the line with its content
-        self._labelled = bytearray()  # of each example, whether its first row was somebody's feedback
+        self._hashes: dict[str, str] = {}
+        self._first: dict[str, tuple[int, bool]] = {}  # by id, the line with the content and whether it is feedback
         self._keys: set[FeedbackKey] = set()
         self._without: dict[str, int] = {}  # id and line of feedback whose content has not come yet
 
@@ -174,37 +140,33 @@ class _Reading(Reading):
             self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
 
     def _check(self, row: Row) -> None:
-        """Put the example into the index if the row is the first with its content. Raises InputError."""
+        """Keep the hash of the example if the row is the first with its content. Raises InputError."""
         case = case_fields(row.fields)
-        example = _example(case)
+        example, example_id = _example(case), case["id"]
         labelled = any(case.get(name) is not None for name in ("value", "rationale", "source"))
         if example is None and not labelled:
             raise InputError(f"no content: {CONTENT_NEEDED}")
-        example_id = case["id"]
         if not example_id:
             raise InputError("id is missing or empty")
-        place = self._index.place(example_id)
-        earlier = self._without.get(example_id, 0) if place is None else self._lines[place]
-        if place is not None and example is not None and example.content_hash != self._index.content_hash(place):
-            raise InputError(f"its content differs from that of {example_id!r} on line {earlier}")
+        line, first_labelled = self._first.get(example_id, (self._without.get(example_id, 0), True))
+        if example is not None and example.content_hash != self._hashes.get(example_id, example.content_hash):
+            raise InputError(f"its content differs from that of {example_id!r} on line {line}")
         key = FeedbackKey(example_id, str(case.get("source") or UNKNOWN_SOURCE))
-        first_is_labelled = place is None or bool(self._labelled[place])
-        if earlier and (not labelled or not first_is_labelled or key in self._keys):
-            raise InputError(f"{example_id!r} is on line {earlier} already; an example is judged once")
+        if line and (not labelled or not first_labelled or key in self._keys):
+            raise InputError(f"{example_id!r} is on line {line} already; an example is judged once")
         if labelled:
             self._keys.add(key)
-        if example is None and place is None:
+        if example is None and example_id not in self._hashes:
             self._without.setdefault(example_id, row.line)
-        elif example is not None and place is None:
+        elif example is not None and example_id not in self._hashes:
             self._without.pop(example_id, None)
-            self._index.add(example)
-            self._lines.append(row.line)
-            self._labelled.append(labelled)
+            self._hashes[example_id] = example.content_hash
+            self._first[example_id] = (row.line, labelled)
 
-    def complete(self, name: str) -> Index:
-        """The index of all examples. Raises InvalidRows if there was a bad row."""
+    def complete(self, name: str) -> dict[str, str]:
+        """The content hashes of all examples by id. Raises InvalidRows if there was a bad row."""
         reason = f"no content: {CONTENT_NEEDED}"
         self.bad += [RowError(line=line, reason=reason, id=example_id) for example_id, line in self._without.items()]
         if self.bad:
             raise InvalidRows(name, sorted(self.bad, key=lambda error: error.line))
-        return self._index
+        return self._hashes

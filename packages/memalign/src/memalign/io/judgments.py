@@ -6,10 +6,9 @@ of another judge, or on an example that has changed since, is never taken for th
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self, overload
@@ -18,7 +17,6 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.io.delimited import write_delimited
-from memalign.io.examples import Index
 from memalign.io.files import atomic_write, beside, is_device, target_of, try_lock, unlock
 from memalign.io.locations import is_url, shown_location
 from memalign.types import Example, Judgment, json_line
@@ -126,8 +124,13 @@ class JudgmentWriter:
     of the examples, those of other ids at the end. Of what is in the file only the place of each line is kept in memory.
     """
 
-    def __init__(self, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> None:
+    def __init__(self, path: str | Path, *, judge: str, examples: Mapping[str, str] | Iterable[Example] = ()) -> None:
         """Open `path` for writing, and find what an earlier run left there.
+
+        Args:
+            path: A `.jsonl` file on this machine.
+            judge: The fingerprint of the judge.
+            examples: What is judged, or the content hashes by id (`Examples.hashes`), in order.
 
         Raises:
             InputError: It was written by another judge or by another program, is being written by another run, or cannot
@@ -142,9 +145,9 @@ class JudgmentWriter:
         if is_device(self._path):
             raise InputError(f"{path} is no file, and judgments are read again from theirs; name a file")
         self._judge = judge
-        self._index = examples if isinstance(examples, Index) else Index(examples)
-        self._begins = array("q", [-1]) * len(self._index)  # where the line of each example begins
-        self._others: dict[str, int] = {}  # the same of other ids
+        by_id = examples if isinstance(examples, Mapping) else {each.id: each.content_hash for each in examples}
+        self._hashes: Mapping[str, str] = by_id
+        self._begins: dict[str, int] = {}  # where the line of each id begins
         self._failed: set[str] = set()  # the ids whose line had an error
         try:
             # Two runs would take each other's lines away. The lock is beside the file, which is replaced at times.
@@ -165,10 +168,7 @@ class JudgmentWriter:
         self._end = self._path.stat().st_size
 
     def __contains__(self, example_id: object) -> bool:
-        if not isinstance(example_id, str):
-            return False
-        place = self._index.place(example_id)
-        return example_id in self._others if place is None else self._begins[place] >= 0
+        return example_id in self._begins
 
     def failed(self, example_id: str) -> bool:
         """Whether an earlier run asked about the example and got an error."""
@@ -178,34 +178,22 @@ class JudgmentWriter:
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
         if example_id in self:
             raise InputError(f"{example_id!r} has its judgment in {self._path} already")
-        place = self._index.place(example_id)
-        content_hash = "" if place is None else self._index.content_hash(place)
+        content_hash = self._hashes.get(example_id, "")
         line = judgment_line(example_id, judgment, judge=self._judge, content_hash=content_hash)
         try:
             self._file.write(line)
             self._file.flush()
         except OSError as error:
             raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
-        self._note(example_id, self._end)
+        self._begins[example_id] = self._end
         self._end += len(line)
-
-    def _note(self, example_id: str, begin: int) -> int:
-        """Note where the line of an example begins, -1 for a line that does not count; returns where one was before."""
-        place = self._index.place(example_id)
-        if place is None:
-            earlier = self._others.pop(example_id, -1)
-            if begin >= 0:
-                self._others[example_id] = begin
-        else:
-            earlier, self._begins[place] = self._begins[place], begin
-        return earlier
 
     def judgments(self, otherwise: Judgment | None = None) -> Judgments:
         """The judgments of the examples, in their order, read when they are asked for, once this writer is closed.
 
         An example without a line has the judgment `otherwise`.
         """
-        return Judgments(self._path, self._index.ids(), self._begins, otherwise)
+        return Judgments(self._path, tuple(self._hashes), self._begins, otherwise)
 
     def close(self) -> None:
         """Close the file and put its lines into the order of the examples."""
@@ -213,8 +201,7 @@ class JudgmentWriter:
             return
         try:
             self._file.close()
-            begins = chain((begin for begin in self._begins if begin >= 0), self._others.values())
-            if any(begin > following for begin, following in pairwise(begins)):
+            if any(begin > following for begin, following in pairwise(self._ordered().values())):
                 self._rewrite()
         except OSError as error:
             raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
@@ -240,31 +227,34 @@ class JudgmentWriter:
                     f"{self._path} holds judgments of judge {line.head.judge}, this one is {self._judge}; name another "
                     "output file, or delete that one to judge again"
                 )
-            place = self._index.place(line.head.id)
-            changed = place is not None and line.head.content_hash not in ("", self._index.content_hash(place))
+            name = line.head.id
+            changed = line.head.content_hash not in ("", self._hashes.get(name, line.head.content_hash))
             counts = line.judgment.error is None and not changed
+            clean = clean and counts and line.raw.endswith(b"\n") and name not in self._begins
             if line.judgment.error is not None:
-                self._failed.add(line.head.id)
-            earlier = self._note(line.head.id, line.begin if counts else -1)
-            clean = clean and counts and line.raw.endswith(b"\n") and earlier < 0
+                self._failed.add(name)
+            self._begins.pop(name, None)
+            if counts:
+                self._begins[name] = line.begin
             end = line.begin + len(line.raw)
         if not clean or end != self._path.stat().st_size:
             self._rewrite()
 
+    def _ordered(self) -> dict[str, int]:
+        """Where lines begin, those of examples first and in their order."""
+        begins = {name: self._begins[name] for name in self._hashes if name in self._begins}
+        return begins | self._begins
+
     def _rewrite(self) -> None:
-        """Only the lines that count, those of examples first and in their order."""
+        """Keep only the lines that count, in order."""
+        begins: dict[str, int] = {}
         with atomic_write(self._path) as new, self._path.open("rb") as old:
-
-            def copied(begin: int) -> int:
+            for name, begin in self._ordered().items():
+                begins[name] = new.tell()
                 old.seek(begin)
-                at = new.tell()
                 new.write(old.readline().rstrip(b"\r\n") + b"\n")
-                return at
-
-            begins = [copied(begin) if begin >= 0 else -1 for begin in self._begins]
-            others = {name: copied(begin) for name, begin in self._others.items()}
-        self._begins[:] = array("q", begins)  # in place: judgments that were given out point to these
-        self._others = others
+        self._begins.clear()  # in place: judgments that were given out point to these
+        self._begins.update(begins)
 
 
 class Judgments(Sequence[Judgment]):
@@ -273,15 +263,15 @@ class Judgments(Sequence[Judgment]):
     Raises InputError when the file is no longer what the run left. Equal to any sequence of equal judgments.
     """
 
-    def __init__(self, path: Path, ids: Sequence[str], begins: array[int], otherwise: Judgment | None) -> None:
-        """`begins` has where in `path` each line begins, -1 for none; `ids` whose it is."""
+    def __init__(self, path: Path, ids: Sequence[str], begins: Mapping[str, int], otherwise: Judgment | None) -> None:
+        """`begins` has where in `path` the line of an id begins."""
         self._path = path
         self._ids = ids
         self._begins = begins
         self._otherwise = otherwise
 
     def __len__(self) -> int:
-        return len(self._begins)
+        return len(self._ids)
 
     @overload
     def __getitem__(self, index: int) -> Judgment: ...
@@ -294,9 +284,6 @@ class Judgments(Sequence[Judgment]):
 
     def __iter__(self) -> Iterator[Judgment]:
         return self._at(range(len(self)))
-
-    def __reversed__(self) -> Iterator[Judgment]:
-        return self._at(range(len(self) - 1, -1, -1))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):
@@ -317,16 +304,17 @@ class Judgments(Sequence[Judgment]):
             raise InputError(f"{self._path} cannot be read: {error.strerror}") from None
 
     def _read(self, file: BinaryIO, place: int) -> Judgment:
-        if (begin := self._begins[place]) < 0:
+        name = self._ids[place]
+        if name not in self._begins:
             if self._otherwise is None:
                 raise InputError(f"example {place + 1} has no judgment in {self._path}")
-            return msgspec.structs.replace(self._otherwise, id=self._ids[place])
-        file.seek(begin)
+            return msgspec.structs.replace(self._otherwise, id=name)
+        file.seek(self._begins[name])
         try:
             judgment = msgspec.json.decode(file.readline(), type=Judgment)
         except (msgspec.DecodeError, UnicodeDecodeError):
             judgment = Judgment()
-        if judgment.id != self._ids[place]:
+        if judgment.id != name:
             raise InputError(f"{self._path} was changed since these judgments were written to it; read it anew")
         return judgment
 

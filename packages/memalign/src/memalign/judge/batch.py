@@ -84,9 +84,9 @@ async def judge_many(
         await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
         return [
             judgment or msgspec.structs.replace(run.not_judged(), id=name)
-            for judgment, name in zip(judgments, source.index.ids(), strict=True)
+            for judgment, name in zip(judgments, source.hashes, strict=True)
         ]
-    with JudgmentWriter(out, judge=signature_of(judge), examples=source.index) as writer:
+    with JudgmentWriter(out, judge=signature_of(judge), examples=source.hashes) as writer:
         await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())
 
