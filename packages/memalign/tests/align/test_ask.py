@@ -21,6 +21,7 @@ from memalign.io import read_judgments
 from memalign.judge.calibrator import FEWEST, calibrator_of
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Answers, Memory
+from memalign.models.calls import Calls
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
 from tests.align.test_invariants import choices, divide
@@ -167,7 +168,7 @@ class TestCalls:
         added = replace(first, checks=(*first.checks, replace(first.checks[0], question="Is it new?")))
         changed = once.replace(memory=replace(once.memory, guidelines=(added, *once.memory.guidelines[1:])))
         decisions.asked.clear()
-        memory, _, _ = aio.run(ask(changed, nothing_learned))
+        memory, _, _ = aio.run(ask(changed, nothing_learned, Calls()))
         assert {question.text for _, question in decisions.asked} == {"Is it new?"}
         assert sum("Is it new?" in margins for margins in answered(memory).values()) == len(decisions.asked) > 0
 
@@ -432,7 +433,7 @@ class TestExactness:
         aligned = learn(judge, chat, rows).judge
         left = aligned.unalign(*map(key_of, gone), optimizer=MemAlign(reflection_model=chat)).judge
         asked = len(decisions.asked)
-        memory, _, notes = aio.run(ask(left, nothing_learned))
+        memory, _, notes = aio.run(ask(left, nothing_learned, Calls()))
         assert memory == left.memory
         assert (len(decisions.asked), notes) == (asked, ())
 
@@ -470,7 +471,7 @@ class TestValues:
         met = replace(guideline, exposed_to=(*guideline.exposed_to, case.annotations[0].key))
         memory = replace(once.memory, guidelines=(met, *once.memory.guidelines[1:])).with_live_answers()
         assert own not in answered(memory)[case.id]
-        again, _, _ = aio.run(ask(once.replace(memory=memory), no_model_answers))
+        again, _, _ = aio.run(ask(once.replace(memory=memory), no_model_answers, Calls()))
         assert own not in answered(again)[case.id]
 
     def test_an_edited_guideline_keeps_answers_to_kept_checks(self) -> None:

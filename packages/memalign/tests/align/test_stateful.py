@@ -23,6 +23,7 @@ from memalign.judge.prompt import budget_of, prompt_of
 from memalign.memory import Annotation, Memory, Outcome
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatRequest, Limits
+from memalign.models.calls import Calls
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline
@@ -90,7 +91,7 @@ class Hand:
 def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
     items = [Example(id="new", inputs="a question about case1", outputs="another answer")]
     items.append(Example(id="other", inputs="q", outputs="a"))
-    return [aio.run(prompt_of(judge, item, model)).request for item in items]
+    return [aio.run(prompt_of(judge, item, model, Calls())).request for item in items]
 
 
 def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from memalign import Judge, Registry
 from memalign.errors import MemalignError
-from memalign.judge.open_model import open_model, open_reflection_model
+from memalign.models.judge_models import open_model, open_reflection_model
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.types import canonical_json
 from tests.cli.conftest import INSTRUCTIONS, Run, answer

@@ -29,12 +29,13 @@ from memalign.errors import (
     InvalidValueType,
     ModelUnavailable,
 )
-from memalign.judge.open_model import open_model
 from memalign.judge.prompt import prompt_of, retrieve
 from memalign.judge.spec import base_fingerprint_of, without_memory
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatRequest, Limits
+from memalign.models.calls import Calls
+from memalign.models.judge_models import open_model
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import CONTENT_FIELDS, Guideline, Usage, canonical_json
@@ -442,7 +443,7 @@ class TestMisuse:
 
 
 def similar(one: Judge, example: Example) -> tuple[Retrieved, ...]:
-    return aio.run(retrieve(one, example, open_model(one).limits))
+    return aio.run(retrieve(one, example, open_model(one).limits, Calls()))
 
 
 class TestRetrieve:
@@ -689,7 +690,12 @@ class TestBudget:
             memory = Memory(cases=cases, guidelines=rules)
             return [
                 aio.run(
-                    prompt_of(each.replace(memory=memory), Example(id="i", inputs="q", outputs="a"), open_model(first))
+                    prompt_of(
+                        each.replace(memory=memory),
+                        Example(id="i", inputs="q", outputs="a"),
+                        open_model(first),
+                        Calls(),
+                    )
                 ).request.system
                 for each in judges
             ]

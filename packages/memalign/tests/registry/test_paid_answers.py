@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,8 @@ import pytest
 from memalign import Judge, Registry
 from memalign.aio import run
 from memalign.errors import RegistryError, SpendLimitReached
-from memalign.judge.paid_calls import PaidCalls
 from memalign.models.base import ChatReply, ChatRequest, Decision, Question
+from memalign.models.calls import Calls
 from memalign.registry.paid_answers import PaidAnswers
 from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Usage
@@ -101,12 +101,14 @@ def silent_after(endpoint: Endpoint, count: int) -> threading.Event:
 
 def stopped(registry: Registry, endpoint: Endpoint, answered: int) -> Registry:
     """The registry after an align that was stopped when so many answers were kept."""
-    done, write = iter(range(1_000)), PaidAnswers._write
+    done, write = 0, PaidAnswers._write
 
-    def kept(self: PaidAnswers, key: str, answer: bytes) -> None:
-        if next(done) >= answered:
+    def kept(self: PaidAnswers, new: Mapping[str, bytes]) -> None:
+        nonlocal done
+        done += len(new)
+        if done > answered:
             raise Stopped
-        write(self, key, answer)
+        write(self, new)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PaidAnswers, "_write", kept)
@@ -203,8 +205,8 @@ def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step
     registry.create(paying.judge(name="another"))
     registry.align(NAME, rows(2, source="eve"), optimizer=OPTIMIZER)
     running, other = PaidAnswers(registry._database, NAME), PaidAnswers(registry._database, "another")
-    run(running.keep("0" * 64, b'"a quote of eve, who said word777"'))
-    run(other.keep("0" * 64, b'"another judge\'s"'))
+    run(running.keep({"0" * 64: b'"a quote of eve, who said word777"'}))
+    run(other.keep({"0" * 64: b'"another judge\'s"'}))
     if step == "delete":
         registry.delete(NAME)
     elif step == "erase":
@@ -214,7 +216,7 @@ def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step
         assert b"word777" not in place.bytes()
     else:
         registry.unalign(NAME, "t-eve-0", optimizer=OPTIMIZER)
-    run(running.keep("1" * 64, b'"said after it"'))
+    run(running.keep({"1" * 64: b'"said after it"'}))
     assert place.execute("SELECT count(*) FROM memalign_answers") == [(1,)], "a running align keeps nothing more"
     assert registry.kept_answers("another") == 1
 
@@ -224,7 +226,7 @@ def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(endpoint:
     registry.create(paying.judge(name="another"))
     quote = "the clinic on the hill where the operation of Maria went so badly wrong"
     registry.align(NAME, [rows(1)[0] | {"rationale": quote}], optimizer=OPTIMIZER)
-    run(PaidAnswers(registry._database, "another").keep("0" * 64, json.dumps({"text": quote}).encode()))
+    run(PaidAnswers(registry._database, "another").keep({"0" * 64: json.dumps({"text": quote}).encode()}))
     receipt = registry.erase(NAME, ["t-ana-0"], rederive=False)
     assert receipt.elsewhere == ("another",)
     assert not receipt.complete
@@ -281,15 +283,15 @@ def test_probabilities_vectors_and_half_characters_are_kept_exactly(registry: Re
     request = ChatRequest(system="s", user=said, schema={"type": "object"})
     vectors = HashEmbedding(dim=16)
     registry.create(paying.judge())
-    calls = PaidCalls(answers=PaidAnswers(registry._database, NAME))
-    paid = run(calls.chat(chat).complete(request))
-    embedded = run(calls.embedding(vectors).embed(["a b", said]))
+    calls = Calls(answers=PaidAnswers(registry._database, NAME))
+    paid = run(calls.complete(chat, request))
+    embedded = run(calls.embed(vectors, ["a b", said]))
     second = PaidAnswers(registry._database, NAME)
-    calls = PaidCalls(answers=second)
-    again = run(calls.chat(chat).complete(request))
+    calls = Calls(answers=second)
+    again = run(calls.complete(chat, request))
     assert (again.data, again.text, again.probabilities) == (paid.data, paid.text, paid.probabilities)
     assert (paid.usage, again.usage) == (usage, Usage())
-    assert run(calls.embedding(vectors).embed([said, "a b"])).tobytes() == embedded[::-1].tobytes()
+    assert run(calls.embed(vectors, [said, "a b"])).tobytes() == embedded[::-1].tobytes()
     assert vectors.texts == ["a b", said]
     assert second.taken_up == 3
     assert len(chat.requests) == 1
@@ -299,12 +301,12 @@ def test_decisions_are_kept_one_by_one_and_paid_once(registry: Registry) -> None
     deciding = ScriptedDecisionModel(lambda state, question: len(question.text) / 30)
     one, two, three = (Question(key=f"q{n}", text=f"Is it {n}?" + "!" * n) for n in (1, 2, 3))
     registry.create(paying.judge())
-    calls = PaidCalls(answers=PaidAnswers(registry._database, NAME))
-    paid = run(calls.decision(deciding).decide("item", [one, two]))
-    model = PaidCalls(answers=PaidAnswers(registry._database, NAME)).decision(deciding)
+    calls = Calls(answers=PaidAnswers(registry._database, NAME))
+    paid = run(calls.decide(deciding, "item", [one, two]))
+    calls = Calls(answers=PaidAnswers(registry._database, NAME))
     renamed = msgspec.structs.replace(one, key="q9")
-    again = run(model.decide("item", [three, renamed, two]))
-    elsewhere = run(model.decide("another item", [one]))
+    again = run(calls.decide(deciding, "item", [three, renamed, two]))
+    elsewhere = run(calls.decide(deciding, "another item", [one]))
     assert list(again.probabilities) == ["q3", "q9", "q2"]
     assert again.probabilities["q9"] == paid.probabilities["q1"]
     assert again.probabilities["q2"] == paid.probabilities["q2"]
@@ -327,10 +329,10 @@ def test_decisions_keep_within_the_limit_of_spending() -> None:
             return msgspec.structs.replace(decision, usage=priced)
 
     deciding = Priced(lambda state, question: 0.5)
-    model = PaidCalls(max_cost=1.0).decision(deciding)
-    run(model.decide("item", [Question(key="q1", text="Is it?")]))
+    calls = Calls(max_cost=1.0)
+    run(calls.decide(deciding, "item", [Question(key="q1", text="Is it?")]))
     with pytest.raises(SpendLimitReached):
-        run(model.decide("another", [Question(key="q1", text="Is it?")]))
+        run(calls.decide(deciding, "another", [Question(key="q1", text="Is it?")]))
     assert deciding.calls == [1]
 
 
@@ -340,14 +342,14 @@ def test_keeping_does_not_stop_the_loop(registry: Registry, monkeypatch: pytest.
     slow = threading.Event()
     write = PaidAnswers._write
 
-    def waiting(self: PaidAnswers, key: str, answer: bytes) -> None:
+    def waiting(self: PaidAnswers, new: Mapping[str, bytes]) -> None:
         assert slow.wait(PATIENCE)
-        write(self, key, answer)
+        write(self, new)
 
     monkeypatch.setattr(PaidAnswers, "_write", waiting)
 
     async def keep_all() -> None:
-        keeping = asyncio.gather(*(answers.keep(f"{n:064}", b"1") for n in range(3)))
+        keeping = asyncio.gather(*(answers.keep({f"{n:064}": b"1"}) for n in range(3)))
         await asyncio.sleep(0)
         slow.set()  # nobody would get here if the database were waited for on the loop
         await keeping

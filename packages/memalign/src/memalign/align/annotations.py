@@ -12,10 +12,10 @@ from memalign.align.forget import forget_lessons
 from memalign.errors import ConfigurationError, InputError, InvalidRows, RowError
 from memalign.io import SKIP_HINT, FeedbackFile, FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, read_feedback
 from memalign.judge import Judge
-from memalign.judge.open_model import open_judging_model
 from memalign.judge.spec import base_fingerprint_of, misfit, without_memory
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.check_answers import without_answers_beside
+from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Feedback, FeedbackKey, Judgment
 
 __all__ = [

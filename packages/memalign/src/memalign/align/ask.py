@@ -22,14 +22,15 @@ from memalign.align.forget import forget
 from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import FEWEST
-from memalign.judge.decision import Answered, AskedCheck, answered_about, asked_checks, check_model_of
+from memalign.judge.decision import Answered, AskedCheck, answered_about, asked_checks
 from memalign.judge.observations import expectations
-from memalign.judge.open_model import decides_alone, open_model
 from memalign.judge.spec import base_fingerprint_of, lacks
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory import Answers, Case, Expectation, Memory
-from memalign.models.base import DecisionModel
+from memalign.models.base import ChatModel, DecisionModel
+from memalign.models.calls import Calls
+from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
 from memalign.types import FeedbackKey, Judgment, Usage
 
 __all__ = ["PastCases", "Relearn", "agrees", "ask", "hiding", "labelled_cases"]
@@ -49,7 +50,7 @@ REASONS = 3
 
 
 async def ask(
-    judge: Judge, relearn: Relearn, *, thorough: bool = True, progress: Progress | None = None
+    judge: Judge, relearn: Relearn, calls: Calls, *, thorough: bool = True, progress: Progress | None = None
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
     """The judge's memory with what its decision model answers about the labelled cases.
 
@@ -59,6 +60,7 @@ async def ask(
     Args:
         judge: The judge that is to be delivered.
         relearn: How a fold's guidelines are distilled without the fold. It is not called where nothing was lost.
+        calls: Steers the calls of the align.
         thorough: Whether a case of which half the questions are answered is asked the others.
         progress: Is told of each case.
 
@@ -74,7 +76,7 @@ async def ask(
     cases = [case for each in cases if (case := memory.case(each.id))]
     enough = 1.0 if thorough else ENOUGH
     missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model, enough)]
-    past = PastCases(judge, len(missing), progress, phase="ask")
+    past = PastCases(judge, calls, len(missing), progress, phase="ask")
     folds = _folds(judge, missing, len(cases))
     # All folds at once: each has guidelines of its own, written without it.
     unknowing = await aio.together(_relearned(judge, hidden, relearn) for _, hidden in folds)
@@ -124,12 +126,14 @@ def agrees(judge: Judge, case: Case, judgment: Judgment | str) -> bool:
 class PastCases:
     """Questions to a judge's models, as many at once as they take; `usage` adds up, and `progress` is told of each case."""
 
-    def __init__(self, judge: Judge, total: int, progress: Progress | None, *, phase: str) -> None:
+    def __init__(self, judge: Judge, calls: Calls, total: int, progress: Progress | None, *, phase: str) -> None:
         self.usage = Usage()
+        self._calls = calls
         self._total, self._progress, self._phase, self._done = total, progress, phase, 0
-        limits = [open_model(judge).limits] if not decides_alone(judge) else []
-        limits += [model.limits] if (model := check_model_of(judge)) is not None else []
-        self._slots = asyncio.Semaphore(min(each.concurrency for each in limits))
+        models: list[ChatModel | DecisionModel] = [open_judging_model(judge)]
+        if (model := check_model_of(judge)) is not None:
+            models.append(model)
+        self._slots = asyncio.Semaphore(min(map(calls.in_flight, models)))
 
     async def judgment(self, judge: Judge, case: Case, *, checks: bool = False) -> Judgment | str:
         """The judgment of `judge` on the case, whatever its experts said: its own, or with `checks` the one it delivers.
@@ -138,7 +142,7 @@ class PastCases:
         """
         async with self._slots:
             try:
-                judgment = await decide(judge, case.example, standing=False, checks=checks)
+                judgment = await decide(judge, case.example, self._calls, standing=False, checks=checks)
             except (ModelError, InputError, AccessDenied) as error:
                 if isinstance(error, ModelError):
                     self.usage += error.usage or Usage()
@@ -160,7 +164,7 @@ class PastCases:
         async with self._slots:
             try:
                 verdict = decides_alone(judge)
-                answered = await answered_about(judge, case.example, model, verdict=verdict, checks=checks)
+                answered = await answered_about(judge, case.example, model, self._calls, verdict=verdict, checks=checks)
             except ModelError as error:
                 self.usage += error.usage or Usage()
                 return f"{type(error).__name__}: {error}"

@@ -21,13 +21,13 @@ from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge, Progress
-from memalign.judge.decision import check_model_of
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel, ChatRequest
-from memalign.models.raw_answers import asked_about
+from memalign.models.calls import Calls
+from memalign.models.judge_models import check_model_of
 from memalign.prompts import DistilRecord, render_distil, render_distil_checks, render_distil_one, render_merge
 from memalign.prompts.fitting import FeedbackRecord, fit_records
 from memalign.types import FeedbackKey, Guideline, Usage
@@ -57,7 +57,7 @@ NO_WORDS = "kept as an example: there were no words to learn from"
 
 
 async def distil(
-    judge: Judge, memory: Memory, model: ChatModel, *, size: int, progress: Progress | None = None
+    judge: Judge, memory: Memory, model: ChatModel, calls: Calls, *, size: int, progress: Progress | None = None
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
     """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
 
@@ -68,15 +68,16 @@ async def distil(
         judge: The judge that learns.
         memory: What it is to know, with what is pending.
         model: Writes the guidelines.
+        calls: Steers the calls of the align.
         size: How many records a call holds at most.
         progress: Is told of each call.
     """
     started = time.perf_counter()
     if size == 1:
         memory = _with_wordless_examples(judge, memory)
-    calls = _calls(judge, memory, model, size)
+    parts = _calls(judge, memory, model, calls, size)
     answered = await aio.at_most(
-        model.limits.concurrency, DistilCall.answers, calls, progress and partial(progress, "distil")
+        calls.in_flight(model), DistilCall.answers, parts, progress and partial(progress, "distil")
     )
     learned, outcomes, left_out, usage = memory, dict[FeedbackKey, Outcome | None](), LeftOut(), Usage()
     for answer in (answer for answers in answered for answer in answers):  # in their order: guideline ids depend on it
@@ -85,10 +86,10 @@ async def distil(
         usage += answer.usage
     learned = learned.with_outcomes(outcomes)
     notes = left_out.notes()
-    from_nothing = len(calls) > 1 and not any(g.supported_by and not g.people for g in memory.semantic)
+    from_nothing = len(parts) > 1 and not any(g.supported_by and not g.people for g in memory.semantic)
     outgrown = learned.next_guideline > memory.next_guideline and _tokens(learned) > GUIDELINE_TOKENS
     if size > 1 and (from_nothing or outgrown):
-        learned, spent, fault = await _merged(judge, learned, model)
+        learned, spent, fault = await _merged(judge, learned, model, calls)
         usage, notes = usage + spent, (*notes, *fault)
     return learned, usage + Usage(seconds={"distil": time.perf_counter() - started}), notes
 
@@ -109,7 +110,7 @@ def _tokens(memory: Memory) -> int:
     return sum(estimate_tokens(guideline.text) + 2 for guideline in memory.semantic)
 
 
-def _calls(judge: Judge, memory: Memory, model: ChatModel, size: int) -> list[DistilCall]:
+def _calls(judge: Judge, memory: Memory, model: ChatModel, calls: Calls, size: int) -> list[DistilCall]:
     """The calls about all that waits: as few as may be, of equal size."""
     keys = [annotation.key for annotation in memory.pending]
     if size > 1:
@@ -119,6 +120,7 @@ def _calls(judge: Judge, memory: Memory, model: ChatModel, size: int) -> list[Di
         judge=judge,
         memory=memory,
         model=model,
+        calls=calls,
         keys=tuple(keys),
         guidelines=()
         if model.limits.brief and size == 1
@@ -167,6 +169,7 @@ class DistilCall:
     judge: Judge
     memory: Memory
     model: ChatModel
+    calls: Calls
     keys: tuple[FeedbackKey, ...]
     guidelines: tuple[Guideline, ...] = ()
     questions: bool = False
@@ -187,8 +190,7 @@ class DistilCall:
         calls, answers, retries = [self], list[CallAnswer](), RETRIES
         while calls:
             call = calls.pop(0)
-            with asked_about(f"lessons of {', '.join(map(str, call.keys))}"):
-                answer, again = await call._answer()
+            answer, again = await call._answer()
             if again and len(call.keys) > 1 and retries > 1:
                 calls, retries = [*call._halves(), *calls], retries - 2
                 answer = CallAnswer(keys=(), usage=answer.usage)
@@ -218,7 +220,7 @@ class DistilCall:
         shown = tuple(guideline.id for guideline in self._shown)
         answer = CallAnswer(keys=self.keys, shown=shown, exposed_to=self._exposed_to)
         try:
-            reply = await self.model.complete(self._request(*self._prompt(records, refused), *self._form))
+            reply = await self.calls.complete(self.model, self._request(*self._prompt(records, refused), *self._form))
         except ModelError as error:
             why = f"{type(error).__name__}: {error}{ADVICE if isinstance(error, ModelRefused) else ''}"
             faults = dict.fromkeys(self.keys, why)
@@ -245,7 +247,7 @@ class DistilCall:
             fitted = fit_records(self._feedback, lambda part: self._leave_room(*prompt(part[-1])), most=self._most)
             record = fitted[-1]
         try:
-            reply = await self.model.complete(self._request(*prompt(record), ONLY_CHECKS, "checks"))
+            reply = await self.calls.complete(self.model, self._request(*prompt(record), ONLY_CHECKS, "checks"))
         except ModelError as error:
             rule = structs.replace(rule, check_faults=(f"{type(error).__name__}: {error}",))
             return structs.replace(answer, deltas=(rule,), usage=answer.usage + (error.usage or Usage()))
@@ -366,13 +368,16 @@ class DistilCall:
             max_tokens=self._max_tokens,
             temperature=0.0,
             timeout=self.judge.parameters.get("timeout"),
+            about=f"lessons of {', '.join(map(str, self.keys))}",
         )
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
-async def _merged(judge: Judge, memory: Memory, model: ChatModel) -> tuple[Memory, Usage, tuple[str, ...]]:
+async def _merged(
+    judge: Judge, memory: Memory, model: ChatModel, calls: Calls
+) -> tuple[Memory, Usage, tuple[str, ...]]:
     """`memory` with its distilled guidelines merged by one call, what that cost, and a note where it failed.
 
     A merged guideline is exposed to all that the guidelines of the prompt were exposed to. Those that it was made from
@@ -391,7 +396,7 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel) -> tuple[Memor
         timeout=judge.parameters.get("timeout"),
     )
     try:
-        reply = await model.complete(request)
+        reply = await calls.complete(model, request)
     except ModelError as error:
         note = f"the guidelines were not merged, they stay as they are: {type(error).__name__}: {error}"
         return memory, error.usage or Usage(), (note,)

@@ -14,13 +14,14 @@ from memalign.align.ask import PastCases, agrees, hiding, labelled_cases
 from memalign.align.result import Impact, VerdictChange
 from memalign.judge import Judge, Progress
 from memalign.memory import Case
+from memalign.models.calls import Calls
 from memalign.types import Judgment, Usage
 
 __all__ = ["impact"]
 
 
 async def impact(
-    before: Judge, after: Judge, count: int, *, progress: Progress | None = None
+    before: Judge, after: Judge, calls: Calls, count: int, *, progress: Progress | None = None
 ) -> tuple[Impact | None, Usage, tuple[str, ...]]:
     """What the align changed on taught cases.
 
@@ -28,6 +29,7 @@ async def impact(
         before: The judge as it was given.
         after: The judge that is delivered: locked cases hold already.
         count: How many cases are judged again, at most: two judgments each.
+        calls: Steers the calls of the align.
         progress: Is told of each judgment.
 
     Returns:
@@ -37,7 +39,7 @@ async def impact(
     if not cases or before.memory.hash == after.memory.hash:
         return None, Usage(), ()
     started = time.perf_counter()
-    past = PastCases(after, 2 * len(cases), progress, phase="impact")
+    past = PastCases(after, calls, 2 * len(cases), progress, phase="impact")
     pairs = [(hiding(judge, case), case) for judge in (before, after) for case in cases]
     judgments = await aio.together(past.counted_judgment(judge, case, checks=True) for judge, case in pairs)
     changes, checked = [], 0

@@ -12,6 +12,7 @@ from memalign.align.ask import PastCases, agrees
 from memalign.align.result import LockCheck
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Outcome
+from memalign.models.calls import Calls
 from memalign.types import Usage, guideline_number
 from memalign.values import value_text
 
@@ -24,7 +25,7 @@ CULPRITS = 4
 
 
 async def keep_locks(
-    before: Judge, learned: Judge, *, progress: Progress | None = None
+    before: Judge, learned: Judge, calls: Calls, *, progress: Progress | None = None
 ) -> tuple[Judge, tuple[LockCheck, ...], Usage]:
     """`learned` without the new guidelines that break a locked case.
 
@@ -33,6 +34,7 @@ async def keep_locks(
     Args:
         before: The judge as it was.
         learned: The judge with what it learned.
+        calls: Steers the calls of the align.
         progress: Is told of each case.
 
     Returns:
@@ -43,7 +45,7 @@ async def keep_locks(
     locked = [case for case in cases if case is not None and learned.memory.label(case) is not None]
     if not locked or before.memory.hash == learned.memory.hash:
         return learned, (), Usage()
-    past = PastCases(learned, len(locked), progress, phase="locks")
+    past = PastCases(learned, calls, len(locked), progress, phase="locks")
     checks = {case.id: LockCheck(id=case.id, kept=True) for case in locked}
     tried: Judge | None = None
     while tried is not learned:

@@ -32,15 +32,14 @@ from memalign.align.result import AlignResult, Run, calibrator_note
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, checked_columns
 from memalign.judge import Judge, Progress
-from memalign.judge.open_model import libraries_loaded, open_reflection_model
-from memalign.judge.paid_calls import Answers, PaidCalls
-from memalign.judge.rehearsal import Rehearsal
 from memalign.memory import Memory, Outcome
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
-from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.calls import AnswerStore, Calls
+from memalign.models.dry_run import DryRun
+from memalign.models.judge_models import libraries_loaded, open_reflection_model
 from memalign.notebook import notebook_progress
 from memalign.types import FeedbackKey, Usage
 
@@ -94,12 +93,12 @@ class MemAlign:
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns(self.columns))
 
-    def calls(self, answers: Answers | None = None, rehearsal: Rehearsal | None = None) -> PaidCalls:
+    def calls(self, answers: AnswerStore | None = None, dry_run: DryRun | None = None) -> Calls:
         """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for.
 
-        With a `rehearsal` nothing is asked, and it says what would be.
+        With a `dry_run` nothing is asked, and it says what would be.
         """
-        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, rehearsal=rehearsal)
+        return Calls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, dry_run=dry_run)
 
     async def align(
         self,
@@ -110,7 +109,7 @@ class MemAlign:
         refuse: Refuse | None = None,
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
-        calls: PaidCalls | None = None,
+        calls: Calls | None = None,
     ) -> AlignResult:
         """Learn from `feedback` and return a complete new judge, or raise and change nothing.
 
@@ -130,46 +129,45 @@ class MemAlign:
             InvalidRows: A row cannot be used, unless `skip_invalid`.
         """
         run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
-        with asked_through(run.calls):
-            judge = self._configured(judge)
-            await libraries_loaded(judge, vectors=True)
+        judge = self._configured(judge)
+        await libraries_loaded(judge, vectors=True)
 
-            # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
-            rows = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
-            run.file = checked_rows(judge, rows, skip_invalid=skip_invalid, refuse=refuse)
-            run.notes += run.file.notes
-            run.status = sort_rows(judge.memory, run.file.rows)
-            news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
-            replaced = [key for key, status in run.status.items() if status == "changed"]
+        # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
+        rows = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
+        run.file = checked_rows(judge, rows, skip_invalid=skip_invalid, refuse=refuse)
+        run.notes += run.file.notes
+        run.status = sort_rows(judge.memory, run.file.rows)
+        news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
+        replaced = [key for key, status in run.status.items() if status == "changed"]
 
-            # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
-            #    stands beside them. The judge that is asked from here on knows nothing of what a changed row said before.
-            memory = add_annotations(refreshed(judge.memory, run.file.rows), news)
-            memory = without_disputed(with_own_verdicts(run.before, memory, own_verdicts or {}, replaced=replaced))
-            if isinstance(own_verdicts, JudgmentFile) and made_by_other(run.before, own_verdicts):
-                run.notes.append(OTHER_JUDGE)
-            if replaced:
-                judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
+        # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
+        #    stands beside them. The judge that is asked from here on knows nothing of what a changed row said before.
+        memory = add_annotations(refreshed(judge.memory, run.file.rows), news)
+        memory = without_disputed(with_own_verdicts(run.before, memory, own_verdicts or {}, replaced=replaced))
+        if isinstance(own_verdicts, JudgmentFile) and made_by_other(run.before, own_verdicts):
+            run.notes.append(OTHER_JUDGE)
+        if replaced:
+            judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
 
-            # 3. Embed what is new, in the process by default.
-            memory = await self._embedded(judge, memory, run)
+        # 3. Embed what is new, in the process by default.
+        memory = await self._embedded(judge, memory, run)
 
-            # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
-            taught = bool(memory.pending)
-            memory = await self._distilled(judge, memory, run)
+        # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
+        taught = bool(memory.pending)
+        memory = await self._distilled(judge, memory, run)
 
-            # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
-            learned = judge.replace(memory=self._mined(judge, memory) if taught else memory)
+        # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
+        learned = judge.replace(memory=self._mined(judge, memory) if taught else memory)
 
-            # 6. Locked cases hold, whatever was learned. Before questions are asked, which are none of a barred guideline's.
-            learned = await self._locked(judge, learned, run)
+        # 6. Locked cases hold, whatever was learned. Before questions are asked, which are none of a barred guideline's.
+        learned = await self._locked(judge, learned, run)
 
-            # 7. Ask and weigh; without rows, also what could not be asked before. Then the impact, where it is asked for.
-            if taught or not run.file.rows:
-                learned = await self._asked(learned, run, thorough=bool(replaced) or not run.file.rows)
-                run.notes += calibrator_note(learned)
-                await self._measured(learned, run)
-            return run.result(learned)
+        # 7. Ask and weigh; without rows, also what could not be asked before. Then the impact, where it is asked for.
+        if taught or not run.file.rows:
+            learned = await self._asked(learned, run, thorough=bool(replaced) or not run.file.rows)
+            run.notes += calibrator_note(learned)
+            await self._measured(learned, run)
+        return run.result(learned)
 
     async def unalign(
         self,
@@ -178,7 +176,7 @@ class MemAlign:
         source: str | None = None,
         people_agree: bool = False,
         progress: Progress | None = None,
-        calls: PaidCalls | None = None,
+        calls: Calls | None = None,
     ) -> AlignResult:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
@@ -198,28 +196,27 @@ class MemAlign:
         """
         run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
         run.removed = judge.memory.keys(*selectors, source=source)
-        with asked_through(run.calls):
-            judge = self._configured(judge)
-            await libraries_loaded(judge, vectors=True)
+        judge = self._configured(judge)
+        await libraries_loaded(judge, vectors=True)
 
-            # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
-            if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed):
-                run.notes.append(f"{', '.join(theirs)} {THEIRS}")
-            memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree))
-            judge = judge.replace(memory=memory)
+        # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
+        if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed):
+            run.notes.append(f"{', '.join(theirs)} {THEIRS}")
+        memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree))
+        judge = judge.replace(memory=memory)
 
-            # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
-            try:
-                memory = await self._distilled(judge, await self._embedded(judge, memory, run), run)
-                learned = await self._locked(judge, judge.replace(memory=self._mined(judge, memory)), run)
-            except (ConfigurationError, ModelError) as error:
-                # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
-                waits = Outcome(kind="waiting", reason=f"{TO_BE_DERIVED}{error}")
-                waiting = dict.fromkeys((annotation.key for annotation in judge.memory.pending), waits)
-                return run.result(judge.replace(memory=judge.memory.with_outcomes(waiting)))
+        # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
+        try:
+            memory = await self._distilled(judge, await self._embedded(judge, memory, run), run)
+            learned = await self._locked(judge, judge.replace(memory=self._mined(judge, memory)), run)
+        except (ConfigurationError, ModelError) as error:
+            # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
+            waits = Outcome(kind="waiting", reason=f"{TO_BE_DERIVED}{error}")
+            waiting = dict.fromkeys((annotation.key for annotation in judge.memory.pending), waits)
+            return run.result(judge.replace(memory=judge.memory.with_outcomes(waiting)))
 
-            # 3. Ask again what was answered with what is forgotten in view.
-            return run.result(await self._asked(learned, run, thorough=True))
+        # 3. Ask again what was answered with what is forgotten in view.
+        return run.result(await self._asked(learned, run, thorough=True))
 
     # -- steps of both -------------------------------------------------------------------------------------------------
 
@@ -234,7 +231,7 @@ class MemAlign:
         if missing:
             if run.progress is not None:
                 run.progress("embed", 0, len(missing))
-            rows = await model.embed([embedding_text(case.example) for case in missing])
+            rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
             vectors = {case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)}
         cases = (replace(case, vector=vectors[case.id]) if case.id in vectors else case for case in memory.cases)
         return replace(memory, embedding_model=model.name, cases=tuple(cases))
@@ -243,15 +240,16 @@ class MemAlign:
         """With what is pending distilled; no model is opened where nothing is."""
         if not memory.pending:
             return memory
-        memory, spent, notes = await self._distil(judge, memory, run.progress)
+        memory, spent, notes = await self._distil(judge, memory, run.calls, run.progress)
         run.spend(spent, notes)
         return memory
 
     async def _distil(
-        self, judge: Judge, memory: Memory, progress: Progress | None = None
+        self, judge: Judge, memory: Memory, calls: Calls, progress: Progress | None = None
     ) -> tuple[Memory, Usage, tuple[str, ...]]:
         model = open_reflection_model(judge, self.reflection_model)
-        return await distil(judge, memory, model, size=self.shard_size or model.limits.shard_size, progress=progress)
+        size = self.shard_size or model.limits.shard_size
+        return await distil(judge, memory, model, calls, size=size, progress=progress)
 
     def _mined(self, judge: Judge, memory: Memory) -> Memory:
         """With the rules that code finds, where the model that distils is a weak one."""
@@ -260,7 +258,7 @@ class MemAlign:
 
     async def _locked(self, judge: Judge, learned: Judge, run: Run) -> Judge:
         """Without what broke a locked case; `judge` is as it was."""
-        learned, run.locks, spent = await keep_locks(judge, learned, progress=run.progress)
+        learned, run.locks, spent = await keep_locks(judge, learned, run.calls, progress=run.progress)
         run.spend(spent)
         return learned
 
@@ -268,17 +266,17 @@ class MemAlign:
         """With what its decision model answers about labelled cases; as it is where it has none, or none answers."""
 
         async def relearn(judge: Judge) -> tuple[Memory, Usage]:
-            memory, spent, _ = await self._distil(judge, judge.memory)
+            memory, spent, _ = await self._distil(judge, judge.memory, run.calls)
             return memory, spent
 
-        memory, spent, notes = await ask(learned, relearn, thorough=thorough, progress=run.progress)
+        memory, spent, notes = await ask(learned, relearn, run.calls, thorough=thorough, progress=run.progress)
         run.spend(spent, notes)
         return learned.replace(memory=memory)
 
     async def _measured(self, learned: Judge, run: Run) -> None:
         """What changed on taught cases, where that is asked for."""
         if self.impact is not None:
-            run.impact, spent, notes = await impact(run.before, learned, self.impact, progress=run.progress)
+            run.impact, spent, notes = await impact(run.before, learned, run.calls, self.impact, progress=run.progress)
             run.spend(spent, notes)
 
     def _configured(self, judge: Judge) -> Judge:

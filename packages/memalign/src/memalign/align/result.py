@@ -14,9 +14,9 @@ import msgspec
 from memalign.align.annotations import NO_ROWS, RowStatus
 from memalign.io import FeedbackFile
 from memalign.judge.calibrator import calibrator_of
-from memalign.judge.decision import check_model_of
-from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import FeedbackConflict, Memory
+from memalign.models.calls import Calls
+from memalign.models.judge_models import check_model_of
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
 from memalign.values import Value, ValueT_co, value_text
 
@@ -269,7 +269,7 @@ class Run:
     """One run of the pipeline: the judge that it was given, and what its steps have to report so far."""
 
     before: Judge
-    calls: PaidCalls
+    calls: Calls
     progress: Progress | None = None
     file: FeedbackFile = NO_ROWS
     status: Mapping[FeedbackKey, RowStatus] = field(default_factory=dict)

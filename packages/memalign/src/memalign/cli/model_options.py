@@ -160,8 +160,8 @@ class ModelOptions:
 
 def _open_models(judge: Judge) -> None:
     """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
-    from memalign.judge.open_model import open_decision_model, open_model, open_reflection_model
     from memalign.judge.spec import check_model_name
+    from memalign.models.judge_models import open_decision_model, open_model, open_reflection_model
     from memalign.models.resolve import names_decision_model
 
     if (check_model := check_model_name(judge)) is not None:

@@ -17,7 +17,6 @@ from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.evaluation.judgment_file import judgments_from, made_by
 from memalign.io import FeedbackSource, read_feedback
-from memalign.judge.spend_limit import SpendLimit
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
     Estimate,
@@ -30,6 +29,7 @@ from memalign.metrics import (
     label_shares,
     mae,
 )
+from memalign.models.calls import SpendLimit
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge import Judge
-from memalign.judge.open_model import open_judging_model
-from memalign.judge.spend_limit import SpendLimit, check_concurrency
 from memalign.models.base import PricedModel
+from memalign.models.calls import SpendLimit, check_concurrency
+from memalign.models.judge_models import open_judging_model
 from memalign.types import Usage
 
 if TYPE_CHECKING:

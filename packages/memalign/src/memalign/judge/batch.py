@@ -20,8 +20,8 @@ from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.io.frames import is_frame
-from memalign.judge.open_model import libraries_loaded, open_judging_model
-from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
+from memalign.models.calls import SpendLimit, SpendRun, check_concurrency
+from memalign.models.judge_models import libraries_loaded, open_judging_model
 from memalign.models.provider_errors import PromptTooLong
 from memalign.prompts import prompts_hash
 from memalign.types import Example, Judgment, Usage
@@ -69,7 +69,7 @@ async def judge_many(
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)
-    await libraries_loaded(judge)
+    await libraries_loaded(judge, vectors=bool(judge.memory.cases))
     model = open_judging_model(judge)
     run = Run(
         judge=judge,

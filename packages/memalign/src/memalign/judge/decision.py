@@ -18,12 +18,12 @@ from memalign.errors import ConfigurationError, ModelError, ModelRejected
 from memalign.judge.calibrator import Calibrated, calibrator_of
 from memalign.judge.code_tests import facts
 from memalign.judge.observations import Observation, expectations, length_of, margin_of, test_margins
-from memalign.judge.open_model import open_decision_model, open_judging_model
 from memalign.judge.prompt import budget_of, fit_guidelines, items_alone
 from memalign.memory.check_answers import questions_of
 from memalign.memory.model import Memory
 from memalign.models.base import Decision, DecisionModel, Limits, Question
-from memalign.models.resolve import default_model_name, names_decision_model
+from memalign.models.calls import Calls
+from memalign.models.judge_models import check_model_of, open_judging_model
 from memalign.prompts import render_item, render_verdict_question
 from memalign.prompts.fitting import fit_fields
 from memalign.types import Example, FeedbackKey, Finding, Judgment, Usage
@@ -37,7 +37,6 @@ __all__ = [
     "AskedCheck",
     "answered_about",
     "asked_checks",
-    "check_model_of",
     "decided",
     "finding_text",
     "with_checks",
@@ -82,26 +81,10 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-# -- who is asked ------------------------------------------------------------------------------------------------------
-
-
-def check_model_of(judge: Judge) -> DecisionModel | None:
-    """What answers the judge's questions: its check model, else its own model where that decides; None without one.
-
-    Raises:
-        ConfigurationError: It cannot be opened.
-    """
-    model = judge.check_model or judge.model or default_model_name()
-    if isinstance(model, str):
-        answers = judge.check_model is not None or names_decision_model(model) or model.startswith("local:")
-        return open_decision_model(judge, model) if answers else None
-    return open_decision_model(judge, model) if isinstance(model, DecisionModel) else None
-
-
 # -- a judgment --------------------------------------------------------------------------------------------------------
 
 
-async def with_checks(judge: Judge, example: Example, own: Judgment) -> Judgment:
+async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Calls) -> Judgment:
     """A chat model's judgment with what the check model answers, weighed by the calibrator; as it is without one.
 
     A check model that fails takes nothing from the judgment: a note says so.
@@ -110,7 +93,7 @@ async def with_checks(judge: Judge, example: Example, own: Judgment) -> Judgment
     if model is None:
         return own
     try:
-        answered = await answered_about(judge, example, model)
+        answered = await answered_about(judge, example, model, calls)
     except ModelError as error:
         return replace(
             own, notes=(*own.notes, f"no answer to checks: {error}"), usage=own.usage + (error.usage or Usage())
@@ -124,12 +107,13 @@ async def with_checks(judge: Judge, example: Example, own: Judgment) -> Judgment
     return _weighed(judge, example, own, answered)
 
 
-async def decided(judge: Judge, example: Example, *, checks: bool = True) -> Judgment:
+async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool = True) -> Judgment:
     """The judgment of a judge whose model is a decision model: one request for the verdict and all questions.
 
     Args:
         judge: Who judges.
         example: The item.
+        calls: Steers the calls of the run.
         checks: Whether the questions are asked, and weighed; else the model's own verdict stands.
 
     Raises:
@@ -139,7 +123,7 @@ async def decided(judge: Judge, example: Example, *, checks: bool = True) -> Jud
     model = cast("DecisionModel", open_judging_model(judge))
     if not judge.value_type.closed:
         raise ConfigurationError(f"{model.name} is a decision model and writes nothing: free text needs a chat model")
-    answered = await answered_about(judge, example, model, verdict=True, checks=None if checks else ())
+    answered = await answered_about(judge, example, model, calls, verdict=True, checks=None if checks else ())
     if answered.value is None:
         raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)
     own = Judgment(
@@ -295,6 +279,7 @@ async def answered_about(
     judge: Judge,
     example: Example,
     model: DecisionModel,
+    calls: Calls,
     *,
     verdict: bool = False,
     checks: Sequence[AskedCheck] | None = None,
@@ -305,6 +290,7 @@ async def answered_about(
         judge: Whose guidelines and instructions are asked.
         example: The item.
         model: Who is asked; one request, of a pair one a side and one for the verdict.
+        calls: Steers the calls of the run.
         verdict: Whether the verdict is asked for.
         checks: Which questions; None for all.
 
@@ -326,7 +312,7 @@ async def answered_about(
     spent = Usage()
     try:
         for state, wanted in requests:
-            decisions.append(await model.decide(state, wanted, timeout=timeout))
+            decisions.append(await calls.decide(model, state, wanted, timeout=timeout))
             spent += decisions[-1].usage
     except ModelError as error:
         error.usage = spent + (error.usage or Usage())

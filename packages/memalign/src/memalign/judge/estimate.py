@@ -10,11 +10,11 @@ import msgspec
 
 from memalign import aio
 from memalign.judge.judge import Judge
-from memalign.judge.open_model import open_judging_model
-from memalign.judge.paid_calls import PaidCalls
-from memalign.judge.rehearsal import Rehearsal
-from memalign.models.asking import asked_through
+from memalign.judge.verdict import decide
 from memalign.models.base import PricedModel
+from memalign.models.calls import Calls
+from memalign.models.dry_run import DryRun
+from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Usage
 
 __all__ = ["JudgingEstimate", "estimate_judging", "hours_at"]
@@ -45,14 +45,14 @@ def estimate_judging(judge: Judge, examples: Sequence[Example], *, rows: int) ->
 
 async def _estimate(judge: Judge, examples: Sequence[Example], rows: int) -> JudgingEstimate:
     vector = next((case.vector for case in judge.memory.cases if case.vector), None)
-    rehearsal = Rehearsal(dimensions=8 if vector is None else len(vector) // 4)
+    dry_run = DryRun(dimensions=8 if vector is None else len(vector) // 4)
     tokens: list[int] = []
-    with asked_through(PaidCalls(rehearsal=rehearsal)):
-        for example in examples:
-            await judge.ajudge(example)
-            tokens.append(rehearsal.usage.input_tokens)
+    calls = Calls(dry_run=dry_run)
+    for example in examples:
+        await decide(judge, example, calls)
+        tokens.append(dry_run.usage.input_tokens)
     each = [after - before for before, after in zip([0, *tokens], tokens, strict=False)]
-    spent, times = rehearsal.usage, rows / len(examples)
+    spent, times = dry_run.usage, rows / len(examples)
     usage = Usage(
         calls=round(spent.calls * times),
         input_tokens=round(spent.input_tokens * times),
@@ -60,14 +60,14 @@ async def _estimate(judge: Judge, examples: Sequence[Example], rows: int) -> Jud
         cost=None if spent.cost is None else spent.cost * times,
     )
     model = open_judging_model(judge)
-    cached = msgspec.structs.replace(usage, cached_tokens=round(rehearsal.prefix_tokens * times))
+    cached = msgspec.structs.replace(usage, cached_tokens=round(dry_run.prefix_tokens * times))
     mean = spent.input_tokens / len(each)
     left = math.sqrt(1 - len(each) / rows) if rows > len(each) else 0.0
     return JudgingEstimate(
         rows=rows,
         sampled=len(examples),
         usage=usage,
-        cached_cost=model.price_of(cached) if rehearsal.prefix_tokens and isinstance(model, PricedModel) else None,
+        cached_cost=model.price_of(cached) if dry_run.prefix_tokens and isinstance(model, PricedModel) else None,
         margin=1.96 * left * stdev(each) / math.sqrt(len(each)) / mean if len(each) > 1 and mean else 0.0,
     )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
-from memalign.judge.open_model import open_model
 from memalign.judge.prompt import prompt_of
 from memalign.judge.samples import swapped, swapped_names
 from memalign.judge.trace_reading import READ
+from memalign.models.calls import Calls
+from memalign.models.judge_models import open_model
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
@@ -40,10 +41,10 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     if judgment.decided_by == "expert":
         return data
     model = open_model(judge)
-    prompts = [await prompt_of(judge, example, model)]
+    prompts = [await prompt_of(judge, example, model, Calls())]
     if judge.parameters.get("swap"):
         turned = swapped(example, swapped_names(example, judge.fields, judge.value_type.choices))
-        prompts.append(await prompt_of(judge, turned, model))
+        prompts.append(await prompt_of(judge, turned, model, Calls()))
     example_ids = tuple(dict.fromkeys(key for prompt in prompts for key in prompt.example_ids))
     read = any(READ in note for note in judgment.notes)  # the tool calls that followed are not made again
     data |= {"same_prompt": not read and example_ids == judgment.example_ids, "prompt": _texts(prompts[0])}

@@ -22,10 +22,10 @@ from memalign.judge.spec import (
     named_parts,
     warn_of_tags,
 )
-from memalign.judge.spend_limit import SpendLimit
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
+from memalign.models.calls import Calls, SpendLimit
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
 from memalign.types import Example, Judgment
@@ -253,7 +253,7 @@ class Judge(Generic[ValueT_co]):
             raise InputError(
                 f"give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
             )
-        return cast("Judgment[ValueT_co]", await decide(self, example))
+        return cast("Judgment[ValueT_co]", await decide(self, example, Calls()))
 
     def judge_many(
         self,

@@ -17,7 +17,7 @@ from memalign.io import Frame, RowSource
 from memalign.io.examples import example_of
 from memalign.io.frames import column_names, is_frame
 from memalign.judge.batch import judge_many, signature_of
-from memalign.judge.spend_limit import SpendLimit
+from memalign.models.calls import SpendLimit
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from memalign.judge.standing import expert_words
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Retrieved, embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
+from memalign.models.calls import Calls
 from memalign.models.resolve import resolve_embedding
 from memalign.prompts import RenderedExample, render_item, render_judge_system
 from memalign.prompts.fitting import fit_example, fit_fields, left_out
@@ -76,7 +77,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     unread: int = 0
 
 
-async def prompt_of(judge: Judge, example: Example, model: ChatModel) -> Prompt:
+async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
     """What `judge` asks `model` about `example`: the same bytes for the same memory and item.
 
     Raises:
@@ -91,7 +92,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel) -> Prompt:
     # The system message is the same for every item, so that providers serve it from cache.
     stable = _stable(judge, limits, budget)
     # Similar cases, the most useful one next to the item, where models weigh an example most (arXiv 2104.08786).
-    hits, notes, seconds = await _retrieved(judge, example, limits)
+    hits, notes, seconds = await _retrieved(judge, example, limits, calls)
     started = time.perf_counter()
     examples, example_notes = _fitted_cases(memory, hits, judge.parts, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
@@ -105,6 +106,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel) -> Prompt:
         system=stable.system,
         user=render_item(item.fields, [shown for _, shown in examples], lines),
         schema=stable.schema,
+        about=example.id,
         schema_name="judgment",
         max_tokens=_answer_tokens(judge, limits),
         temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
@@ -253,16 +255,16 @@ def _answer_tokens(judge: Judge, limits: Limits) -> int:
 # -- similar cases -----------------------------------------------------------------------------------------------------
 
 
-async def retrieve(judge: Judge, example: Example, limits: Limits) -> tuple[Retrieved, ...]:
+async def retrieve(judge: Judge, example: Example, limits: Limits, calls: Calls) -> tuple[Retrieved, ...]:
     """The past cases that an item is judged beside, the most useful first; no judge model is asked.
 
     A prompt shows them in the reverse order, and as many as its budget of tokens holds.
     """
-    return (await _retrieved(judge, example, limits))[0]
+    return (await _retrieved(judge, example, limits, calls))[0]
 
 
 async def _retrieved(
-    judge: Judge, example: Example, limits: Limits
+    judge: Judge, example: Example, limits: Limits, calls: Calls
 ) -> tuple[tuple[Retrieved, ...], tuple[str, ...], dict[str, float]]:
     """The cases, notes, and the seconds of each phase."""
     started, memory = time.perf_counter(), judge.memory
@@ -270,13 +272,13 @@ async def _retrieved(
         return (), (), {"embed": 0.0, "retrieve": 0.0}
     usual = 0 if limits.brief and len(memory.cases) >= ENOUGH else limits.examples
     k = usual if judge.retrieval_k is None else judge.retrieval_k
-    vector, notes = await _embed(judge, example, k)
+    vector, notes = await _embed(judge, example, k, calls)
     embedded = time.perf_counter()
     hits = similar_cases(memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge))
     return hits, notes, {"embed": embedded - started, "retrieve": time.perf_counter() - embedded}
 
 
-async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+async def _embed(judge: Judge, example: Example, k: int, calls: Calls) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """The example's vector, of length 0 where there is nothing to compare it with, and notes."""
     import numpy as np  # not at import: see retrieval
 
@@ -288,7 +290,7 @@ async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.flo
         # Vectors of two models compare to noise, and with equal lengths nothing else would tell.
         note = f"no similar examples: memory has vectors of {memory.embedding_model}, not of {model.name}"
         return np.zeros(0, dtype=np.float32), (note,)
-    return (await model.embed([embedding_text(example)]))[0], ()
+    return (await calls.embed(model, [embedding_text(example)]))[0], ()
 
 
 def _fitted_cases(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.content import Part, first_lacking
 from memalign.errors import ConfigurationError, InputError, InvalidInstructions, TemplateTagWarning
-from memalign.judge.open_model import checked_models
 from memalign.memory.model import Memory
+from memalign.models.judge_models import checked_models
 from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
 from memalign.types import CONTENT_FIELDS, Feedback, canonical_json
 from memalign.values import ValueType

@@ -17,6 +17,7 @@ from memalign.content import SpanTree, span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError
 from memalign.models.base import ChatModel, ChatRequest
+from memalign.models.calls import Calls
 from memalign.prompts import render_tool_call, render_tools_cue, render_tools_intro, tool_call_text
 from memalign.prompts.trace_text import show_tool_result
 from memalign.types import Example, ToolCall, Usage
@@ -42,7 +43,9 @@ MOST_SPANS = 8
 MOST_TEXT = 200
 
 
-async def read_trace(judge: Judge, example: Example, prompt: Prompt, model: ChatModel) -> tuple[Prompt, Usage]:
+async def read_trace(
+    judge: Judge, example: Example, prompt: Prompt, model: ChatModel, calls: Calls
+) -> tuple[Prompt, Usage]:
     """`prompt` with what the judge chose to read in the item's trace, and what the tool calls cost.
 
     Unchanged, without any call, where the trace is shown whole or there is none. A model whose answer is no tool call
@@ -61,9 +64,8 @@ async def read_trace(judge: Judge, example: Example, prompt: Prompt, model: Chat
             ended = "no room for more"
             break
         try:
-            reply = await model.complete(
-                _asking(judge, prompt, view, tool_call_schema(brief=model.limits.brief), left=most - len(tool_calls))
-            )
+            schema = tool_call_schema(brief=model.limits.brief)
+            reply = await calls.complete(model, _asking(judge, prompt, view, schema, left=most - len(tool_calls)))
         except InvalidOutput as error:
             usage += error.usage or Usage()
             ended = "the model's answer was none"

@@ -12,13 +12,13 @@ import msgspec
 from memalign.errors import ModelError
 from memalign.judge.answer import read_answer
 from memalign.judge.decision import decided, with_checks
-from memalign.judge.open_model import decides_alone, libraries_loaded, open_model
 from memalign.judge.prompt import Prompt, check_item, prompt_of
 from memalign.judge.samples import Sample, average, swapped, swapped_names
 from memalign.judge.standing import standing_judgment
 from memalign.judge.trace_reading import read_trace
 from memalign.models.base import ChatModel
-from memalign.models.raw_answers import asked_about
+from memalign.models.calls import Calls
+from memalign.models.judge_models import decides_alone, libraries_loaded, open_model
 from memalign.types import Example, Judgment, Usage
 
 if TYPE_CHECKING:
@@ -42,12 +42,15 @@ class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
-async def decide(judge: Judge, example: Example, *, standing: bool = True, checks: bool = True) -> Judgment:
+async def decide(
+    judge: Judge, example: Example, calls: Calls, *, standing: bool = True, checks: bool = True
+) -> Judgment:
     """Judge one item.
 
     Args:
         judge: Who judges.
         example: The item.
+        calls: Steers the calls of the run.
         standing: Whether the experts' label on this very item answers for the model, where they gave one.
         checks: Whether the questions of the guidelines are asked, and weighed; else the model's own verdict stands.
 
@@ -59,17 +62,16 @@ async def decide(judge: Judge, example: Example, *, standing: bool = True, check
     # An item that experts have judged has their label, and costs no call.
     if standing and (judgment := standing_judgment(judge, example)) is not None:
         return judgment
-    await libraries_loaded(judge)
-    with asked_about(example.id):
-        # A decision model gets one request, for the verdict and all questions.
-        if decides_alone(judge):
-            return await decided(judge, example, checks=checks)
-        model = open_model(judge)
-        # One prompt and one answer: findings, reason, value. Samples and swapped sides average several.
-        verdict = await _own_verdict(judge, example, model)
-        judgment = _judgment(judge, example, model, verdict)
-        # What a check model answers about the item: it makes the verdict more or less sure, or decides another.
-        return await with_checks(judge, example, judgment) if checks else judgment
+    await libraries_loaded(judge, vectors=bool(judge.memory.cases))
+    # A decision model gets one request, for the verdict and all questions.
+    if decides_alone(judge):
+        return await decided(judge, example, calls, checks=checks)
+    model = open_model(judge)
+    # One prompt and one answer: findings, reason, value. Samples and swapped sides average several.
+    verdict = await _own_verdict(judge, example, model, calls)
+    judgment = _judgment(judge, example, model, verdict)
+    # What a check model answers about the item: it makes the verdict more or less sure, or decides another.
+    return await with_checks(judge, example, judgment, calls) if checks else judgment
 
 
 def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdict) -> Judgment:
@@ -95,13 +97,13 @@ def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdic
 # -- the model's own verdict -------------------------------------------------------------------------------------------
 
 
-async def _own_verdict(judge: Judge, example: Example, model: ChatModel) -> _Verdict:
+async def _own_verdict(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> _Verdict:
     """The model's verdict on the item; with `swap` averaged with the one on the item with its sides swapped."""
     if not judge.parameters.get("swap"):
-        return await _asked_verdict(judge, example, model)
+        return await _asked_verdict(judge, example, model, calls)
     names = swapped_names(example, judge.fields, judge.value_type.choices)  # before anything is paid: it may have none
     items = (example, swapped(example, names))
-    verdict, other = await _all([_asked_verdict(judge, item, model) for item in items])
+    verdict, other = await _all([_asked_verdict(judge, item, model, calls) for item in items])
     return _Verdict(
         prompt=_both(verdict.prompt, other.prompt),
         sample=average([verdict.sample, other.sample.renamed(names)], judge.value_type),
@@ -109,10 +111,11 @@ async def _own_verdict(judge: Judge, example: Example, model: ChatModel) -> _Ver
     )
 
 
-async def _asked_verdict(judge: Judge, example: Example, model: ChatModel) -> _Verdict:
-    prompt, reading = await read_trace(judge, example, await prompt_of(judge, example, model), model)
-    calls = [_ask(judge, model, prompt, number) for number in range(judge.parameters.get("samples", 1))]
-    answers = await _all(calls, spent=reading)
+async def _asked_verdict(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> _Verdict:
+    prompt = await prompt_of(judge, example, model, calls)
+    prompt, reading = await read_trace(judge, example, prompt, model, calls)
+    asking = [_ask(judge, model, calls, prompt, number) for number in range(judge.parameters.get("samples", 1))]
+    answers = await _all(asking, spent=reading)
     return _Verdict(
         prompt=prompt,
         sample=average([answer.sample for answer in answers], judge.value_type),
@@ -120,11 +123,11 @@ async def _asked_verdict(judge: Judge, example: Example, model: ChatModel) -> _V
     )
 
 
-async def _ask(judge: Judge, model: ChatModel, prompt: Prompt, number: int) -> _Answer:
+async def _ask(judge: Judge, model: ChatModel, calls: Calls, prompt: Prompt, number: int) -> _Answer:
     request, started = prompt.request, time.perf_counter()
     if number:  # the first sample has the judge's own seed
         request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
-    reply = await model.complete(request)
+    reply = await calls.complete(model, request)
     sample = read_answer(judge, prompt, reply, model.name)
     return _Answer(sample, reply.usage + Usage(seconds={"model": time.perf_counter() - started}))
 

@@ -7,13 +7,16 @@ live on in them.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Collection
 from typing import Any
 
 from memalign.errors import InvalidOutput
 
-__all__ = ["find_object", "fitted", "misfit", "parse_answer", "understood"]
+__all__ = ["find_object", "fitted", "misfit", "parse_answer", "show_raw", "understood"]
+
+logger = logging.getLogger("memalign.raw_answers")
 
 _BRACE = re.compile(r"[{}]")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
@@ -183,3 +186,20 @@ def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] =
             return f"{at} fits none of the {len(wanted)} allowed forms"
         case rule:
             return f"{at} breaks the rule {rule}: {wanted}"
+
+
+def show_raw(where: str, problem: str, answer: object, *, about: str = "") -> None:
+    """Log an answer that could not be used, at level DEBUG, which is off unless somebody turns it on.
+
+    Errors never repeat an answer, since they are kept in judgments and ledgers, where an erased text must not live on.
+    The log is for people who look for what went wrong. It is shown, and never kept.
+
+    Args:
+        where: Who answered.
+        problem: Why it failed.
+        answer: All of it.
+        about: What was asked about, such as an item's id.
+    """
+    if logger.isEnabledFor(logging.DEBUG):
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
+        logger.debug("%s%s: %s\n%s", f"{about}: " if about else "", where, problem, text)

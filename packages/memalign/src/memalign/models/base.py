@@ -20,6 +20,7 @@ __all__ = [
     "Decision",
     "DecisionModel",
     "EmbeddingModel",
+    "IdentifiedModel",
     "Limits",
     "PricedModel",
     "Question",
@@ -52,7 +53,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts that the
     answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is asked for theirs.
     `optional` names properties of the schema that an answer may lack or have in another form: it is taken all the same,
-    and whoever asked makes do without.
+    and whoever asked makes do without. `about` names what is asked about (an item's id, keys of feedback) where an answer
+    is shown that could not be used; no model sees it.
     """
 
     system: str
@@ -65,6 +67,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     labels: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    about: str = ""
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +158,14 @@ class PricedModel(Protocol):
     """A model that knows what its tokens cost before it is asked: US dollars for a usage, None where nobody told."""
 
     def price_of(self, usage: Usage) -> float | None: ...
+
+
+@runtime_checkable
+class IdentifiedModel(Protocol):
+    """A model whose answers depend on more than its name: `identity` is its address, its engine, its settings."""
+
+    @property
+    def identity(self) -> str: ...
 
 
 @runtime_checkable

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused, ModelRejected
+from memalign.models.answers import show_raw
 from memalign.models.base import Decision, Question
 from memalign.models.provider_client import open_decision
 from memalign.models.provider_errors import OVERLOAD, failure_of, raw_of, status_of
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
-from memalign.models.raw_answers import show_raw
 from memalign.models.retry import AttemptFailed
 from memalign.types import Usage
 
@@ -169,7 +169,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                     raise declined from error
                 if (failed := failure_of(error, subject)) is None:
                     raise
-                show_raw(str(subject), failed.reason, raw_of(error))
+                show_raw(str(subject), failed.reason, raw_of(error), about=" ".join(state[:200].split()))
                 if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
                     refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
                 if isinstance(error, UnexpectedModelBehavior) and failed.error is not ModelRefused:

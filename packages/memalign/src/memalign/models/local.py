@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
-from memalign.models.answers import parse_answer
+from memalign.models.answers import parse_answer, show_raw
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
 from memalign.models.llama_cpp import (
@@ -34,7 +34,6 @@ from memalign.models.llama_cpp import (
     question_body,
 )
 from memalign.models.provider_errors import PromptTooLong
-from memalign.models.raw_answers import show_raw
 from memalign.models.shared_prefix import SharedPrefixes, begin_alike, parting
 from memalign.types import Usage
 
@@ -104,7 +103,7 @@ class LocalChatModel:
         )
 
     @property
-    def engine(self) -> str:
+    def identity(self) -> str:
         """What computes its answers: the version, the instructions compiled for, how prompts are cut.
 
         Two may differ in a verdict.
@@ -293,7 +292,7 @@ class LocalChatModel:
         try:
             return parse_answer(text, request.schema, optional=request.optional)
         except InvalidOutput as error:
-            show_raw(self._name, str(error), text)
+            show_raw(self._name, str(error), text, about=request.about)
             raise InvalidOutput(f"{self._name}: {error}", usage=usage) from error
 
 

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
-from memalign.models.answers import find_object, fitted
+from memalign.models.answers import find_object, fitted, show_raw
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.probabilities import label_probabilities, read_tokens
@@ -22,7 +22,6 @@ from memalign.models.provider_client import open_chat
 from memalign.models.provider_errors import OVERLOAD, PromptTooLong, failure_of, raw_of, status_of, told
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
-from memalign.models.raw_answers import show_raw
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -107,7 +106,12 @@ class ProviderChatModel(ProviderModel["Model"]):
                     problem = f"it {cut}" if was_cut else str(found)
                     if only_thought:
                         problem = "it held only reasoning and no answer" + (f", and {cut}" if was_cut else "")
-                    show_raw(f"{self._subject()}, {mode} output, attempt {attempt}", problem, _raw(response))
+                    show_raw(
+                        f"{self._subject()}, {mode} output, attempt {attempt}",
+                        problem,
+                        _raw(response),
+                        about=request.about,
+                    )
                     answered_json = answered_json or data is not None or was_cut or only_thought
             except _ModeRefused as refused:
                 logger.info("%s takes no %s output: %s", self.name, mode, refused)
@@ -181,7 +185,7 @@ class ProviderChatModel(ProviderModel["Model"]):
                     if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
                         refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
                     text = told(error)
-                    show_raw(str(subject), failed.reason, raw_of(error))
+                    show_raw(str(subject), failed.reason, raw_of(error), about=request.about)
                     if learn_of_logprobs(trial, text, settings, status_of(error)):
                         continue
                     if learn_of_system(trial, text, status_of(error)):

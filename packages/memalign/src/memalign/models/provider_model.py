@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
@@ -78,14 +79,9 @@ class ProviderModel(Generic[ClientT]):
         return self._target.name
 
     @property
-    def base_url(self) -> str | None:
-        """The address of a server that the user named; None for the provider's own."""
-        return self._target.base_url
-
-    @property
-    def extra(self) -> Mapping[str, Any]:
-        """The settings that go with every request."""
-        return self._extra
+    def identity(self) -> str:
+        """The address of a server that the user named, and the settings that go with every request."""
+        return json.dumps([self._target.base_url, self._extra], sort_keys=True, default=str)
 
     @cached_property
     def limits(self) -> Limits:

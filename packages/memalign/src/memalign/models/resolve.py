@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memalign.errors import ConfigurationError
-from memalign.models.asking import chat_through, decision_through, embedding_through
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel, Limits
 from memalign.models.list_prices import Prices
 from memalign.models.providers import DECISION_PROVIDERS, DEFAULTS, Target, address_of, parse_name, target_of
@@ -53,7 +52,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     Raises ConfigurationError for no model, an unknown provider, a missing key or package: with what to set or install.
     """
     if name is not None and not isinstance(name, str):
-        return chat_through(name)
+        return name
     if name is None and (name := default_model_name()) is None:
         raise ConfigurationError(
             "no model: set a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY) or MEMALIGN_MODEL, or "
@@ -61,7 +60,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
         )
     provider, model = parse_name(name)
     if provider == "local":
-        return chat_through(_local(model))
+        return _local(model)
     return _provider_model(_chat_target(name))
 
 
@@ -139,12 +138,12 @@ def configured_decision(
         ConfigurationError: As for `resolve_decision`, and for a model that runs in this process.
     """
     if not isinstance(name, str):
-        return decision_through(name)
+        return name
     provider, model = parse_name(name)
     if provider == "local":
         if headers or prices or context_tokens:
             raise _takes_no(name, {"headers": headers, "prices": prices, "context": context_tokens})
-        return decision_through(_local(model))
+        return _local(model)
     if provider not in DECISION_PROVIDERS:
         raise ConfigurationError(
             f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
@@ -162,7 +161,7 @@ def configured_decision(
         )
 
     settings = json.dumps(extra, sort_keys=True)
-    return decision_through(_once(("decision", target, limits, look_up_context, most, prices, settings), open_provider))
+    return _once(("decision", target, limits, look_up_context, most, prices, settings), open_provider)
 
 
 def _local(model: str) -> LocalChatModel:
@@ -206,8 +205,7 @@ def _provider_model(
 
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     settings = json.dumps(extra, sort_keys=True, default=str)
-    model: ChatModel = _once(("chat", target, limits, look_up_context, most, prices, settings), open_provider)
-    return chat_through(model)
+    return _once(("chat", target, limits, look_up_context, most, prices, settings), open_provider)
 
 
 def resolve_embedding(
@@ -221,7 +219,7 @@ def resolve_embedding(
     if isinstance(name, Target):
         return _embedding_at(name, dimensions)
     if name is not None and not isinstance(name, str):
-        return embedding_through(name)
+        return name
     if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}"):
 
         def open_wordllama() -> EmbeddingModel:
@@ -243,7 +241,7 @@ def _embedding_at(target: Target, dimensions: int | None) -> EmbeddingModel:
 
         return ProviderEmbedding(target, dimensions=dimensions, concurrency=concurrency)
 
-    return embedding_through(_once(("embedding", target, dimensions, concurrency), open_provider))
+    return _once(("embedding", target, dimensions, concurrency), open_provider)
 
 
 def default_model_name() -> str | None:

@@ -12,8 +12,8 @@ from memalign.align import AlignResult, MemAlign
 from memalign.errors import InvalidRows, VersionConflict
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress
-from memalign.judge.paid_calls import PaidCalls
-from memalign.judge.rehearsal import Rehearsal
+from memalign.models.calls import Calls
+from memalign.models.dry_run import DryRun
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.registry.judge_rows import settings_of
@@ -22,7 +22,7 @@ from memalign.types import Feedback, FeedbackKey, Usage
 
 __all__ = ["Latest", "Step", "align_step", "conflict", "estimate_learning", "learn_and_commit"]
 
-Step = Callable[[Judge, PaidCalls], Awaitable[AlignResult]]
+Step = Callable[[Judge, Calls], Awaitable[AlignResult]]
 """What is learned or forgotten, of the latest version, with the calls that this takes."""
 
 
@@ -69,9 +69,9 @@ async def estimate_learning(latest: Latest, step: Step, *, optimizer: MemAlign) 
     answers = await asyncio.to_thread(PaidAnswers, latest.database, latest.name)
     _, judge = await asyncio.to_thread(latest.load)
     vector = next((case.vector for case in judge.memory.cases if case.vector), None)
-    rehearsal = Rehearsal(dimensions=8 if vector is None else len(vector) // 4)
-    await step(judge, optimizer.calls(answers, rehearsal))
-    return rehearsal.usage
+    dry_run = DryRun(dimensions=8 if vector is None else len(vector) // 4)
+    await step(judge, optimizer.calls(answers, dry_run))
+    return dry_run.usage
 
 
 def align_step(
@@ -86,7 +86,7 @@ def align_step(
     """The step that learns `feedback`; `erased` looks up what was erased here (None: it may come back)."""
     source = RowSource.of(feedback)  # every attempt reads it
 
-    async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
+    async def learn(judge: Judge, calls: Calls) -> AlignResult:
         hashes = None if erased is None else await asyncio.to_thread(erased)
         refused: dict[FeedbackKey, str] = {}
 

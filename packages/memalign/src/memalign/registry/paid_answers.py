@@ -7,6 +7,7 @@ taken up by the next one that asks the same. An erase, an unalign and a delete l
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
@@ -54,27 +55,29 @@ class PaidAnswers:
             self._taken.add(key)
         return self._earlier.get(key)
 
-    async def keep(self, key: str, answer: bytes) -> None:
-        """Keep an answer, in a thread of its own.
+    async def keep(self, new: Mapping[str, bytes]) -> None:
+        """Keep answers by key, in a thread of its own.
 
         Raises RegistryError where the database does not take it: nothing more is to be paid for.
         """
-        await asyncio.to_thread(self._write, key, answer)
+        await asyncio.to_thread(self._write, new)
 
-    def _write(self, key: str, answer: bytes) -> None:
+    def _write(self, new: Mapping[str, bytes]) -> None:
         try:
             with self._database.write(self._name) as connection:
-                same = select(answers.c.key).where(answers.c.judge == self._judge, answers.c.key == key)
                 # After a forgetting nothing is kept: this align may have read what was to go.
-                if _forgettings(connection, self._judge) == self._forgettings and not connection.execute(same).scalar():
-                    row = {"judge": self._judge, "key": key, "answer": answer, "kept_at": versions.now()}
-                    connection.execute(insert(answers), row)
+                forgotten = _forgettings(connection, self._judge) != self._forgettings
+                for key, answer in () if forgotten else new.items():
+                    same = select(answers.c.key).where(answers.c.judge == self._judge, answers.c.key == key)
+                    if connection.execute(same).scalar() is None:
+                        row = {"judge": self._judge, "key": key, "answer": answer, "kept_at": versions.now()}
+                        connection.execute(insert(answers), row)
         except RegistryError as error:
             raise RegistryError(
                 f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, and "
                 "the same align takes them up"
             ) from error
-        self._own[key] = answer
+        self._own |= new
 
     def committed(self) -> None:
         """Remove what a version holds now: the answers that this run paid for or took up, and all that are too old."""

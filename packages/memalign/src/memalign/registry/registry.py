@@ -14,9 +14,9 @@ from memalign.align import AlignResult, MemAlign, lock
 from memalign.errors import MemalignError, VersionConflict
 from memalign.io import FeedbackSource, OwnVerdicts
 from memalign.judge import Judge, Progress
-from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.calls import Calls
 from memalign.registry import bundle, versions
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
@@ -244,7 +244,7 @@ class Registry:
         """Forget feedback by id, key or source and commit the next version, as `aalign` does. Raises UnknownKey."""
         learner = optimizer or MemAlign()
 
-        async def unlearn(judge: Judge, calls: PaidCalls) -> AlignResult:
+        async def unlearn(judge: Judge, calls: Calls) -> AlignResult:
             options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
             return await learner.unalign(judge, *selectors, **options, calls=calls)
 

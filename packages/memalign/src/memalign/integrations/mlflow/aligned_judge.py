@@ -23,7 +23,7 @@ from memalign.integrations.mlflow.registered import core_of_bundle, fetched, rec
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
 from memalign.integrations.mlflow.verdict_origin import memory_used, told_reason
 from memalign.judge.decision import finding_text
-from memalign.judge.open_model import open_model
+from memalign.models.judge_models import open_model
 from memalign.models.providers import parse_name
 from memalign.registry.bundle import bundle_of
 from memalign.types import Example, FeedbackKey, Judgment

@@ -12,9 +12,10 @@ from typing import Any
 import memalign
 from memalign import aio
 from memalign.integrations.mlflow.mlflow_errors import translated
-from memalign.judge.open_model import open_model
 from memalign.judge.prompt import retrieve, shown_case
 from memalign.memory import Memory
+from memalign.models.calls import Calls
+from memalign.models.judge_models import open_model
 from memalign.types import Example
 
 __all__ = ["ask_mlflow", "with_guidelines"]
@@ -44,7 +45,7 @@ def ask_mlflow(
     cases: tuple[str, ...] = ()
     if memory.cases and content:
         with translated():
-            retrieved = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits))
+            retrieved = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits, Calls()))
         cases = tuple(hit.case.id for hit in reversed(retrieved))  # next to the item, the most useful one
     judge = base.model_copy()
     judge._instructions = _whole(base.instructions, memory, cases, core.parts)  # no other way in

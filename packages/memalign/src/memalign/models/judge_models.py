@@ -1,11 +1,11 @@
-"""The chat models of a judge, opened with what its parameters say of them: headers, prices, context, effort."""
+"""The models of a judge, opened with what its parameters say of them: headers, prices, context, effort."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from memalign.errors import ConfigurationError, InputError, MemalignError
 from memalign.models.base import ChatModel, DecisionModel
@@ -21,10 +21,9 @@ from memalign.models.resolve import (
     resolve,
 )
 
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
-
 __all__ = [
+    "JudgeModels",
+    "check_model_of",
     "checked_models",
     "decides_alone",
     "libraries_loaded",
@@ -34,13 +33,37 @@ __all__ = [
     "open_reflection_model",
 ]
 
-_TELLS = ("headers", "prices", "context")
+_SETTINGS = ("headers", "prices", "context")
 _LEAST_CONTEXT = 1_024
 
 _ready: set[tuple[str | None, bool]] = set()
 
 
-def decides_alone(judge: Judge) -> bool:
+class JudgeModels(Protocol):
+    """What a judge says of the models that it asks."""
+
+    @property
+    def model(self) -> str | ChatModel | DecisionModel | None:
+        """Gives its verdicts."""
+        ...
+
+    @property
+    def check_model(self) -> str | DecisionModel | None:
+        """Answers the questions of its guidelines."""
+        ...
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of `model`."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Headers, prices, context and effort."""
+        ...
+
+
+def decides_alone(judge: JudgeModels) -> bool:
     """Whether the judge's own model is a decision model, which writes nothing."""
     model = judge.model
     if isinstance(model, str):
@@ -48,14 +71,27 @@ def decides_alone(judge: Judge) -> bool:
     return isinstance(model, DecisionModel) and not isinstance(model, ChatModel)
 
 
-def open_judging_model(judge: Judge) -> ChatModel | DecisionModel:
+def open_judging_model(judge: JudgeModels) -> ChatModel | DecisionModel:
     """What gives the judge's verdicts. Raises ConfigurationError as `open_model` and `open_decision_model` do."""
     if decides_alone(judge):
         return open_decision_model(judge, cast("str | DecisionModel", judge.model))
     return open_model(judge)
 
 
-def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
+def check_model_of(judge: JudgeModels) -> DecisionModel | None:
+    """What answers the judge's questions: its check model, else its own model where that decides; None without one.
+
+    Raises:
+        ConfigurationError: It cannot be opened.
+    """
+    model = judge.check_model or judge.model or default_model_name()
+    if isinstance(model, str):
+        decides = judge.check_model is not None or names_decision_model(model) or model.startswith("local:")
+        return open_decision_model(judge, model) if decides else None
+    return open_decision_model(judge, model) if isinstance(model, DecisionModel) else None
+
+
+def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
     """The judge's chat model, or another, with the headers, prices and context that the judge's parameters give for its name.
 
     The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does, and for a header whose
@@ -64,46 +100,35 @@ def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
     chosen = cast("str | ChatModel | None", judge.model) if model is None else model
     name = default_model_name() if chosen is None else chosen
     if not isinstance(name, str):
-        return resolve(cast("ChatModel", name))
-    own = _settings_of(judge, name)
+        return resolve(name)
     settings = {}
     if model is None and (effort := judge.parameters.get("reasoning_effort")):
         if parse_name(name)[0] == "openai":
             settings["openai_reasoning_effort"] = effort
         else:
             settings["thinking"] = False if effort == "none" else effort
-    return configured(
-        name,
-        headers=filled_headers(own.get("headers", {}), name),
-        prices=checked_prices(own["prices"]) if "prices" in own else None,
-        context_tokens=own.get("context"),
-        settings=settings,
-    )
+    return configured(name, settings=settings, **_settings_of(judge, name))
 
 
-def open_decision_model(judge: Judge, model: str | DecisionModel) -> DecisionModel:
+def open_decision_model(judge: JudgeModels, model: str | DecisionModel) -> DecisionModel:
     """A decision model, with the headers, prices and context that the judge's parameters give for its name.
 
     Raises ConfigurationError as `resolve_decision` does, and for a header whose environment variable is not set.
     """
-    if not isinstance(model, str):
-        return configured_decision(model)
-    own = _settings_of(judge, model)
-    return configured_decision(
-        model,
-        headers=filled_headers(own.get("headers", {}), model),
-        prices=checked_prices(own["prices"]) if "prices" in own else None,
-        context_tokens=own.get("context"),
-    )
+    return configured_decision(model, **_settings_of(judge, model) if isinstance(model, str) else {})
 
 
-def _settings_of(judge: Judge, name: str) -> Mapping[str, Any]:
+def _settings_of(judge: JudgeModels, name: str) -> dict[str, Any]:
     """What the judge's parameters say of the model of that name."""
     settings: Mapping[str, Any] = judge.parameters.get("models", {}).get(canonical_name(name), {})
-    return settings
+    return {
+        "headers": filled_headers(settings.get("headers", {}), name),
+        "prices": checked_prices(settings["prices"]) if "prices" in settings else None,
+        "context_tokens": settings.get("context"),
+    }
 
 
-def open_reflection_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
+def open_reflection_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
     """What writes the judge's guidelines: `model`, else the `reflection_model` of its parameters, else its own.
 
     Raises ConfigurationError as `open_model` does, and where its own model only decides.
@@ -117,19 +142,18 @@ def open_reflection_model(judge: Judge, model: str | ChatModel | None = None) ->
     return open_model(judge, named)
 
 
-async def libraries_loaded(judge: Judge, *, vectors: bool = False) -> None:
+async def libraries_loaded(judge: JudgeModels, *, vectors: bool) -> None:
     """Import in a thread what the judge's first call needs: it takes seconds, and other tasks of the loop go on meanwhile.
 
-    What computes with `vectors` is needed where the judge has cases, too.
+    What computes with `vectors` is needed where the judge has cases, or learns some.
     """
-    vectors = vectors or bool(judge.memory.cases)
     kind = judge.model_name or default_model_name(), vectors
     if kind not in _ready:
         await asyncio.to_thread(_load_libraries, judge, vectors=vectors)
         _ready.add(kind)
 
 
-def _load_libraries(judge: Judge, *, vectors: bool) -> None:
+def _load_libraries(judge: JudgeModels, *, vectors: bool) -> None:
     import jinja2  # noqa: F401
     import jsonschema  # noqa: F401
 
@@ -146,20 +170,20 @@ def checked_models(models: object) -> dict[str, dict[str, Any]]:
             "parameter models: a mapping from names of models to their headers, prices and context, such as "
             "{'openai:m@http://localhost:8000/v1': {'prices': {'input': 0.1, 'output': 0.2}}}"
         )
-    found = {}
-    for name, told in models.items():
-        if not isinstance(told, Mapping) or set(told) - set(_TELLS):
-            raise InputError(f"parameter models: of {name} there may be {', '.join(_TELLS)}")
-        kept: dict[str, Any] = {}
-        if told.get("headers"):
-            kept["headers"] = checked_headers(told["headers"])
-        if told.get("prices"):
-            checked_prices(told["prices"])
-            kept["prices"] = dict(told["prices"])
-        if (context := told.get("context")) is not None:
+    checked = {}
+    for name, settings in models.items():
+        if not isinstance(settings, Mapping) or set(settings) - set(_SETTINGS):
+            raise InputError(f"parameter models: of {name} there may be {', '.join(_SETTINGS)}")
+        model: dict[str, Any] = {}
+        if settings.get("headers"):
+            model["headers"] = checked_headers(settings["headers"])
+        if settings.get("prices"):
+            checked_prices(settings["prices"])
+            model["prices"] = dict(settings["prices"])
+        if (context := settings.get("context")) is not None:
             if isinstance(context, bool) or not isinstance(context, int) or context < _LEAST_CONTEXT:
                 raise InputError(f"the context of {name} is a whole number of tokens from {_LEAST_CONTEXT:,} up")
-            kept["context"] = context
-        if kept:
-            found[canonical_name(name)] = kept
-    return found
+            model["context"] = context
+        if model:
+            checked[canonical_name(name)] = model
+    return checked

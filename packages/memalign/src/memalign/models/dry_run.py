@@ -19,7 +19,6 @@ from memalign.models.base import (
     ChatReply,
     ChatRequest,
     DecisionModel,
-    EmbeddingModel,
     PricedModel,
     Question,
 )
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Rehearsal", "RehearsedEmbedding"]
+__all__ = ["DryRun"]
 
 GENEROUS = 3 / 4
 """estimate_tokens counts three bytes a token, to be safe; most texts are nearer four."""
@@ -42,7 +41,7 @@ RULE = "Matter {number}: next step, responsible person, exact date, plain words,
 CHECK = "Does matter {number} come with next step, person, date?"
 
 
-class Rehearsal:
+class DryRun:
     """Stands in for every model of a run; `usage` is what they would have been asked, and cost.
 
     The cost is None where the price of one of them is not known. `prefix_tokens` are those of system messages long enough
@@ -78,6 +77,12 @@ class Rehearsal:
         self._count(model, "\n".join([state, *(question.text for question in questions), *labels]), "")
         return {question.key: dict.fromkeys(question.labels, 1 / len(question.labels)) for question in questions}
 
+    def vectors(self, count: int) -> NDArray[np.float32]:
+        """All zeros, as of texts without a word: every text is as far from every other."""
+        import numpy as np
+
+        return np.zeros((count, self.dimensions), dtype=np.float32)
+
     def _count(self, model: ChatModel | DecisionModel, asked: str, answered: str) -> None:
         _, spent = self._spent.get(model.name, (model, Usage()))
         one = Usage(
@@ -96,24 +101,6 @@ class Rehearsal:
             rule = {"action": "ADD", "feedback": [label], "text": RULE.format(number=number), "guideline": ""}
             changes.append(rule | {"checks": checks})
         return {"changes": changes}
-
-
-class RehearsedEmbedding:
-    """An EmbeddingModel that is not asked: every text is as far from every other."""
-
-    def __init__(self, model: EmbeddingModel, dimensions: int) -> None:
-        self._model, self._dimensions = model, dimensions
-
-    @property
-    def name(self) -> str:
-        """The name of the model that it stands in for."""
-        return self._model.name
-
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """All zeros, as of texts without a word."""
-        import numpy as np
-
-        return np.zeros((len(texts), self._dimensions), dtype=np.float32)
 
 
 def _price(model: ChatModel | DecisionModel, usage: Usage) -> float | None:

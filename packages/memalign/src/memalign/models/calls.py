@@ -1,0 +1,339 @@
+"""What steers the calls of a run: answers that are kept, a spending limit, how many are in flight, a dry run.
+
+Every request follows from memory and feedback, and an answer is a function of its request. So an align that was stopped
+makes the same requests again, and those that were answered are not paid for a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from memalign.content.encoding import estimate_tokens
+from memalign.errors import ConfigurationError, InputError, ModelError, SpendLimitReached
+from memalign.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    DecisionModel,
+    EmbeddingModel,
+    IdentifiedModel,
+    Question,
+)
+from memalign.models.dry_run import DryRun
+from memalign.models.wordllama import WordLlamaEmbedding
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["AnswerStore", "Calls", "SpendLimit", "SpendRun", "check_concurrency"]
+
+T = TypeVar("T")
+
+UNPRICED = (
+    "max_cost cannot hold: what a call of {model} costs is not known (the price list has no such model at this address, or "
+    "the server counts no tokens); give its price (memalign edit NAME --price input=N,output=N), or leave the limit out "
+    "(--max-cost, max_cost)"
+)
+
+
+class AnswerStore(Protocol):
+    """Where paid answers are kept: JSON texts of one line, by keys of 64 hex digits."""
+
+    def get(self, key: str) -> bytes | None:
+        """The answer that is kept under `key`, out of this process's memory: it may not wait. None without one."""
+        ...
+
+    async def keep(self, answers: Mapping[str, bytes]) -> None:
+        """Keep answers by key, without blocking the event loop; raises a MemalignError where it cannot."""
+        ...
+
+
+class Calls:
+    """The calls of one run, whichever models they go to. It belongs to the event loop of the run.
+
+    Attributes:
+        concurrency: How many calls may be in flight; None for as many as suit the model.
+        dry_run: Answers in the place of every model; None where models are asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        answers: AnswerStore | None = None,
+        max_cost: float | None = None,
+        concurrency: int | None = None,
+        dry_run: DryRun | None = None,
+    ) -> None:
+        """Take the limits of a run.
+
+        Args:
+            answers: Keeps what is paid for; None: nothing is kept.
+            max_cost: Dollars. A call that would pass it raises SpendLimitReached.
+            concurrency: Calls in flight.
+            dry_run: Is asked in the place of the models, and says what they would cost.
+
+        Raises:
+            InputError: A limit that is none.
+        """
+        check_concurrency(concurrency)
+        self.concurrency = concurrency
+        self.dry_run = dry_run
+        self._answers = answers
+        self._limit = None if max_cost is None else SpendLimit(max_cost)
+        self._runs: dict[tuple[str, str], SpendRun] = {}
+        self._unpriced = ""
+        self._first = asyncio.Lock()
+
+    @property
+    def stopped(self) -> str:
+        """Why calls were not made; empty where all were."""
+        if self._limit is None or not self._limit.reached:
+            return ""
+        return f"one more call would pass the limit of ${self._limit.most:g}"
+
+    def in_flight(self, model: ChatModel | DecisionModel) -> int:
+        """How many calls of `model` may be in flight."""
+        return self.concurrency or model.limits.concurrency
+
+    async def complete(self, model: ChatModel, request: ChatRequest) -> ChatReply:
+        """The model's answer, or the one that is kept, which costs nothing.
+
+        Raises:
+            SpendLimitReached: The limit leaves no room for the call.
+            ConfigurationError: There is a limit, and nobody knows what the call cost.
+            ModelError: As of `ChatModel.complete`.
+        """
+        # Who waits longer, or asks about another item in the same words, asks the same.
+        key = _key(model, msgspec.structs.replace(request, timeout=None, about=""))
+        if (reply := self._get(key, ChatReply)) is not None:
+            return msgspec.structs.replace(reply, usage=Usage())
+        if self.dry_run is not None:
+            return self.dry_run.reply(model, request)
+        size = estimate_tokens(request.system) + estimate_tokens(request.user)
+        reply = await self._pay(
+            (model.name, request.schema_name), size, lambda: model.complete(request), lambda reply: reply.usage
+        )
+        await self._keep({key: reply})
+        self._check_price()
+        return reply
+
+    async def decide(
+        self,
+        model: DecisionModel,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+    ) -> Decision:
+        """The model's answers. They are kept one by one: none depends on another one.
+
+        Raises:
+            SpendLimitReached, ConfigurationError: As of `complete`.
+            ModelError: As of `DecisionModel.decide`.
+        """
+        # All of a question that can change its answer: not the key that names it.
+        keys = {q.key: _key(model, (state, q.kind, q.text, *q.labels)) for q in questions}
+        answers = {
+            name: answer for name, key in keys.items() if (answer := self._get(key, dict[str, float])) is not None
+        }
+        new = [question for question in questions if question.key not in answers]
+        if not new:
+            return Decision(probabilities=answers)
+        if self.dry_run is not None:
+            return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
+        decision = await self._pay(
+            (model.name, "decision"),
+            sum(map(estimate_tokens, (state, *(question.text for question in new)))),
+            lambda: model.decide(state, new, timeout=timeout),
+            lambda decision: decision.usage,
+        )
+        await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
+        self._check_price()
+        answers |= decision.probabilities
+        return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
+
+    async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The model's vectors. They are kept: a provider's differ a little from call to call, and prompts with them.
+
+        Returns:
+            Shape (len(texts), d), as `EmbeddingModel.embed`.
+        """
+        import numpy as np
+
+        if isinstance(model, WordLlamaEmbedding):  # costs nothing, and is always the same
+            return await model.embed(texts)
+        if self.dry_run is not None:
+            return self.dry_run.vectors(len(texts))
+        if self._answers is None or not texts:
+            return await model.embed(texts)
+        keys = {text: _key(model, text) for text in texts}
+        vectors = {
+            text: np.frombuffer(base64.b64decode(answer), dtype="<f4")
+            for text, key in keys.items()
+            if (answer := self._get(key, str)) is not None
+        }
+        if new := [text for text in keys if text not in vectors]:
+            vectors |= dict(zip(new, await model.embed(new), strict=True))
+            codes = {keys[text]: base64.b64encode(vectors[text].astype("<f4").tobytes()) for text in new}
+            await self._keep({key: code.decode() for key, code in codes.items()})
+        return np.stack([vectors[text] for text in texts]).astype(np.float32)
+
+    # -- kept answers --------------------------------------------------------------------------------------------
+
+    def _get(self, key: str, kind: type[T]) -> T | None:
+        answer = None if self._answers is None else self._answers.get(key)
+        if answer is None:
+            return None
+        try:
+            return msgspec.convert(json.loads(answer), type=kind)
+        except (ValueError, msgspec.ValidationError):  # damaged, or of another version of memalign
+            return None
+
+    async def _keep(self, answers: Mapping[str, object]) -> None:
+        """Keep what was just paid for."""
+        if self._answers is None:
+            return
+        # In ASCII: a model may end its words in half a surrogate pair, which UTF-8 cannot hold.
+        lines = {key: json.dumps(msgspec.to_builtins(answer)).encode() for key, answer in answers.items()}
+        await self._answers.keep(lines)
+
+    # -- the limit -----------------------------------------------------------------------------------------------
+
+    async def _pay(
+        self, kind: tuple[str, str], size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
+    ) -> T:
+        """What `call` gives, where the limit leaves room for it; calls of a kind cost about as much a unit of size.
+
+        The first call of a kind goes alone: until it is answered, nobody knows what the others would cost.
+        """
+        if self._limit is None:
+            return await call()
+        run = self._runs.get(kind) or self._runs.setdefault(kind, self._limit.start_run())
+        if not run.price_known:
+            async with self._first:
+                if not run.price_known:
+                    return await self._paid(run, kind[0], size, call, usage_of)
+        return await self._paid(run, kind[0], size, call, usage_of)
+
+    async def _paid(
+        self, run: SpendRun, name: str, size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
+    ) -> T:
+        self._check_price()
+        if not run.room(size):
+            raise SpendLimitReached(f"{self.stopped}; align again to go on")
+        run.begin(size)
+        usage = Usage()
+        try:
+            answer = await call()
+            usage = usage_of(answer)
+        except ModelError as error:
+            usage = error.usage or Usage()
+            raise
+        finally:
+            run.end(usage.cost or 0.0, answered=usage.calls > 0, size=size)
+            if usage.cost is None:
+                self._unpriced = name
+        return answer
+
+    def _check_price(self) -> None:
+        if self._unpriced:
+            raise ConfigurationError(UNPRICED.format(model=self._unpriced))
+
+
+def check_concurrency(concurrency: int | None) -> None:
+    """Raise InputError for what is no number of calls in flight; None is as many as suit the model."""
+    if concurrency is None:
+        return
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+
+
+class SpendLimit:
+    """Dollars that one or several runs may spend together.
+
+    Attributes:
+        most: The limit.
+        spent: What was spent so far.
+        reached: Whether one more call would have passed it.
+    """
+
+    def __init__(self, most: float) -> None:
+        """Raise InputError where `most` is no amount above 0."""
+        if isinstance(most, bool) or not isinstance(most, int | float) or not 0 < most < math.inf:
+            raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
+        self.most = most
+        self.spent = 0.0
+        self.reached = False
+        self._runs: list[SpendRun] = []
+
+    def start_run(self) -> SpendRun:
+        """Calls of another kind or judge, which may cost more or less."""
+        self._runs.append(SpendRun(self))
+        return self._runs[-1]
+
+    @property
+    def dearest(self) -> float:
+        """What a call costs in the dearest run so far; 0.0 before the first answer."""
+        return max((run.price for run in self._runs if run.price_known), default=0.0)
+
+    @property
+    def reserved(self) -> float:
+        """What the calls in flight are expected to cost."""
+        return sum(run.in_flight * run.price for run in self._runs if run.in_flight)
+
+
+class SpendRun:
+    """The calls of one run. A call is expected to cost the mean of its run; the first, as much as in the dearest run.
+
+    Where calls differ in length, each has a `size` and the mean is that of a unit of it.
+    """
+
+    def __init__(self, limit: SpendLimit) -> None:
+        self.limit = limit
+        self.in_flight = 0.0
+        self._answered = self._cost = 0.0
+
+    @property
+    def price_known(self) -> bool:
+        """Whether this run has an answer, so that it is known what one costs."""
+        return self._answered > 0
+
+    @property
+    def price(self) -> float:
+        """What a call, or a unit of its size, is expected to cost."""
+        return self._cost / self._answered if self.price_known else self.limit.dearest
+
+    def room(self, size: float = 1.0) -> bool:
+        """Whether one more call may be made."""
+        limit = self.limit
+        limit.reached = limit.reached or limit.spent + limit.reserved + size * self.price > limit.most
+        return not limit.reached
+
+    def begin(self, size: float = 1.0) -> None:
+        """A call goes out."""
+        self.in_flight += size
+
+    def end(self, cost: float, *, answered: bool, size: float = 1.0) -> None:
+        """A call came back, `answered` by a model, or failed for free, which says nothing of what the next one costs."""
+        self.in_flight -= size
+        self._answered += size * answered
+        self._cost += cost
+        self.limit.spent += cost
+
+
+def _key(model: ChatModel | DecisionModel | EmbeddingModel, question: ChatRequest | tuple[str, ...] | str) -> str:
+    """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
+    identity = model.identity if isinstance(model, IdentifiedModel) else ""
+    parts = [type(question).__name__, model.name, identity, question]
+    return hashlib.sha256(json.dumps(msgspec.to_builtins(parts)).encode()).hexdigest()

@@ -1,0 +1,66 @@
+"""What steers the calls of a run: what is kept of them, and a run that asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from memalign import Judge, MemAlign
+from memalign.aio import run
+from memalign.models.base import ChatReply, ChatRequest
+from memalign.models.calls import Calls
+from memalign.models.dry_run import DryRun
+from memalign.models.judge_models import open_model
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Store(dict[str, bytes]):
+    """Kept answers."""
+
+    async def keep(self, answers: Mapping[str, bytes]) -> None:
+        self.update(answers)
+
+
+class Addressed(ScriptedChatModel):
+    """A model at an address."""
+
+    identity = "http://here"
+
+
+def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
+    calls = Calls(answers=Store())
+    model, addressed = (kind(lambda _: {"value": True}) for kind in (ScriptedChatModel, Addressed))
+
+    async def ask(model: ScriptedChatModel, **changes: object) -> ChatReply:
+        return await calls.complete(model, ChatRequest(**{"system": "s", "user": "u", "schema": {}} | changes))  # type: ignore[arg-type]
+
+    first = run(ask(model))
+    again = run(ask(model, about="t-2", timeout=3.0))
+    assert (again.data, again.usage) == (first.data, Usage())
+    run(ask(model, user="v"))
+    run(ask(addressed))
+    assert (len(model.requests), len(addressed.requests)) == (2, 1)
+
+
+def test_another_effort_is_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model="openai:gpt-5-mini")
+    low, again, high = (
+        open_model(judge.replace(parameters={"reasoning_effort": effort})) for effort in ("low", "low", "high")
+    )
+    assert low.identity == again.identity != high.identity  # type: ignore[attr-defined]
+
+
+def test_a_dry_run_asks_no_model_not_even_for_vectors() -> None:
+    model, vectors = ScriptedChatModel([]), HashEmbedding()
+    judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model)
+    dry_run = DryRun()
+    rows = [{"id": f"t-{n}", "outputs": f"reply {n}", "value": True, "rationale": "warm"} for n in range(3)]
+    optimizer = MemAlign(embedding_model=vectors)
+    run(optimizer.align(judge, rows, calls=optimizer.calls(dry_run=dry_run)))
+    assert (vectors.texts, model.requests) == ([], [])
+    assert dry_run.usage.calls == 1
