@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from memalign import Example
 from memalign.memory import Annotation, Case, Memory
-from memalign.memory.lexical import overlap, signatures
-from memalign.memory.retrieval import embedding_text, similar_cases
+from memalign.memory.retrieval import embedding_text, overlap, signatures, similar_cases
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.prompts.language import language_of
 from memalign.values import ValueType
