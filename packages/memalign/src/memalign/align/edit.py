@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -33,15 +33,24 @@ def edit_guideline(
     retired: bool | None = None,
     checks: Iterable[Check | str] | None = None,
 ) -> Judge:
-    """A judge whose guideline has another text or checks, is pinned or not, is retired or in force again; `by` did it.
+    """A judge with a guideline changed by a person, whose words no later distillation overwrites; None leaves a thing as it is.
 
-    A person's words are never overwritten by later distillation. They keep what the guideline was exposed to: the person
-    wrote with it in view, so withdrawing that feedback takes the edited guideline with it. Another text drops the checks,
-    which ask about the old one, unless `checks` has new ones (none: an empty list). A check that is a string is a question
-    whose yes has no side yet: labels will tell. Raises UnknownKey, InputError.
+    It keeps what it was exposed to: the person wrote with it in view.
+
+    Args:
+        judge: The judge.
+        guideline_id: Which guideline.
+        by: Who changes it.
+        text: Another text. It drops the checks, which ask about the old one, unless new ones are given.
+        pinned: Whether it stands before others, and outweighs a lock.
+        retired: Whether it is out of force.
+        checks: Its checks; an empty list for none. A string is a question whose yes has no side yet: labels will tell.
+
+    Raises:
+        UnknownKey: There is no such guideline.
+        InputError: A text or check may not enter a prompt, or nothing changes.
     """
-    old = judge.memory.guideline(guideline_id)
-    by = _named(by)
+    old, by = judge.memory.guideline(guideline_id), _named(by)
     changes: dict[str, object] = {}
     if text is not None:
         changes |= {"text": _checked(text), "origin": by}
@@ -50,60 +59,67 @@ def edit_guideline(
     if checks is not None:
         changes |= {"checks": _usable(judge, checks), "origin": by}
     if pinned is not None:
-        changes |= {"pinned_by": by if pinned else None}
-        if pinned:
-            changes |= {"barred_for": None}  # a person's word outweighs a lock
+        changes["pinned_by"] = by if pinned else None
     if retired is not None:
-        changes |= {"retired_by": by if retired else None, "barred_for": None}
+        changes["retired_by"] = by if retired else None
     if not changes:
         raise InputError("nothing to change: give a text or checks, or pin, or retire")
+    if pinned or retired is not None:
+        changes["barred_for"] = None  # a person's word outweighs a lock
     if text is not None or pinned or retired is False:
-        changes |= {"replaced_by": None}
+        changes["replaced_by"] = None
     changed = replace(old, **changes)
-    memory = replace(judge.memory, guidelines=tuple(changed if g.id == old.id else g for g in judge.memory.guidelines))
+    edited = [changed]
     if text is not None:
         # What a model wrote and stood behind the old words must not bring them back: the new ones stand for it.
-        behind = {g.id for g in judge.memory.guidelines if judge.memory.successor(g) == old.id}
-        memory = _with_guidelines(
-            memory,
-            lambda g: (
-                replace(g, replaced_by=old.id) if g.id in behind and g.origin == "distilled" and not g.pinned else g
-            ),
-        )
+        behind = (g for g in judge.memory.guidelines if judge.memory.successor(g) == old.id)
+        edited += [replace(g, replaced_by=old.id) for g in behind if g.origin == "distilled" and not g.pinned]
     if retired is False:
         # Another one of the same words that is retired would retire it again.
         words = normalised(changed.text)
-        memory = _with_guidelines(memory, lambda g: replace(g, retired_by=None) if normalised(g.text) == words else g)
-    memory = memory.with_live_answers()
+        others = (g for g in judge.memory.guidelines if g.id != old.id and normalised(g.text) == words)
+        edited += [replace(g, retired_by=None) for g in others]
+    memory = judge.memory.with_guidelines(edited).with_live_answers()
     _check_back(judge, memory)
     return judge.replace(memory=memory)
-
-
-def _with_guidelines(memory: Memory, change: Callable[[Guideline], Guideline]) -> Memory:
-    return replace(memory, guidelines=tuple(map(change, memory.guidelines)))
 
 
 def write_guideline(
     judge: Judge, text: str, *, by: str, pinned: bool = False, checks: Iterable[Check | str] = ()
 ) -> Judge:
-    """A judge with one more guideline, written by a person and exposed to no feedback. Raises InputError."""
-    memory = judge.memory
+    """A judge with one more guideline, written by a person and exposed to no feedback.
+
+    Args:
+        judge: The judge.
+        text: The guideline.
+        by: Who writes it.
+        pinned: Whether it stands before others.
+        checks: Its checks, or questions.
+
+    Raises:
+        InputError: The text or a check may not enter a prompt.
+    """
     new = Guideline(
-        id=f"G{memory.next_guideline}",
+        id=f"G{judge.memory.next_guideline}",
         text=_checked(text),
         origin=_named(by),
         pinned_by=_named(by) if pinned else None,
         checks=_usable(judge, checks),
     )
-    grown = replace(memory, guidelines=(*memory.guidelines, new), next_guideline=memory.next_guideline + 1)
-    return judge.replace(memory=grown)
+    return judge.replace(memory=judge.memory.with_guidelines([new]))
 
 
 def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
-    """A judge whose corrected cases of these ids no later align may break (or, with `unlock`, may break again).
+    """A judge whose corrected cases no later align may break.
 
-    A locked case needs a label of an expert, and a value type whose answers can be compared. Raises UnknownKey,
-    InputError.
+    Args:
+        judge: The judge. Its answers can be compared: free text has none that is right.
+        ids: The cases; each has an expert's label.
+        unlock: Whether they may be broken again instead.
+
+    Raises:
+        UnknownKey: There is no such case, or it is not locked.
+        InputError: No id, no label, or free text.
     """
     memory = judge.memory
     if not ids:
@@ -117,21 +133,25 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
         if not unlock and case is None:
             raise UnknownKey(f"no case {name!r} in memory; `memalign show NAME --ledger` lists every key, as ID@SOURCE")
         if not unlock and case is not None and memory.label(case) is None:
-            raise InputError(
-                f"case {name!r} has no label, so nobody can say when it breaks; align a value for it first"
-            )
-    left = set(memory.locks) - set(ids) if unlock else {*memory.locks, *ids}
-    memory = replace(memory, locks=tuple(sorted(left)))
-    if unlock:
-        memory = replace(memory, guidelines=tuple(unbarred(guideline, left) for guideline in memory.guidelines))
-    return judge.replace(memory=memory)
+            raise InputError(f"case {name!r} has no label, so nobody can say when it breaks; align a value first")
+    locks = set(memory.locks) - set(ids) if unlock else {*memory.locks, *ids}
+    guidelines = tuple(unbarred(g, locks) for g in memory.guidelines) if unlock else memory.guidelines
+    return judge.replace(memory=replace(memory, locks=tuple(sorted(locks)), guidelines=guidelines))
 
 
 def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: Sequence[Rule] | None = None) -> Judge:
     """A judge that weighs several people's labels another way; None leaves a setting as it is.
 
     Annotations whose label counts now are pending until the next align, those that no longer do are disputed, and what
-    they taught goes. Raises InputError.
+    they taught goes.
+
+    Args:
+        judge: The judge.
+        authority: The sources whose label decides, first one first.
+        policy: The rules, first one first.
+
+    Raises:
+        InputError: An unknown rule, or a bare name.
     """
     memory = judge.memory
     if policy is not None:
@@ -163,19 +183,18 @@ def _check_back(judge: Judge, after: Memory) -> None:
 
 def _usable(judge: Judge, checks: Iterable[Check | str]) -> tuple[Check, ...]:
     """A person's checks, each question once. Raises InputError."""
-    found: dict[str, Check] = {}
-    for given in checks:
-        check = Check(question=given) if isinstance(given, str) else given
+    usable: dict[str, Check] = {}
+    for check in (Check(question=entry) if isinstance(entry, str) else entry for entry in checks):
         fault = checked(check.test) if check.test else check_fault(tidy(check.question), task=judge.instructions)
         question = sentence(check.test) if check.test and not fault else tidy(check.question)
         if fault:
             raise InputError(f"{question!r} cannot be a check: {fault}")
         if check.answer not in ("yes", "no"):
             raise InputError(f"the answer of a check is yes or no, not {check.answer!r}")
-        check = replace(check, question=question, value=_spoken_for(judge, check))
-        if found.setdefault(question, check) != check:
+        own = replace(check, question=question, value=_spoken_for(judge, check))
+        if usable.setdefault(question, own) != own:
             raise InputError(f"{question!r} is there twice, with two answers")
-    return tuple(found.values())
+    return tuple(usable.values())
 
 
 def _spoken_for(judge: Judge, check: Check) -> Value | None:
