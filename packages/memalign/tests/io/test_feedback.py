@@ -125,12 +125,12 @@ def test_a_case_need_not_be_repeated() -> None:
         assert [row.content for row in read_feedback(rows, value_type=BOOL).rows] == [
             {"inputs": "q", "outputs": "a"}
         ] * 2
-    known = {"t-9": Example(id="t-9", outputs="a").content_hash}
-    (row,) = read_feedback([{"id": "t-9", "value": True}], value_type=BOOL, known=known).rows
+    hashes = {"t-9": Example(id="t-9", outputs="a").content_hash}
+    (row,) = read_feedback([{"id": "t-9", "value": True}], value_type=BOOL, hashes=hashes).rows
     assert row.content == {}
-    read_feedback([{"id": "t-9", "value": True, "outputs": "a"}], known=known)
+    read_feedback([{"id": "t-9", "value": True, "outputs": "a"}], hashes=hashes)
     with pytest.raises(InvalidRows, match="knows 't-9' with other content"):
-        read_feedback([{"id": "t-9", "value": True, "outputs": "b"}], known=known)
+        read_feedback([{"id": "t-9", "value": True, "outputs": "b"}], hashes=hashes)
 
 
 def test_a_feedback_file_gives_examples_without_labels(write: Write) -> None:

@@ -59,7 +59,7 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
     ):
         read_feedback(named)
     path.write_text("id,value\nt-1,yes\n", "utf-8")
-    assert read_feedback(path, known={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, "a case that is known"
+    assert read_feedback(path, hashes={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, "a case that is known"
 
 
 def test_a_missing_cell_names_its_line_and_the_option(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def checked_rows(
     if source.is_empty:
         return NO_ROWS
     file = read_feedback(
-        source, value_type=judge.value_type, skip_invalid=skip_invalid, known=contents, fields=judge.fields
+        source, value_type=judge.value_type, skip_invalid=skip_invalid, hashes=contents, fields=judge.fields
     )
 
     numbered = list(zip(file.rows, file.lines, strict=True))

@@ -73,7 +73,7 @@ def _cases(
     if examples is None and columns is not None:
         raise InputError("--map is for the columns of the file that was judged: give it with --examples FILE")
     given = () if examples is None else rows_given(examples, columns, remembered=judge.columns)
-    found, missing = review_cases(cases, given, known=known)
+    found, missing = review_cases(cases, given, remembered=known)
     if not found:
         where = "the judge's memory" if examples is None else examples
         raise InputError(

@@ -117,9 +117,9 @@ def _has_payload(part: Mapping[str, object], name: str) -> bool:
 
 
 def _mime_kind(mime: str) -> Kind | None:
-    found = _MIME.match(mime)
+    match = _MIME.match(mime)
     kinds: dict[str | None, Kind] = {"image": "image", "audio": "audio", "video": "video"}
-    return None if found is None else kinds.get(found[1] and found[1].lower(), "file")
+    return None if match is None else kinds.get(match[1] and match[1].lower(), "file")
 
 
 def check_field(name: str, value: object) -> None:

@@ -89,7 +89,7 @@ def review_feedback(
     hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
     columns, fields = (judge.columns, judge.fields) if judge else (None, ())
     file = read_feedback(
-        feedback, value_type=value_type, known=hashes, skip_invalid=True, columns=columns, fields=fields, name="stdin"
+        feedback, value_type=value_type, hashes=hashes, skip_invalid=True, columns=columns, fields=fields, name="stdin"
     )
     misfits = {
         line: RowError(line=line, id=row.id, reason=reason)

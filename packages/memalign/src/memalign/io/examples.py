@@ -86,7 +86,7 @@ class Examples:
         return len(self.hashes)
 
     def __iter__(self) -> Iterator[Example]:
-        hashes, remaining, given = self.hashes, iter(self.hashes), set[str]()
+        hashes, remaining, yielded = self.hashes, iter(self.hashes), set[str]()
         changed = InputError(
             f"{self.name} has changed since it was checked; start again, with a file that stays as it is"
         )
@@ -98,12 +98,12 @@ class Examples:
                 continue
             if example.content_hash != hashes.get(example.id):
                 raise changed
-            if example.id not in given:  # else another annotation on a case that was there already
+            if example.id not in yielded:  # else another annotation on a case that was there already
                 if example.id != next(remaining, None):
                     raise changed
-                given.add(example.id)
+                yielded.add(example.id)
                 yield example
-        if len(given) < len(hashes):
+        if len(yielded) < len(hashes):
             raise changed
 
 

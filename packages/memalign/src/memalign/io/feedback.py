@@ -46,7 +46,7 @@ def read_feedback(
     rows: FeedbackSource,
     *,
     value_type: ValueType | None = None,
-    known: Mapping[str, str] | None = None,
+    hashes: Mapping[str, str] | None = None,
     skip_invalid: bool = False,
     columns: Mapping[str, str] | None = None,
     fields: Collection[str] = (),
@@ -61,7 +61,7 @@ def read_feedback(
     Args:
         rows: Whatever it is read from. A line of Python objects is their 1-based position.
         value_type: How values are parsed; without it they are kept as they are.
-        known: Content hashes by id of cases that the judge has: their content may be missing too.
+        hashes: Of the content of cases that the judge has, by id: their content may be missing too.
         skip_invalid: Leave bad rows out.
         columns: Columns of other names, read where they are there (see `RowSource.of`).
         fields: The content fields that the judge reads.
@@ -72,7 +72,7 @@ def read_feedback(
         InputError: A file cannot be read or is empty, or no column gives a field that is needed.
     """
     source = RowSource.of(rows, name=name, remembered=columns)
-    reading = _Reading(value_type, known or {})
+    reading = _Reading(value_type, hashes or {})
     for item in source.rows():
         if (row := reading.readable(item)) is not None:
             reading.add(row)
@@ -100,10 +100,10 @@ def read_feedback(
 class _Reading(Reading):
     """What the rows so far say."""
 
-    def __init__(self, value_type: ValueType | None, known: Mapping[str, str]) -> None:
+    def __init__(self, value_type: ValueType | None, hashes: Mapping[str, str]) -> None:
         super().__init__()
         self._value_type = value_type
-        self._known = known
+        self._hashes = hashes
         self._lines: dict[FeedbackKey, int] = {}
         self._contents: dict[str, tuple[int, Feedback]] = {}
         self.good: dict[int, Feedback] = {}
@@ -117,8 +117,10 @@ class _Reading(Reading):
         self.filled_in += 1
         self.made_ids += row.made_id
         # A case that the judge knows need not be repeated.
-        known = str(row.fields.get("id")).strip() in self._known and not row.fields.keys() & set(CONTENT_FIELDS)
-        self.needs_content = self.needs_content or not (known or row.fields.keys() >= JUDGED)
+        repeats_nothing = str(row.fields.get("id")).strip() in self._hashes and not row.fields.keys() & set(
+            CONTENT_FIELDS
+        )
+        self.needs_content = self.needs_content or not (repeats_nothing or row.fields.keys() >= JUDGED)
         try:
             feedback = _feedback(row.fields, self._value_type)
             self._check(feedback)
@@ -141,7 +143,7 @@ class _Reading(Reading):
         line, first = self._contents.get(feedback.id, (0, feedback))
         if first.content_hash != feedback.content_hash:
             raise InputError(f"{_differing(first, feedback)} differ from those of {feedback.id!r} on line {line}")
-        if not line and self._known.get(feedback.id, feedback.content_hash) != feedback.content_hash:
+        if not line and self._hashes.get(feedback.id, feedback.content_hash) != feedback.content_hash:
             raise InputError(
                 f"the judge knows {feedback.id!r} with other content; give this case an id of its own, or unalign "
                 f"{feedback.id!r} first"
@@ -155,7 +157,7 @@ class _Reading(Reading):
             if feedback.id in self._contents:
                 content = self._contents[feedback.id][1].content
                 self.good[line] = msgspec.structs.replace(feedback, **content)
-            elif feedback.id not in self._known:
+            elif feedback.id not in self._hashes:
                 del self.good[line]
                 self.bad.append(RowError(line=line, reason=f"no content: {CONTENT_NEEDED}", id=feedback.id))
 

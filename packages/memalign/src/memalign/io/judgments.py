@@ -145,8 +145,8 @@ class JudgmentWriter:
         if is_device(self._path):
             raise InputError(f"{path} is no file, and judgments are read again from theirs; name a file")
         self._judge = judge
-        by_id = examples if isinstance(examples, Mapping) else {each.id: each.content_hash for each in examples}
-        self._hashes: Mapping[str, str] = by_id
+        hashes = examples if isinstance(examples, Mapping) else {case.id: case.content_hash for case in examples}
+        self._hashes: Mapping[str, str] = hashes
         self._begins: dict[str, int] = {}  # where the line of each id begins
         self._failed: set[str] = set()  # the ids whose line had an error
         try:

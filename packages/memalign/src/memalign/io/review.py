@@ -44,14 +44,14 @@ def is_judgment_file(path: str | Path) -> bool:
 
 
 def review_cases(
-    judged: str | Path | None, examples: ExampleSource | Examples, *, known: Iterable[Example] = ()
+    judged: str | Path | None, examples: ExampleSource | Examples, *, remembered: Iterable[Example] = ()
 ) -> tuple[list[ReviewCase], list[str]]:
     """The cases to review.
 
     Args:
         judged: A file of judgments; without one all examples are cases without a verdict.
         examples: What was judged.
-        known: Further examples, such as those in a judge's memory.
+        remembered: Further examples, such as those in a judge's memory.
 
     Returns:
         The cases in the order of the judgments, each with its content, and the ids of judgments without content.
@@ -64,7 +64,7 @@ def review_cases(
     if judged is None:
         return [ReviewCase(example=example) for example in source], []
     file = read_judgments(judged)
-    contents = {example.id: example for example in known}
+    contents = {example.id: example for example in remembered}
     contents |= {example.id: example for example in source if example.id in file.judgments}
     cases: list[ReviewCase] = []
     missing: list[str] = []

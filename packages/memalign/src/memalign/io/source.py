@@ -20,8 +20,9 @@ from memalign.errors import InputError, RowError
 from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
 from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame, is_lazy
 from memalign.io.locations import shown_location
+from memalign.io.readers import read_rows
 from memalign.io.review_cells import is_review, restored
-from memalign.io.rows import Row, json_rows, never_empty, read_rows
+from memalign.io.rows import Row, json_rows, never_empty
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
 __all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "Reading", "RowSource", "case_fields"]
