@@ -65,7 +65,7 @@ def test_an_unopenable_newer_model_is_no_obstacle(
 def test_judgments_with_other_prompts_are_refused(
     memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memalign.judge.batch.prompts_hash", lambda: "f" * 64)
+    monkeypatch.setattr("memalign.judge.many.prompts_hash", lambda: "f" * 64)
     lost = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
     assert lost.code == 2
     assert "written with other prompts than this memalign has" in lost.err

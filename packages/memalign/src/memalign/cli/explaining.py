@@ -38,7 +38,7 @@ def explain(
     """
     from memalign import aio
     from memalign.io import read_judgments
-    from memalign.judge.explaining import explain as explained
+    from memalign.judge.explain import explain as explained
     from memalign.registry import judged_by
 
     found = read_judgments(out)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memalign.errors import InputError
 from memalign.io import read_judgments
-from memalign.judge.batch import signature_of
+from memalign.judge.many import signature_of
 from memalign.prompts import prompts_hash
 from memalign.types import Example, Judgment
 

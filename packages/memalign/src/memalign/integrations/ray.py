@@ -9,7 +9,7 @@ from memalign.errors import ConfigurationError
 from memalign.integrations.engines import EngineTask, Limits, ready
 from memalign.io import Frame
 from memalign.judge import Judge, signature_of
-from memalign.judge.predict import keys_of
+from memalign.judge.frames import keys_of
 
 try:
     import pyarrow  # noqa: F401  # so that a missing engine is said here

@@ -9,7 +9,7 @@ from memalign.errors import ConfigurationError, InputError
 from memalign.integrations.engines import EngineTask, Limits, ready
 from memalign.io import Frame
 from memalign.judge import Judge, signature_of
-from memalign.judge.predict import arrow_schema, keys_of
+from memalign.judge.frames import arrow_schema, keys_of
 from memalign.types import CONTENT_FIELDS
 
 try:

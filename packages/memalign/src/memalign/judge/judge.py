@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 from memalign import aio
 from memalign.errors import InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
-from memalign.judge.batch import OnJudgment, Progress, judge_many
-from memalign.judge.predict import FrameT, predict_batch
+from memalign.judge.frames import FrameT, predict_batch
+from memalign.judge.many import OnJudgment, Progress, judge_many
 from memalign.judge.spec import (
     checked_instructions,
     checked_parameters,

@@ -13,7 +13,7 @@ import memalign as ma
 from memalign.errors import ConfigurationError, InputError, ModelUnavailable
 from memalign.integrations.engines import EngineTask, Limits, ready
 from memalign.judge import signature_of
-from memalign.judge.predict import keys_of
+from memalign.judge.frames import keys_of
 from memalign.models.base import ChatReply
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage

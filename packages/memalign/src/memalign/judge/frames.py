@@ -16,7 +16,7 @@ from memalign.errors import InputError, RowError
 from memalign.io import Frame, RowSource
 from memalign.io.examples import example_of
 from memalign.io.frames import column_names, is_frame
-from memalign.judge.batch import judge_many, signature_of
+from memalign.judge.many import judge_many, signature_of
 from memalign.models.calls import SpendLimit
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
 
