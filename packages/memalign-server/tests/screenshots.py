@@ -26,7 +26,7 @@ from memalign.testing import HashEmbedding
 from memalign_server.people.people import Role
 from memalign_server.store import Store
 from memalign_server.store.columns import now
-from memalign_server.store.work_tables import jobs
+from memalign_server.store.tables import jobs
 from server_support import reviewing, world
 from test_browser import CHROMIUM, until
 

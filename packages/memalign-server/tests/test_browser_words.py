@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from memalign_server.store import Store
-from memalign_server.store.review_tables import reviews
+from memalign_server.store.tables import reviews
 from server_support import world
 from test_browser import answered, chromium, enter, no_script_fails, opened, served, until, url
 
@@ -390,7 +390,7 @@ def test_what_is_refused_is_told_and_kept(chromium: Browser, url: str, status: i
 
 
 def test_words_on_a_case_that_was_erased_go_and_are_told(chromium: Browser, url: str) -> None:
-    from memalign_server.store.review_tables import queue
+    from memalign_server.store.tables import queue
 
     with served(url) as address:
         page = opened(chromium, address)

@@ -20,7 +20,7 @@ from sqlalchemy import update
 
 from memalign_server.store import Store
 from memalign_server.store.columns import later
-from memalign_server.store.work_tables import jobs as table
+from memalign_server.store.tables import jobs as table
 from memalign_server.work.jobs import Jobs
 from server_support import world
 from server_support.reviewing import post

@@ -72,10 +72,11 @@ def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (loads, len(set(map(id, found)))) == ([1], 1)
 
 
-def test_cases_are_found_by_word(taught: TestClient) -> None:
-    page = taught.get("/judges/tone/memory?find=three weeks").text
+@pytest.mark.parametrize(("text", "case"), [("THREE  weeks", "late"), ("the lamp", "lamp")])
+def test_cases_are_found_by_a_text_taught_or_not(taught: TestClient, text: str, case: str) -> None:
+    page = taught.get("/judges/tone/memory", params={"find": text}).text
     assert "1 case found" in page
-    assert "holds the words" in page
+    assert f"<b>{case}</b>" in page
 
 
 def test_withdrawn_feedback_is_not_taught_again(taught: TestClient) -> None:

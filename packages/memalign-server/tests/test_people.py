@@ -12,7 +12,7 @@ from sqlalchemy import MetaData, select, update
 
 from memalign_server.pages.people import inside
 from memalign_server.people.access import COOKIE
-from memalign_server.store.people_tables import people, sessions
+from memalign_server.store.tables import people, sessions
 from server_support import world
 from server_support.reviewing import answer, post, put_in
 
@@ -105,7 +105,8 @@ def test_who_is_removed_is_out_at_once_and_comes_back_to_their_answers(shared: w
     post(owner, f"/people/{members(owner.get('/account'))['Zoë']}/remove")
     assert browser.get(JUDGES).status_code == 401
     assert shared.browser().post(waiting).status_code == 404
-    again = entered(shared, invited(owner, "Zoë"))
+    again = entered(shared, invited(owner, "ZOE\u0308"))
+    assert again.get(ME).json()["name"] == "Zoë"
     assert "Cold." in again.get("/judges/tone/review?case=late").text
 
 

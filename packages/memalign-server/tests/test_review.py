@@ -255,8 +255,6 @@ def test_a_model_that_is_down_loses_nothing(tmp_path: Any) -> None:
     world.registry(tmp_path)
     with TestClient(world.server(tmp_path, script=failing), base_url=world.ADDRESS) as client:
         put_in(client)
-        page = client.get("/judges/tone/review")
-        assert "Not judged yet" in page.text
         assert answer(client, "late", value="false", rationale="Cold.").status_code == 200
         job = post(client, "/judges/tone/teach").headers["location"]
         reviewing.wait(client)

@@ -26,7 +26,7 @@ from memalign_server.problems import Problem, Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import add_cases
 from memalign_server.server import JUDGE, Here, Server
-from memalign_server.store.review_tables import queue
+from memalign_server.store.tables import queue
 
 __all__ = ["router"]
 

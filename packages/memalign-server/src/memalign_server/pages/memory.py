@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
@@ -42,12 +41,12 @@ def memory_page(
     """
     loaded = server.judges.latest(judge)
     memory = loaded.judge.memory
-    found = asyncio.run(find_cases(loaded, find)) if find.strip() else []
     rules, first = _rules_beside(memory, rule)
     shown = rules[first : first + _RULES]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
     with server.store.read() as connection:
-        hidden = hidden_from(connection, judge, person.name, [each.case.id for each in found])
+        found = find_cases(connection, loaded.judge, find)
+        hidden = hidden_from(connection, judge, person.name, [case.id for case in found])
     return render(
         request,
         "memory.html",
@@ -61,7 +60,9 @@ def memory_page(
         later=rules[first + _RULES].id if first + _RULES < len(rules) else None,
         texts={each.id: each.text for each in memory.guidelines},
         find=find,
-        found=[(each, blocks_of(each.case.example, loaded.judge.value_type), each.case.id in hidden) for each in found],
+        found=[
+            (case, memory.case(case.id), blocks_of(case, loaded.judge.value_type), case.id in hidden) for case in found
+        ],
         mine=mine[:_MOST],
         more=max(0, len(mine) - _MOST),
         said=memory.annotation,

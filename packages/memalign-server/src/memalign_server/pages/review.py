@@ -255,7 +255,6 @@ def _asked(
         "id": case.example.id,
         "blocks": blocks_of(case.example, loaded.judge.value_type),
         "disputed": case.disputed,
-        "reasons": [each for each in case.reasons if each.code != "two verdicts"],
         "choices": choices_of(loaded.judge.value_type, language),
         "kind": loaded.judge.value_type,
         "form": secrets.token_hex(8),

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from memalign_server.people.people import Role, add_person, name_key
 from memalign_server.problems import Problem
 from memalign_server.settings import OpenIdProvider
-from memalign_server.store.people_tables import people
+from memalign_server.store.tables import people
 
 __all__ = ["OpenId"]
 

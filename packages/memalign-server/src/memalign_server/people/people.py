@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from memalign_server.problems import Refused
 from memalign_server.store.columns import later, new_id, now
-from memalign_server.store.people_tables import people, server_settings, sessions
+from memalign_server.store.tables import people, reviews, server_settings, sessions
 
 __all__ = [
     "LOCAL",
@@ -122,6 +122,8 @@ def add_person(
         raise Refused("a name is one line of 1 to 200 letters")
     # Names are the sources of feedback: two that look the same would be one person to every reader.
     key = name_key(name)
+    spellings = connection.execute(select(reviews.c.person).distinct()).scalars()
+    name = next((known for known in spellings if name_key(known) == key), name)  # who was here before is the same source
     taken = connection.execute(select(people.c.id).where(people.c.name_key == key)).first() is not None
     if taken or key in (LOCAL.name, PROGRAM.name):
         raise Refused("the name '{name}' is taken; choose another one", name=name)

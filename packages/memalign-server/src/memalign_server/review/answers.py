@@ -12,7 +12,7 @@ from memalign_server.problems import Refused
 from memalign_server.review.cases import QueuedCase, case_of, disputed_cases
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.store.columns import from_json, new_id, now, to_json
-from memalign_server.store.review_tables import queue, reviews
+from memalign_server.store.tables import queue, reviews
 
 __all__ = ["Answer", "Review", "Saved", "answers_on", "review_of", "save", "say_drafts", "undo"]
 

@@ -15,10 +15,9 @@ from memalign.judge import Judge
 from memalign.types import Judgment
 from memalign_server.review.answers import Review, answers_on, review_of
 from memalign_server.review.cases import QueuedCase
-from memalign_server.review.usefulness import Reason
 from memalign_server.store.columns import now
-from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
+from memalign_server.store.tables import queue, reviews
 
 __all__ = ["ReviewedCase", "hidden_from", "mark_seen", "reviewed"]
 
@@ -32,7 +31,6 @@ class ReviewedCase:
     case: QueuedCase
     said: Review | None
     hidden: bool
-    reasons: tuple[Reason, ...]
     judgment: Judgment | None = None
     agree: bool | None = None
     others: tuple[Review, ...] = ()
@@ -45,15 +43,12 @@ def reviewed(
     name, case_id = judge.name, case.example.id
     said = review_of(connection, name, person, case_id)
     if blind and (said is None or said.state != "answered"):
-        plain = tuple(each for each in case.reasons if each.code != "two verdicts")
-        return ReviewedCase(case=case, said=said, hidden=True, reasons=plain)
+        return ReviewedCase(case=case, said=said, hidden=True)
     judgment, agree = case.judgment, None
     if judgment is not None and judgment.value is not None and said is not None and said.value is not None:
         agree = judge.value_type.agree(judgment.value, said.value)
     others = tuple(each for each in answers_on(connection, name, case_id) if each.person != person)
-    return ReviewedCase(
-        case=case, said=said, hidden=False, reasons=case.reasons, judgment=judgment, agree=agree, others=others
-    )
+    return ReviewedCase(case=case, said=said, hidden=False, judgment=judgment, agree=agree, others=others)
 
 
 def hidden_from(connection: Connection, judge: str, person: str | None, ids: Iterable[str]) -> frozenset[str]:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-import msgspec
 from sqlalchemy import Connection, Row, Select, and_, case, exists, func, insert, select, update
 
 from memalign.judge import Judge
-from memalign.types import Example, Judgment, as_json
+from memalign.types import Example, Judgment
 from memalign.values import Value, ValueType, value_text
 from memalign_server.problems import Refused
-from memalign_server.review.usefulness import Reason, usefulness
+from memalign_server.review.usefulness import UNKNOWN, usefulness
 from memalign_server.store.columns import from_json, now, to_json
-from memalign_server.store.review_tables import queue, reviews
+from memalign_server.store.tables import queue, reviews
 
 __all__ = [
     "Added",
@@ -37,7 +36,6 @@ __all__ = [
 CaseState = Literal["open", "answered", "skipped", "unclear"]
 """What a case is for one person."""
 
-_REASONS = msgspec.json.Decoder(tuple[Reason, ...])
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
@@ -45,7 +43,7 @@ _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedCase:
-    """One case of the queue: its content, the judgment on it (None: not judged), and why it is asked.
+    """One case of the queue: its content, the judgment on it (None: not judged).
 
     `disputed` says that people answered it differently, which puts it before every other. `seen` says that the memory which judged it held the case, under this id or another: no answer on it is evidence.
     """
@@ -54,7 +52,6 @@ class QueuedCase:
     example: Example
     judgment: Judgment | None
     version: int | None
-    reasons: tuple[Reason, ...]
     problem: str | None = None
     seen: bool = False
     disputed: bool = False
@@ -95,7 +92,6 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
         )
     ids = _present(connection, judge, queue.c.case_id, [each.id for each in given])
     contents = _present(connection, judge, queue.c.content_hash, [each.content_hash for each in given])
-    rank, reasons = usefulness(None, likeness=None)
     at, rows = now(), list[dict[str, Any]]()
     for example in given:
         if example.id in ids or example.content_hash in contents:
@@ -107,8 +103,7 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
                 "case_id": example.id,
                 "content_hash": example.content_hash,
                 "example": to_json(example.to_dict()),
-                "rank": rank,
-                "reasons": to_json(as_json(reasons)),
+                "rank": UNKNOWN,
                 "added_at": at,
             }
         )
@@ -144,7 +139,7 @@ def store_judgments(
         if judgment.error is not None:
             connection.execute(update(queue).where(there).values(problem=judgment.error))
             continue
-        rank, reasons = usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
+        rank = usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
         connection.execute(
             update(queue)
             .where(there)
@@ -155,7 +150,6 @@ def store_judgments(
                 seen=int(memory.case(example.id) is not None or bool(memory.duplicates(example))),
                 verdict=value_text(judgment.value)[:VERDICT_LENGTH],
                 rank=case((queue.c.rank > rank, queue.c.rank), else_=rank) if judgment.id in no_lower else rank,
-                reasons=to_json(as_json(reasons)),
             )
         )
 
@@ -239,7 +233,6 @@ def queued(row: Row[Any]) -> QueuedCase:
         example=Example.from_dict(from_json(row.example)),
         judgment=judgment_of(row.judgment),
         version=row.version,
-        reasons=_REASONS.decode(row.reasons),
         problem=row.problem,
         seen=bool(row.seen),
         disputed=bool(row.disputed),

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Select, and_, func, select
 
 from memalign_server.review.answers import Review, answers_on
 from memalign_server.review.cases import QueuedCase, queued
-from memalign_server.store.review_tables import queue, reviews
+from memalign_server.store.tables import queue, reviews
 
 __all__ = ["Disagreement", "disagreement_count", "disagreements"]
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, insert, select, update
 
 from memalign_server.problems import Refused
 from memalign_server.store.columns import now
-from memalign_server.store.review_tables import drafts
+from memalign_server.store.tables import drafts
 
 __all__ = ["DRAFT_LENGTH", "Draft", "SavedDraft", "draft_of", "drafts_of", "end_draft", "save_draft"]
 

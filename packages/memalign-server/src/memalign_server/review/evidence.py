@@ -11,7 +11,7 @@ from memalign.evaluation import agreement_of_people
 from memalign.metrics import Estimate, wilson_interval
 from memalign.values import Value, ValueType
 from memalign_server.store.columns import from_json
-from memalign_server.store.review_tables import reviews
+from memalign_server.store.tables import reviews
 
 __all__ = ["ENOUGH", "Evidence", "evidence_of", "people_agreement"]
 

@@ -1,51 +1,29 @@
-"""Cases of a judge's memory by word and by meaning."""
+"""Cases that hold a text, taught or not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from sqlalchemy import Connection, select
 
-import numpy as np
+from memalign.judge import Judge
+from memalign.registry.residue import strings
+from memalign.types import Example
+from memalign_server.store.columns import from_json
+from memalign_server.store.tables import queue
 
-from memalign.errors import InputError
-from memalign.memory import Case
-from memalign.models import resolve_embedding
-from memalign_server.review.judges import Loaded
-
-__all__ = ["Found", "find_cases"]
-
-MOST = 20
-ALIKE = 0.3  # cosine from which on a case is near a few words
+__all__ = ["find_cases"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A case that was found: by `word`, else by what it means; `likeness` is the cosine."""
-
-    case: Case
-    word: bool
-    likeness: float
-
-
-async def find_cases(loaded: Loaded, text: str) -> list[Found]:
-    """Cases that hold the text, then those nearest in meaning where the in-process embedder made their vectors."""
-    memory = loaded.judge.memory
-    if not text.strip() or not memory.cases:
+def find_cases(connection: Connection, judge: Judge, text: str, *, most: int = 20) -> list[Example]:
+    """The cases of the queue and of the memory that hold a text, in whatever letters and with whatever blanks."""
+    wanted = _plain(text)
+    if not wanted:
         return []
-    try:
-        named = {key.id for key in memory.matching(text)}
-    except InputError:  # a text without a letter
-        return []
-    scores = np.zeros(len(memory.cases))
-    embedder = resolve_embedding(None)
-    if memory.embedding_model == embedder.name and memory.matrix.shape[1]:
-        (vector,) = await embedder.embed([text])
-        scores = memory.matrix @ vector
-    ranked = sorted(
-        (
-            Found(case=case, word=case.id in named, likeness=float(score))
-            for case, score in zip(memory.cases, scores, strict=True)
-            if case.id in named or score >= ALIKE
-        ),
-        key=lambda each: (not each.word, -each.likeness),
-    )
-    return ranked[:MOST]
+    query = select(queue.c.example).where(queue.c.judge == judge.name).order_by(queue.c.number)
+    queued = (Example.from_dict(from_json(row)) for row in connection.execute(query).scalars())
+    cases = {case.id: case for case in (*queued, *(case.example for case in judge.memory.cases))}
+    holding = (case for case in cases.values() if wanted in _plain(" ".join(strings(list(case.content.values())))))
+    return [case for case, _ in zip(holding, range(most), strict=False)]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -10,8 +10,8 @@ from memalign.evaluation.label_next import likeness_to_memory
 from memalign.judge import Judge
 from memalign.types import Example, Judgment
 from memalign_server.review.cases import queued, store_judgments
-from memalign_server.store.review_tables import queue
 from memalign_server.store.store import Store
+from memalign_server.store.tables import queue
 
 __all__ = ["judge_cases", "unjudged"]
 

@@ -17,8 +17,8 @@ from memalign_server.review.cases import judgment_of, queued, unanswered_cases
 from memalign_server.review.judging import Progress, judge_cases
 from memalign_server.review.turning import keep_turns, turn_of
 from memalign_server.store.columns import from_json
-from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
+from memalign_server.store.tables import queue, reviews
 
 __all__ = ["Lesson", "teach", "untaught", "untaught_count"]
 

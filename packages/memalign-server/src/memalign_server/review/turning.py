@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select
 from memalign.types import Judgment
 from memalign.values import Value, ValueType
 from memalign_server.store.columns import from_json, to_json
-from memalign_server.store.review_tables import turns
+from memalign_server.store.tables import turns
 
 __all__ = [
     "Turn",

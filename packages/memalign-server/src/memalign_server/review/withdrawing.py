@@ -9,8 +9,8 @@ from sqlalchemy import update
 from memalign.types import FeedbackKey
 from memalign_server.store.columns import now
 from memalign_server.store.judgment_erasing import forget_judgments
-from memalign_server.store.review_tables import reviews
 from memalign_server.store.store import Store
+from memalign_server.store.tables import reviews
 
 __all__ = ["withdrawn"]
 

@@ -1,7 +1,7 @@
 """The server's own tables, in the registry's database."""
 
 from memalign.registry.tables import without_statistics
-from memalign_server.store import people_tables, review_tables, work_tables
+from memalign_server.store import tables
 from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, PERSON, SOURCE, TEXT, TEXT_ROW, metadata
 from memalign_server.store.store import Store
 
@@ -15,9 +15,7 @@ __all__ = [
     "TEXT_ROW",
     "Store",
     "metadata",
-    "people_tables",
-    "review_tables",
-    "work_tables",
+    "tables",
 ]
 
 _WORDS = (TEXT, TEXT_ROW, MODEL_TEXT, CASE_ID, SOURCE, PERSON)

@@ -16,7 +16,6 @@ from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, 
 from memalign.registry.other_tables import Erased, Passage, Words
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
-from memalign_server.store import people_tables, review_tables, work_tables
 from memalign_server.store.columns import (
     CASE_ID,
     JUDGE,
@@ -31,6 +30,7 @@ from memalign_server.store.columns import (
     to_json,
 )
 from memalign_server.store.judgment_erasing import forget_judgments
+from memalign_server.store.tables import jobs, queue
 
 __all__ = ["TABLES", "ServerTables"]
 
@@ -39,7 +39,6 @@ _BLANK = json.dumps(_GONE)
 _SENTENCE = 500  # characters: longer texts name no key in passing
 _LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is no one's words
 _OF_CASES = frozenset(("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale"))
-_ = people_tables, review_tables  # their import is what puts them into the metadata
 
 
 class ServerTables:
@@ -57,7 +56,7 @@ class ServerTables:
         receipt = erased.receipt
         tables = _tables(connection)
         touched = 0
-        if any(table.table is review_tables.queue for table in tables):
+        if any(table.table is queue for table in tables):
             shown = erased.cases | {key.id for key in erased.keys}
             touched += forget_judgments(
                 connection,
@@ -69,7 +68,6 @@ class ServerTables:
         for table in tables:
             touched += table.forget(connection, erased)
         # Work that erases here gets the receipt in the same transaction, without names, and loses what it was given.
-        jobs = work_tables.jobs
         erasing = (jobs.c.judge == receipt.judge, jobs.c.kind == "erase", jobs.c.state == "running")
         if any(table.table is jobs for table in tables):
             receipt_text = to_json(receipt.without_names())

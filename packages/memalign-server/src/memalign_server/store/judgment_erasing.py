@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, select, update
 
-from memalign_server.store.review_tables import queue, turns
+from memalign_server.store.tables import queue, turns
 
 __all__ = ["forget_judgments"]
 
-_EMPTY: dict[str, Any] = {"judgment": None, "verdict": None, "version": None, "rank": 0.5, "reasons": "[]"}
+_EMPTY: dict[str, Any] = {"judgment": None, "verdict": None, "version": None, "rank": 0.5}
 
 
 def forget_judgments(

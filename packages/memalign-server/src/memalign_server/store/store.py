@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select
 from memalign.errors import RegistryTooNew
 from memalign.registry.database import Database
 from memalign_server.store.columns import metadata
-from memalign_server.store.people_tables import server_settings
+from memalign_server.store.tables import server_settings
 
 __all__ = ["SCHEMA_VERSION", "Store"]
 

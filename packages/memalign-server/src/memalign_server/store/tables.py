@@ -1,13 +1,15 @@
-"""Tables of review: the queue of cases, what people said of them, and what an align then changed."""
+"""The server's tables: people, the queue of cases with what was said of them, and long work."""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
+from sqlalchemy import Column, Float, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint
 
 from memalign_server.store.columns import (
     CASE_ID,
     MODEL_ROW,
     MODEL_TEXT,
+    PERSON,
+    SEARCHED,
     SOURCE,
     TEXT,
     TEXT_ROW,
@@ -15,9 +17,44 @@ from memalign_server.store.columns import (
     metadata,
 )
 
-__all__ = ["drafts", "queue", "reviews", "turns"]
+__all__ = ["drafts", "jobs", "people", "queue", "reviews", "server_settings", "sessions", "turns"]
 
 _TIME = String(40)
+_ID = String(32)
+_DIGEST = String(64)  # SHA-256 of a random secret that is kept nowhere
+
+server_settings = Table(
+    "memalign_server_settings",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""`schema_version`; `secret`, the random key of signed cookies; `api_token`, the hash of the token that an owner made."""
+
+people = Table(
+    "memalign_server_people",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("name", String(200), nullable=False, info=SEARCHED),  # also the source of this person's feedback
+    Column("name_key", Text, nullable=False, unique=True, info=SEARCHED),  # the name as it is compared
+    Column("role", String(16), nullable=False),  # owner, reviewer
+    Column("link", _DIGEST, unique=True),  # of the personal link that waits to be used; NULL for none
+    Column("link_until", _TIME),
+    Column("issuer", Text),  # these three only of somebody whom an OpenID provider vouches for
+    Column("subject", Text),
+    Column("email", Text, info=SEARCHED),
+    Column("created_at", _TIME, nullable=False),
+    Index("memalign_server_people_openid", "issuer", "subject", unique=True),
+)
+
+sessions = Table(
+    "memalign_server_sessions",
+    metadata,
+    Column("digest", _DIGEST, primary_key=True),
+    Column("person", _ID, ForeignKey("memalign_server_people.id", ondelete="CASCADE"), nullable=False),
+    Column("expires_at", _TIME, nullable=False),
+    Index("memalign_server_sessions_person", "person"),
+)
 
 queue = Table(
     "memalign_server_queue",
@@ -34,7 +71,6 @@ queue = Table(
     Column("verdict", String(200), info=MODEL_TEXT),  # its value as files write it, for counts; cut where it is long
     Column("disputed", Integer, nullable=False, default=0),  # 1: people answered it differently; it comes first
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
-    Column("reasons", Text, nullable=False),  # JSON list of codes; see review/usefulness.py
     Column("added_at", _TIME, nullable=False),
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
@@ -96,4 +132,25 @@ turns = Table(
     Column("label", Text, info=MODEL_TEXT),  # JSON: what people say, NULL for nothing
     Column("effect", String(16), nullable=False),  # fixed, broken, moved, turned (nobody labelled it)
     Column("guidelines", Text, nullable=False),  # JSON list of ids
+)
+
+jobs = Table(
+    "memalign_server_jobs",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("kind", String(16), nullable=False),
+    judge_column(),
+    Column("state", String(16), nullable=False),  # queued, running, done, failed
+    Column("asked_by", String(200), nullable=False, info=PERSON),
+    Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended by itself
+    Column("phase", String(64), nullable=False, default=""),
+    Column("done", Integer, nullable=False, default=0),
+    Column("total", Integer, nullable=False, default=0),
+    Column("result", Text, info=TEXT),  # JSON
+    Column("problem", Text, info=TEXT),
+    Column("created_at", _TIME, nullable=False),
+    Column("started_at", _TIME),
+    Column("ended_at", _TIME),
+    Index("memalign_server_jobs_judge", "judge", "created_at"),
+    Index("memalign_server_jobs_state", "state", "created_at"),
 )
