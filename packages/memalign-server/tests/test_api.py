@@ -182,6 +182,14 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
 # -- reviewing ------------------------------------------------------------------------------------------------------
 
 
+def test_a_result_tells_nothing_to_a_name_that_anothers_ends_with(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    feedback = [{**FEEDBACK[0], "source": "ana@reviewer"}, {**FEEDBACK[1], "source": "reviewer"}]
+    job = ended(owner, owner.post(f"{TONE}/align", json={"feedback": feedback}).json())
+    shown = shared.signed_in("reviewer").get(f"{TONE}/jobs/{job['id']}").json()["result"]
+    assert [row["key"] for row in shown["rows"]] == ["t-2@reviewer"]
+
+
 def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
     (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
     assert first["hidden"]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from memalign import Example, Judge, Judgment
+from memalign.types import FeedbackKey
 from memalign.values import Value
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.problems import Problem
@@ -456,7 +457,8 @@ def _open_result(job: Job, person: str) -> Any:
     """What anybody may know of a job's result: counts of a queue; of learning the version, and one's own feedback."""
     if job.result is None or job.kind in ("queue", "pull"):
         return job.result
-    rows = [row for row in job.result.get("rows", ()) if str(row.get("key", "")).endswith(f"@{person}")]
+    keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
+    rows = [row for row in keyed if FeedbackKey.parse(row["key"]).source == person]
     return {"version": job.result.get("version"), "rows": rows}
 
 

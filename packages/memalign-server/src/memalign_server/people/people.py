@@ -123,7 +123,9 @@ def add_person(
     # Names are the sources of feedback: two that look the same would be one person to every reader.
     key = name_key(name)
     spellings = connection.execute(select(reviews.c.person).distinct()).scalars()
-    name = next((known for known in spellings if name_key(known) == key), name)  # who was here before is the same source
+    name = next(
+        (known for known in spellings if name_key(known) == key), name
+    )  # who was here before is the same source
     taken = connection.execute(select(people.c.id).where(people.c.name_key == key)).first() is not None
     if taken or key in (LOCAL.name, PROGRAM.name):
         raise Refused("the name '{name}' is taken; choose another one", name=name)
