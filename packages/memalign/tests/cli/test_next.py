@@ -72,7 +72,12 @@ def test_bad_files_are_refused_before_a_call(memalign: Run, aligned: str, tmp_pa
     (tmp_path / "empty.jsonl").touch()
     empty = memalign("next", aligned, "empty.jsonl")
     assert (empty.code, "has no row" in empty.err) == (2, True), empty.err
-    bare = memalign("next", aligned, jsonl(tmp_path / "bare.jsonl", [{"id": "no content"}]), "--json")
+    bare = memalign(
+        "next",
+        aligned,
+        jsonl(tmp_path / "bare.jsonl", [{"id": "no content"}, {"id": "n-1", "inputs": "Hi", "outputs": "Yo"}]),
+        "--json",
+    )
     assert bare.code == 2
     assert bare.json["error"]["rows"][0]["line"] == 1
     assert memalign("next", aligned, "nowhere.jsonl").code == 2

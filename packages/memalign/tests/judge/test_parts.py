@@ -7,7 +7,6 @@ from typing import Any, Literal
 import pytest
 
 from memalign import Example, Judge
-from memalign.content import Part, part_in
 from memalign.errors import InputError, InvalidRows, TemplateTagWarning
 from memalign.judge.prompt import items_alone
 from memalign.models.base import Limits
@@ -31,51 +30,6 @@ ITEM: dict[str, Any] = {
     "inputs": {"question": "Where is it?", "user": "u-7"},
     "outputs": [{"text": "In transit.", "score": 0.5}],
 }
-
-
-# -- the names ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("written", "value"),
-    [
-        ("inputs", {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}),
-        ("inputs.question", "q"),
-        ("inputs . question", "q"),
-        ("inputs['question']", "q"),
-        ('inputs["question"]', "q"),
-        ("inputs.n[1]", 2),
-        ("inputs.n.1", 2),
-        ("inputs.n[-2]", 2),
-        ('inputs.n[2]["deep key"]', None),
-        ("inputs[5]", "five"),
-    ],
-)
-def test_a_part_is_found_however_it_is_written(written: str, value: object) -> None:
-    content = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}}
-    part = Part.parse(written)
-    assert part.of(content) == value
-    assert Part.parse(str(part)) == part
-
-
-@pytest.mark.parametrize(
-    ("written", "why"),
-    [
-        ("outputs", "none"),
-        ("inputs.query", "none: inputs has question, n"),
-        ("inputs.question.text", "none: inputs.question is a text"),
-        ("inputs.n[2]", "none: inputs.n has 2 entries"),
-        ("inputs.n[-3]", "none: inputs.n has 2 entries"),
-        ("inputs.n.first", "none: inputs.n has 2 entries"),
-        ("inputs.n[0].a", "none: inputs.n[0] is a number or truth value"),
-    ],
-)
-def test_where_the_way_to_a_part_ends(written: str, why: str) -> None:
-    content = {"inputs": {"question": "q", "n": [1, 2]}}
-    with pytest.raises(InputError) as caught:
-        Part.parse(written).of(content)
-    assert str(caught.value) == why
-    assert part_in(content, written) is None
 
 
 # -- judging -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,75 @@
+"""Parts of fields by their names, and the sides of a pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memalign.content import Part, each_side, part_in
+from memalign.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("inputs", {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}),
+        ("inputs.question", "q"),
+        ("inputs . question", "q"),
+        ("inputs['question']", "q"),
+        ('inputs["question"]', "q"),
+        ("inputs.n[1]", 2),
+        ("inputs.n.1", 2),
+        ("inputs.n[-2]", 2),
+        ('inputs.n[2]["deep key"]', None),
+        ("inputs[5]", "five"),
+    ],
+)
+def test_a_part_is_found_however_it_is_written(written: str, value: object) -> None:
+    content = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}}
+    part = Part.parse(written)
+    assert part.of(content) == value
+    assert Part.parse(str(part)) == part
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("outputs", "none"),
+        ("inputs.query", "none: inputs has question, n"),
+        ("inputs.question.text", "none: inputs.question is a text"),
+        ("inputs.n[2]", "none: inputs.n has 2 entries"),
+        ("inputs.n[-3]", "none: inputs.n has 2 entries"),
+        ("inputs.n.first", "none: inputs.n has 2 entries"),
+        ("inputs.n[0].a", "none: inputs.n[0] is a number or truth value"),
+    ],
+)
+def test_where_the_way_to_a_part_ends(written: str, why: str) -> None:
+    content = {"inputs": {"question": "q", "n": [1, 2]}}
+    with pytest.raises(InputError) as caught:
+        Part.parse(written).of(content)
+    assert str(caught.value) == why
+    assert part_in(content, written) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "sides"),
+    [
+        ({"outputs": "x"}, [{"outputs": "x"}]),
+        ({"outputs": {"A": 1}}, [{"outputs": {"A": 1}}]),
+        ({"outputs": {"A": 1, "B": 2, "tie": 3}}, [{"outputs": {"A": 1, "B": 2, "tie": 3}}]),
+        (
+            {"inputs": "q", "outputs": {"B": "two", "A": "one"}, "expectations": {"A": 1, "B": 2}},
+            [
+                {"inputs": "q", "outputs": "one", "expectations": 1},
+                {"inputs": "q", "outputs": "two", "expectations": 2},
+            ],
+        ),
+        (
+            {"outputs": {"note": "n", "A": "one", "B": "two"}},
+            [{"outputs": {"A": "one", "note": "n"}}, {"outputs": {"A": "two", "note": "n"}}],
+        ),
+    ],
+)
+def test_of_a_pair_each_side_is_shown_alone_and_alike(content: dict[str, Any], sides: list[dict[str, Any]]) -> None:
+    assert list(each_side(content, ("A", "B", "tie"))) == sides
