@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from memalign.cli.common import DONE, FAILURES, Session, interruptible, latest_of, version_line
-from memalign.cli.guideline_words import by_people, check_table, guideline_table, legend
-from memalign.cli.output import Output, counted, label_text, listed, table, usage_text
+from memalign.cli.guideline_text import by_people, check_table, guideline_table, legend
+from memalign.cli.output import counted, label_text, listed, say, table, usage_text
+from memalign.cli.progress import Progress, show_progress
+from memalign.cli.session import DONE, FAILURES, Session, interruptible, version_line
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, Conflict, Impact, LockCheck
     from memalign.registry import Registry
 
 __all__ = ["interruptible_change", "report", "run_and_report"]
-
-Progress = Callable[[str, int, int], None]
 
 _LIMIT = 20  # rows of a table
 _LINES = 10  # of one kind
@@ -25,29 +24,31 @@ _LINES = 10  # of one kind
 def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
     """Run an align or unalign, print its report and return the exit code. Ctrl-C says what was committed."""
     registry = session.registry()
-    before = latest_of(registry, name)
-    with interruptible_change(registry, name, before), session.progress() as progress:
+    before = registry.history(name)[-1].number
+    with interruptible_change(registry, name, before), show_progress() as progress:
         result = action(registry, progress)
     if result.taken_up:
-        session.say(f"{counted(result.taken_up, 'answer')} taken up that a stopped run had paid for")
-    return report(result, session)
+        say(f"{counted(result.taken_up, 'answer')} taken up that a stopped run had paid for")
+    return report(session, result)
 
 
 def interruptible_change(registry: Registry, name: str, before: int) -> Any:
     """Ctrl-C inside says whether a new version was committed; looked up, because it may come after the commit."""
 
-    def left() -> str:
-        now = latest_of(registry, name)
+    def consequence() -> str:
+        now = registry.history(name)[-1].number
         if now == before:
-            kept = registry.kept_answers(name)
-            paid = f"; {counted(kept, 'answer')} paid for and kept: the same command takes them up" if kept else ""
+            answers = registry.kept_answers(name)
+            paid = (
+                f"; {counted(answers, 'answer')} paid for and kept: the same command takes them up" if answers else ""
+            )
             return f"nothing was committed, {name} is still version {now}{paid}"
         return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
 
-    return interruptible(left)
+    return interruptible(consequence)
 
 
-def report(result: AlignResult, out: Output) -> int:
+def report(session: Session, result: AlignResult) -> int:
     """Print what an align or unalign did, `str(result)` last.
 
     Returns 1 when something is pending or was left out, a spend limit was reached, or a locked case is not kept.
@@ -60,7 +61,7 @@ def report(result: AlignResult, out: Output) -> int:
         parts.append(f"withdrawn: {listed(result.removed)}")
     if result.forgotten:
         parts.append(guideline_table(result.forgotten, title="Forgotten guidelines", limit=_LIMIT))
-    settings_lost = [(each.id, by) for each in result.forgotten if (by := by_people(each))]
+    settings_lost = [(rule.id, by) for rule in result.forgotten if (by := by_people(rule))]
     parts += _first(
         [
             f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines"
@@ -75,15 +76,15 @@ def report(result: AlignResult, out: Output) -> int:
         parts += legend(name, result.guidelines, memory)
     parts += _impact(result.impact)
     parts += _first([line for check in result.locks if (line := _lock(name, check))])
-    if kept := [check.id for check in result.locks if check.kept and check.answered and not check.guideline_ids]:
-        parts.append(f"locked and judged right: {listed(kept)}")
-    parts += _first([_conflict(each) for each in result.conflicts])
+    if right := [check.id for check in result.locks if check.kept and check.answered and not check.guideline_ids]:
+        parts.append(f"locked and judged right: {listed(right)}")
+    parts += _first([_conflict(conflict) for conflict in result.conflicts])
     parts += _first([f"note: {note}" for note in result.notes])
     if result.stopped:
         parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
     parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
     settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
-    out.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
+    session.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
     failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
 
@@ -114,11 +115,11 @@ def _conflict(conflict: Conflict) -> str:
     if conflict.kind == "comments":
         about = f" about {conflict.reason}" if conflict.reason else ""
         return f"conflict{about}: {listed(list(conflict.annotations))} contradict each other; a person settles it"
-    said = listed([f"{key}: {label_text(value)}" for key, value in conflict.annotations.items()])
+    labels = listed([f"{key}: {label_text(value)}" for key, value in conflict.annotations.items()])
     counts = conflict.reason
     if conflict.label is not None:
         counts = f"{label_text(conflict.label)} counts, {conflict.reason}"
-    return f"conflict on {listed(conflict.ids)}: {said}; {counts}"
+    return f"conflict on {listed(conflict.ids)}: {labels}; {counts}"
 
 
 def _impact(impact: Impact | None) -> list[Any]:
@@ -132,8 +133,8 @@ def _impact(impact: Impact | None) -> list[Any]:
     parts: list[Any] = [line]
     if impact.changes:
         rows = [
-            (each.id, *map(label_text, (each.label, each.before, each.after)), each.effect, listed(each.guideline_ids))
-            for each in impact.changes
+            (case.id, *map(label_text, (case.label, case.before, case.after)), case.effect, listed(case.guideline_ids))
+            for case in impact.changes
         ]
         columns = ("id", "experts", "before", "after", "effect", "guideline")
         parts.append(table(columns, rows, title="Changed verdicts", limit=_LIMIT))

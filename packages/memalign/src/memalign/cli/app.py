@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
@@ -13,26 +14,26 @@ from typer.main import get_command
 
 import memalign
 from memalign.cli import (
-    aligning,
+    align,
     check,
     demo,
-    embedded,
+    embedded_models,
     evaluate,
-    explaining,
+    explanation,
     forgetting,
+    guidelines,
     history,
     judges,
     judging,
-    labelling,
-    reviewing,
+    review_sheet,
 )
-from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
-from memalign.cli.output import Output, print_json
+from memalign.cli.output import print_json, say
+from memalign.cli.session import INTERRUPTED, WRONG, Command, Interrupted, help_record
 from memalign.errors import ConfigurationError, InvalidRows, MemalignError, TemplateTagWarning
 
 __all__ = ["app"]
 
-_GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
+_GROUPS: dict[str, dict[str, tuple[Callable[..., int], str]]] = {
     "Start here": {"demo": (demo.demo, "memalign demo")},
     "Judges": {
         "create": (judges.create, judges.CREATE_EXAMPLE),
@@ -43,16 +44,16 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "Judging": {
         "judge": (judging.judge, "memalign judge tone answers.jsonl -o judged.jsonl"),
-        "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
+        "explain": (explanation.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
         "evaluate": (evaluate.evaluate, "memalign evaluate tone held_out.jsonl --min-kappa 0.6 --report report.html"),
     },
     "Learning": {
-        "next": (labelling.next_, "memalign next tone new.jsonl -n 5"),
-        "review": (reviewing.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
+        "next": (review_sheet.next_, "memalign next tone new.jsonl -n 5"),
+        "review": (review_sheet.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
         "check": (check.check, "memalign check feedback.jsonl tone"),
-        "align": (aligning.align, "memalign align tone feedback.jsonl"),
-        "guideline": (aligning.guideline, "memalign guideline tone G2 --pin"),
-        "lock": (aligning.lock, "memalign lock tone t-17"),
+        "align": (align.align, "memalign align tone feedback.jsonl"),
+        "guideline": (guidelines.guideline, "memalign guideline tone G2 --pin"),
+        "lock": (guidelines.lock, "memalign lock tone t-17"),
     },
     "Forgetting": {
         "unalign": (forgetting.unalign, "memalign unalign tone t-17@ana"),
@@ -66,23 +67,15 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "import": (history.import_, "memalign import tone.json --name tone-copy"),
     },
 }
-_VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
-    (
-        *("judge", "evaluate"),
-        *("align", "unalign", "erase"),
-    )
-)
 _NAME_WIDTH, _SUMMARY_WIDTH = 15, 89  # of the overview: all groups line up
-_NOT_INSTALLED = {
-    "serve": ("page and HTTP API for experts (package memalign-server)", "memalign-server"),
-}
-"""Commands of this repository's other packages: what the help says, and the package to install."""
+_PACKAGES = {"serve": ("Serve the pages where experts teach judges, and an API.", "memalign-server")}
+"""Commands of this repository's other packages, which the overview need not load: what it says, and the package."""
 
 
 class Commands(TyperGroup):
     """All commands: their return value is the exit code, and their errors are one message.
 
-    Other packages add commands by the entry point group `memalign.commands`; each entry is a Typer application: one command, or a group.
+    Other packages add commands by the entry point group `memalign.commands`. Each entry is a Typer application.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -95,18 +88,18 @@ class Commands(TyperGroup):
         except MemalignError as error:
             if as_json:
                 print_json({"error": _described(error)})
-            Output().say(f"error: {error}")
+            say(f"error: {error}")
             raise typer.Exit(WRONG) from error
         except KeyboardInterrupt as error:
-            said = str(error) if isinstance(error, Interrupted) else "interrupted"
+            message = str(error) if isinstance(error, Interrupted) else "interrupted"
             if as_json:
-                print_json({"error": {"type": "Interrupted", "message": said}})
-            Output().say(said)
+                print_json({"error": {"type": "Interrupted", "message": message}})
+            say(message)
             raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
-            # Wrong use: Typer says it to people, and has no word for programs.
-            if as_json and callable(say := getattr(error, "format_message", None)):
-                print_json({"error": {"type": "UsageError", "message": say()}})
+            # Wrong use: Typer tells people, and has no word for programs.
+            if as_json and callable(message := getattr(error, "format_message", None)):
+                print_json({"error": {"type": "UsageError", "message": message()}})
             raise
         raise typer.Exit(code or 0)
 
@@ -116,56 +109,60 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands, those of other packages last."""
-        return [*super().list_commands(ctx), *sorted({*self._plugins, *_NOT_INSTALLED})]
+        return [*super().list_commands(ctx), *sorted({*self._plugins, *_PACKAGES})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of this name; a plugin is loaded here. One that cannot be loaded says so when it is run."""
-        if found := super().get_command(ctx, cmd_name):
-            return found
+        if command := super().get_command(ctx, cmd_name):
+            return command
         if entry := self._plugins.get(cmd_name):
             try:
                 command = get_command(entry.load())
             except ImportError as error:
-                return _missing(
-                    cmd_name, f"cannot be loaded: {error}", f"memalign {cmd_name} cannot be loaded: {error}"
-                )
+                return _refusing(cmd_name, f"memalign {cmd_name} cannot be loaded: {error}")
             command.name = cmd_name
             return command
-        if cmd_name in _NOT_INSTALLED:
-            summary, package = _NOT_INSTALLED[cmd_name]
-            how = f"in a checkout of memalign, run pip install ./packages/{package}"
-            return _missing(cmd_name, summary, f"memalign {cmd_name} needs the package {package}: {how}")
+        if cmd_name in _PACKAGES:
+            package = _PACKAGES[cmd_name][1]
+            remedy = f"in a checkout of memalign, run pip install ./packages/{package}"
+            return _refusing(cmd_name, f"memalign {cmd_name} needs the package {package}: {remedy}")
         return None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The overview: a line a command, in groups."""
+        """The overview: a line a command, in groups, and the options that every command takes."""
         others = [name for name in self.list_commands(ctx) if name not in self.commands]
-        for group, names in {
-            **_GROUPS,
-            "Models and server": ["models", *others],
-        }.items():
+        for group, names in {**_GROUPS, "Models and server": ["models", *others]}.items():
             with formatter.section(group):
-                summaries = {name: self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH) for name in names}
-                formatter.write_dl([(name.ljust(_NAME_WIDTH), text) for name, text in summaries.items()])
+                formatter.write_dl([(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names])
+        with formatter.section("Options of every command"):
+            formatter.write_dl([help_record(option) for option in Command.shared])
+
+    def _summary(self, ctx: Any, name: str) -> str:
+        if name in _PACKAGES:
+            return _PACKAGES[name][0]
+        return str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
 
 
-def _missing(name: str, summary: str, why: str) -> TyperCommand:
-    """A command that only says why it is not there, whatever it is given."""
+def _refusing(name: str, reason: str) -> TyperCommand:
+    """A command that only says why it cannot be run, whatever its arguments are."""
 
     def refuse() -> None:
-        raise ConfigurationError(why)
+        raise ConfigurationError(reason)
 
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
     return TyperCommand(
-        name, callback=refuse, help=summary, add_help_option=False, context_settings=settings, rich_markup_mode=None
+        name,
+        callback=refuse,
+        help=f"{reason}.",
+        add_help_option=False,  # `--help` says why, too
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )
 
 
 def _described(error: MemalignError) -> dict[str, Any]:
-    described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    data: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, InvalidRows):
-        described["rows"] = [{"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows]
-    return described
+        data["rows"] = [{"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows]
+    return data
 
 
 def _show_version(wanted: bool) -> None:
@@ -182,8 +179,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="New here? `memalign demo` shows all of it in a few minutes. Exit codes: 0 done; 1 done, with failures that "
-    "are named, or worse in a gate; 2 wrong use; 3 too few cases for a gate (evaluate with a criterion).",
+    epilog="Are you new here? `memalign demo` shows all of it in a few minutes. `memalign COMMAND --help` shows a "
+    "command's options and an example. A command exits with 0 when it is done, with 1 when something failed and is "
+    "named, and with 2 when it could not be run. `memalign evaluate` with a criterion is a gate: it exits with 1 when "
+    "the judge is worse, and with 3 when there are too few cases to tell.",
 )
 
 
@@ -196,12 +195,12 @@ def memalign_(
 ) -> None:
     """LLM judges that learn from experts' feedback, in words.
 
-    Define a judge (create). Let it judge (judge). Write down what it got wrong (a file of feedback). Let it learn
+    Define a judge (create). Let it judge (judge). Write down what it got wrong, in a file of feedback. Let it learn
     (align). Withdraw or erase what it should not have learned (unalign, erase).
     """
 
 
 for _commands in _GROUPS.values():
     for _name, (_function, _example) in _commands.items():
-        app.command(_name, epilog=f"Example: {_example}")(with_session(_function, asks_models=_name in _VERBOSE))
-app.add_typer(embedded.app, name="models")
+        app.command(_name, cls=Command, epilog=f"Example: {_example}")(_function)
+app.add_typer(embedded_models.app, name="models")

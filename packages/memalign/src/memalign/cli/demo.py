@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import DONE, FAILURES, Session, Yes
-from memalign.cli.embedded import fetch
-from memalign.cli.guideline_words import guideline_table
+from memalign.cli.embedded_models import fetch
+from memalign.cli.guideline_text import guideline_table
+from memalign.cli.options import Yes
 from memalign.cli.output import cost_text, listed, open_console, print_json, table
+from memalign.cli.progress import Progress, show_progress
+from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import ConfigurationError, MemalignError, ModelError
 from memalign.terminal import plain
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS = "Is the support bot's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
 WITHDRAWN = "t-1"
-
-Progress = Callable[[str, int, int], None]
 
 
 def demo(
@@ -49,11 +49,11 @@ def demo(
     """
     from memalign.models import default_model_name, resolve
 
-    screen = Screen(session)
-    return _Demo(session, screen, resolve(model or default_model_name() or _embedded(session, screen, yes=yes))).run()
+    screen = Screen(session.json)
+    return _Demo(session, screen, resolve(model or default_model_name() or embedded_model_name(screen, yes=yes))).run()
 
 
-def _embedded(session: Session, screen: Screen, *, yes: bool) -> str:
+def embedded_model_name(screen: Screen, *, yes: bool) -> str:
     """The embedded model's name, after downloading it if it is not there."""
     from memalign.models.catalogue import DEFAULT, find  # only without a provider
 
@@ -66,7 +66,7 @@ def _embedded(session: Session, screen: Screen, *, yes: bool) -> str:
         screen.show(f"It is downloaded once: {model.megabytes}, into {model.path.parent}")
         needed = "The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online."
         try:
-            path = fetch(session, model, yes=yes, say=screen.show)
+            path = fetch(model, yes=yes, log=screen.show)
         except MemalignError:
             screen.show(needed)
             raise
@@ -78,8 +78,8 @@ def _embedded(session: Session, screen: Screen, *, yes: bool) -> str:
 class Screen:
     """Prints the demo as it goes. With --json it prints to stderr, so that stdout holds JSON alone."""
 
-    def __init__(self, session: Session) -> None:
-        self._console = open_console(stderr=session.json)
+    def __init__(self, as_json: bool = False) -> None:
+        self._console = open_console(stderr=as_json)
 
     def show(self, *parts: Any) -> None:
         """Lines and tables."""
@@ -172,7 +172,7 @@ class _Demo:
         from memalign.types import Usage
 
         started = time.perf_counter()
-        with self.session.progress(transient=True) as progress:
+        with show_progress(transient=True) as progress:
             examples = [row.example for row in self.held_out if row.example]
             judgments = tuple(judge.judge_many(examples, progress=progress))
         usage = sum((judgment.usage for judgment in judgments), Usage())
@@ -180,7 +180,7 @@ class _Demo:
         return judgments
 
     def change(self, stage: str, action: Callable[[Progress], AlignResult]) -> AlignResult:
-        with self.session.progress(transient=True) as progress:
+        with show_progress(transient=True) as progress:
             result = action(progress)
         self.stages.append(_Stage(stage, result.seconds, result.usage))
         return result

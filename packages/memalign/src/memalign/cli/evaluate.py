@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import (
-    DONE,
-    FAILURES,
-    TOO_FEW,
+from memalign.cli.judging import consequence_for_file
+from memalign.cli.options import (
+    ColumnMap,
     Concurrency,
+    DryRun,
     MaxCost,
     Name,
-    Session,
+    Out,
     Version,
-    interruptible,
+    give_estimate,
+    judge_with_columns,
+    rows_of,
 )
-from memalign.cli.estimating import DryRun, give_estimate
-from memalign.cli.judged_out import kept_in
-from memalign.cli.judging import Out
-from memalign.cli.output import label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, remembering, rows_given
+from memalign.cli.output import label_text, say, shorten, table, usage_text
+from memalign.cli.progress import FailureReasons, show_progress
+from memalign.cli.session import DONE, FAILURES, TOO_FEW, Session, interruptible
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def evaluate(
     from memalign.evaluation import evaluate as measure
     from memalign.evaluation import report as gather
 
-    number, judge = remembering(session, name, version, columns)
+    number, judge = judge_with_columns(session, name, version, columns)
     minimum = {
         metric: least for metric, least in (("accuracy", min_accuracy), ("kappa", min_kappa)) if least is not None
     }
@@ -107,7 +107,7 @@ def evaluate(
         raise InputError("--junit writes criteria: name one, such as --min-accuracy 0.8")
     _check_writable(junit)
     _check_writable(report, _FORMATS)
-    rows = rows_given(labelled, columns, remembered=judge.columns)
+    rows = rows_of(labelled, columns, remembered=judge.columns)
     unseen = criteria or report is not None
     if dry_run:
         outside = [each for each in (judge, other) if each is not None] if unseen else []
@@ -115,7 +115,7 @@ def evaluate(
         usage = _estimate(judge, examples, [*(judged or []), *([out] if out else [])])
         usage += _estimate(other, examples, judged or [])
         return give_estimate(session, name, number, usage, max_cost)
-    with interruptible(lambda: kept_in(out, "OUT.jsonl")), session.progress() as progress:
+    with interruptible(lambda: consequence_for_file(out)), show_progress() as progress:
         evaluation = measure(
             judge,
             rows,
@@ -136,8 +136,8 @@ def evaluate(
     if report is not None:
         label = _label(against) or "the other judge"
         _write(report, _page(report.suffix.lower(), gather(judge, evaluation, against=label, gate=result), number))
-        session.say(f"the report is in {report}")
-    failures = _say_failures(session, evaluation)
+        say(f"the report is in {report}")
+    failures = _say_failures(evaluation)
     if criteria:
         return _EXIT[(result or gate(evaluation, minimum=minimum, not_worse_than=not_worse_than)).outcome]
     return FAILURES if failures else DONE
@@ -240,15 +240,13 @@ def _parts(name: str, number: int, against: str | None, evaluation: Evaluation, 
     return [*parts, usage_text(usage) if usage.calls else "no model was asked"]
 
 
-def _say_failures(session: Session, evaluation: Evaluation) -> bool:
-    from memalign.cli.progress import FailureReasons
-
+def _say_failures(evaluation: Evaluation) -> bool:
     reasons = FailureReasons()
     for case in (*evaluation.cases, *(evaluation.base.cases if evaluation.base is not None else ())):
         if case.error is not None:
             reasons.add(case.id, case.error)
     for line in reasons.lines():
-        session.say(line)
+        say(line)
     return bool(reasons.lines())
 
 

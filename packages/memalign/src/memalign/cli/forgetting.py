@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.align_report import interruptible_change, run_and_report
-from memalign.cli.aligning import ReflectionModel
-from memalign.cli.common import DONE, FAILURES, Name, Session, Yes, confirmed, latest_of
-from memalign.cli.guideline_words import by_people
-from memalign.cli.output import counted, listed, shorten
+from memalign.cli.guideline_text import by_people
+from memalign.cli.options import Name, Yes
+from memalign.cli.output import counted, listed, say, shorten
+from memalign.cli.progress import show_progress
+from memalign.cli.session import DONE, FAILURES, Session, confirmed
 from memalign.errors import UnknownKey
 
 if TYPE_CHECKING:
@@ -21,24 +22,23 @@ if TYPE_CHECKING:
 Keys = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY",
-        help="id@source: t-17 is all feedback on that case, t-17@ana is ana's, t-17@ana@example.org is "
-        "ana@example.org's. Quote an id with an @: '\"mail@x\"@ana'.",
+        metavar="KEY...",
+        help="Feedback by id@source. t-17 is all feedback on that case, t-17@ana is ana's, and t-17@ana@example.org is "
+        "ana@example.org's. Quote an id that has an @: '\"mail@x\"@ana'.",
     ),
 ]
-Source = Annotated[str | None, typer.Option(metavar="S", help="All feedback of one person, or of those keys.")]
+Source = Annotated[
+    str | None, typer.Option(metavar="S", help="All feedback of one person. With KEY, theirs of those keys.")
+]
 Matching = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
         help="All feedback whose case or words hold TEXT, in upper or lower case. With KEY or --source, all must match. "
-        "Shows what it found and asks.",
+        "What matches is shown first, and the command asks.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be forgotten, and do nothing.")]
-PeopleAgree = Annotated[
-    bool, typer.Option("--people-agree", help="Also guidelines that people wrote or pinned after reading the feedback.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten, and do nothing.")]
 
 _LIMIT = 30  # lines
 
@@ -52,17 +52,19 @@ def unalign(
     matching: Matching = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    people_agree: PeopleAgree = False,
-    reflection_model: ReflectionModel = None,
+    people_agree: Annotated[
+        bool,
+        typer.Option(
+            "--people-agree", help="Forget guidelines, too, that people wrote or pinned after reading the feedback."
+        ),
+    ] = False,
 ) -> int:
     """Withdraw feedback, and all that came from it.
 
     What the remaining feedback taught beside it is learned again. Where no model answers, that stays pending. A guideline
     that a person wrote or pinned stays, unless their own words are withdrawn. Older versions keep the feedback; erase
-    removes it from them too.
+    removes it from them, too.
     """
-    from memalign.align import MemAlign
-
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if dry_run or matching is not None:
         number, judge = session.judge(name)
@@ -76,12 +78,11 @@ def unalign(
             return DONE
         if not _agreed(session, lines, f"Withdraw {_pieces(going)} from {name}?", yes=yes):
             return DONE
-    optimizer = MemAlign(reflection_model=reflection_model)
     return run_and_report(
         session,
         name,
         lambda registry, progress: registry.unalign(
-            name, *chosen, source=source, people_agree=people_agree, optimizer=optimizer, progress=progress
+            name, *chosen, source=source, people_agree=people_agree, progress=progress
         ),
     )
 
@@ -95,20 +96,18 @@ def erase(
     matching: Matching = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    reflection_model: ReflectionModel = None,
 ) -> int:
     """Erase cases and feedback everywhere, with a receipt.
 
-    Taught or not: a case that only waits in a server's queue goes too. Everything is then searched for the erased words.
-    Exit 1 when one is left; the receipt says where. It also names what memalign cannot reach: exported bundles, judgment
-    files, providers' logs. The text of --matching is kept nowhere. Without a key it finishes an erase that was stopped:
-    it wipes what deleted rows left in the registry's file or tables.
+    A case that taught nothing, and only waits in a server's queue, goes too. Everything is then searched for the erased
+    words. When one is left, the receipt says where, and the command exits with 1. The receipt also names what memalign
+    cannot reach: exported bundles, judgment files, providers' logs. The text of --matching is kept nowhere. Without a
+    key, the command finishes an erase that was stopped: it wipes what deleted rows left in the database.
     """
-    from memalign.align import MemAlign
     from memalign.types import FeedbackKey
 
     registry = session.registry()
-    before = latest_of(registry, name)
+    before = registry.history(name)[-1].number
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if not chosen and source is None and matching is None and not dry_run:
         session.give({"compacted": True}, f"rewritten: {registry.compact() or 'the file'}")
@@ -126,9 +125,8 @@ def erase(
         question = f"Erase {preview.counts} from every version of {name} and every table, for good?"
         if not _agreed(session, lines, question, yes=yes):
             return DONE
-    optimizer = MemAlign(reflection_model=reflection_model)
-    with interruptible_change(registry, name, before), session.progress() as progress:
-        receipt = registry.erase(name, chosen, source=source, matching=matching, optimizer=optimizer, progress=progress)
+    with interruptible_change(registry, name, before), show_progress() as progress:
+        receipt = registry.erase(name, chosen, source=source, matching=matching, progress=progress)
     session.give(receipt.to_dict(), str(receipt))
     return DONE if receipt.complete and not receipt.pending else FAILURES
 
@@ -140,16 +138,16 @@ def _narrowed(
     name: str, places: Mapping[FeedbackKey, tuple[str, ...]], keys: tuple[str | FeedbackKey, ...], source: str | None
 ) -> tuple[FeedbackKey, ...]:
     """The keys that hold the text, of those that were named. Raises UnknownKey, without the text."""
-    of = f" of source {source!r}" if source is not None else ""
+    person = f" of source {source!r}" if source is not None else ""
     if not places:
-        raise UnknownKey(f"no feedback of {name!r}{of} holds this text")
+        raise UnknownKey(f"no feedback of {name!r}{person} holds this text")
     from memalign.types import select_keys
 
     chosen = select_keys(places, keys)
-    for selector, found in chosen.items():
-        if not found:
-            raise UnknownKey(f"feedback {str(selector)!r}{of} does not hold this text")
-    named = {key for found in chosen.values() for key in found}
+    for selector, selection in chosen.items():
+        if not selection:
+            raise UnknownKey(f"feedback {str(selector)!r}{person} does not hold this text")
+    named = {key for selection in chosen.values() for key in selection}
     return tuple(key for key in places if not keys or key in named)
 
 
@@ -166,8 +164,8 @@ def _preview(
 
     memory = judge.memory
     after = without_disputed(forget(memory, keys, people_agree=people_agree))
-    left = {guideline.id for guideline in after.guidelines}
-    going = [guideline for guideline in memory.guidelines if guideline.id not in left]
+    remaining = {guideline.id for guideline in after.guidelines}
+    going = [guideline for guideline in memory.guidelines if guideline.id not in remaining]
     waiting = {annotation.key for annotation in memory.pending}
     again = [annotation.key for annotation in after.pending if annotation.key not in waiting]
     cases = [case.id for case in memory.cases if after.case(case.id) is None]
@@ -212,7 +210,7 @@ def _instructions_with(judge: Judge, text: str) -> list[str]:
 def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> bool:
     """Show what would go, and ask. Raises InputError where nobody is there to answer."""
     for line in lines:
-        session.say(line)
+        say(line)
     if confirmed(question, yes=yes):
         return True
     session.give({"done": False}, "nothing was done")

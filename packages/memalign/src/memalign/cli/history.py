@@ -7,41 +7,43 @@ from typing import Annotated
 
 import typer
 
-from memalign.cli.common import DONE, Name, Session, Version, latest_of, version_line
-from memalign.cli.output import counted, print_json, table
+from memalign.cli.options import Name, Version
+from memalign.cli.output import counted, print_json, say, table
+from memalign.cli.session import DONE, Session, version_line
 from memalign.errors import InputError
 
 _SQLITE = b"SQLite format 3"  # how such a file begins
 
 
 def history(session: Session, name: Name) -> int:
-    """List a judge's versions, and what changed in each."""
-    found = session.registry().history(name)
+    """List a judge's versions, and what changed in judge."""
+    versions = session.registry().history(name)
     rows = [
         (
-            *(each.number, _when(each.created_at), each.action, each.feedback, each.guidelines, each.pending),
-            "; ".join(filter(None, ("redacted" if each.redacted else "", each.summary, each.note))),
+            version.number,
+            version.created_at[:19].replace("T", " "),
+            version.action,
+            version.feedback,
+            version.guidelines,
+            version.pending,
+            "; ".join(filter(None, ("redacted" if version.redacted else "", version.summary, version.note))),
         )
-        for each in found
+        for version in versions
     ]
     columns = ("version", "when (UTC)", "command", "feedback", "guidelines", "pending", "what changed")
-    session.give({"judge": name, "versions": [each.to_dict() for each in found]}, table(columns, rows))
+    session.give({"judge": name, "versions": [version.to_dict() for version in versions]}, table(columns, rows))
     return DONE
-
-
-def _when(created_at: str) -> str:
-    return created_at[:19].replace("T", " ")
 
 
 def diff(
     session: Session,
     name: Name,
-    first: Annotated[int, typer.Argument(metavar="V1", min=1)],
-    second: Annotated[int, typer.Argument(metavar="V2", min=1)],
+    first: Annotated[int, typer.Argument(metavar="V1", min=1, help="The version to compare from.")],
+    second: Annotated[int, typer.Argument(metavar="V2", min=1, help="The version to compare with.")],
 ) -> int:
     """Show what changed from one version to another."""
-    found = session.registry().diff(name, first, second)
-    session.give(found.to_dict(), str(found))
+    changes = session.registry().diff(name, first, second)
+    session.give(changes.to_dict(), str(changes))
     return DONE
 
 
@@ -65,7 +67,7 @@ def export(
     session: Session,
     name: Name,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write; - is stdout.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write. - is stdout.")],
     version: Version = None,
 ) -> int:
     """Write a judge to one JSON file.
@@ -76,11 +78,11 @@ def export(
     if to_stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
     registry = session.registry()
-    number = version or latest_of(registry, name)
+    number = version or registry.history(name)[-1].number
     document = registry.export(name, None if to_stdout else out, number)
     if to_stdout:
         print_json(document)
-        session.say(f"wrote version {number} of {name} to stdout")
+        say(f"wrote version {number} of {name} to stdout")
         return DONE
     data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
     session.give(data, f"wrote version {number} of {name} to {out}")
@@ -94,9 +96,9 @@ def import_(
     ],
     *,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Keep a bundle under another name.")
+        str | None, typer.Option("--name", metavar="NAME", help="Store a bundle under another name.")
     ] = None,
-    allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also import what was erased here.")] = False,
+    allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Import what was erased here, too.")] = False,
 ) -> int:
     """Import an exported judge, or a whole registry.
 
@@ -125,11 +127,11 @@ def _import_registry(session: Session, source: str) -> int:
 
     imported = session.registry(create=True).import_registry(Registry(source, create=False))
     lines = [
-        f"imported {each.name}: {counted(each.versions, 'version')}, {counted(each.rows, 'row')}, "
-        f"{each.erasures} erased feedback remembered"
-        for each in imported
+        f"imported {judge.name}: {counted(judge.versions, 'version')}, {counted(judge.rows, 'row')}, "
+        f"{judge.erasures} erased feedback remembered"
+        for judge in imported
     ]
-    session.give({"imported": [each.to_dict() for each in imported]}, *lines or ["there are no judges to import"])
+    session.give({"imported": [judge.to_dict() for judge in imported]}, *lines or ["there are no judges to import"])
     return DONE
 
 
@@ -142,7 +144,7 @@ def _import_bundle(session: Session, file: str, name: str | None, *, allow_erase
         warnings.simplefilter("ignore")  # what it warns of is the version's note, shown below
         kept = name or load_bundle(file).name
     registry = session.registry(create=True)
-    before = {each.name: each.latest for each in registry.list()}.get(kept, 0)
+    before = {judge.name: judge.latest for judge in registry.list()}.get(kept, 0)
     number = registry.import_bundle(file, name, allow_erased=allow_erased)
     note = registry.history(kept)[number - 1].note
     line = (

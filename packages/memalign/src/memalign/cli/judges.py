@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, Version, Yes, confirmed, version_line
-from memalign.cli.guideline_words import check_table, consequences, guideline_table, guideline_values
+from memalign.cli.guideline_text import check_table, consequences, guideline_table, guideline_values
 from memalign.cli.model_options import (
     BaseUrl,
     CheckModel,
-    CheckPrice,
     Context,
+    EmbeddingModel,
     Headers,
-    ModelOptions,
+    Model,
+    ModelRole,
+    ModelSettings,
+    Parameters,
     Price,
-    ReflectionContext,
-    ReflectionHeaders,
     ReflectionModel,
-    ReflectionPrice,
-    facts_of_models,
-    left_behind,
+    RetrievalK,
+    lines_of_lost_settings,
+    model_facts,
+    named_settings,
 )
-from memalign.cli.output import counted, facts, listed, table
-from memalign.cli.rows_given import ColumnMap, columns_of
+from memalign.cli.options import ColumnMap, Name, Version, Yes, columns_of
+from memalign.cli.output import counted, facts, listed, say, table
+from memalign.cli.session import DONE, Session, confirmed, version_line
 from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
@@ -34,21 +36,7 @@ if TYPE_CHECKING:
 
 CREATE_EXAMPLE = 'memalign create tone --value-type bool --instructions "Is it polite? Reply: {{ outputs }}"'
 
-_INSTRUCTIONS_HELP = "What the judge is asked, or @FILE with it; {{ inputs }}, {{ outputs }}, … name an item's fields."
-
-Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="M", help="Such as openai:gpt-4.1-mini or local:qwen2.5-coder-1.5b."),
-]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="KEY=VALUE",
-        help="temperature, max_tokens, reasoning_effort (none to xhigh), seed, timeout (seconds), "
-        "samples, swap (true) or trace_tool_calls; may be given several times.",
-    ),
-]
+_INSTRUCTIONS_HELP = "What the judge is asked, or @FILE with it. {{ inputs }}, {{ outputs }}, … name an item's fields."
 
 
 def create(
@@ -57,10 +45,11 @@ def create(
     *,
     instructions: Annotated[str, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)],
     value_type: Annotated[
-        str, typer.Option(metavar="TYPE", help="What it answers: bool, A|B|tie, int:1..5, float:0..1, str.")
+        str, typer.Option(metavar="TYPE", help="What it answers: bool, A|B|tie, int:1..5, float:0..1 or str.")
     ],
     model: Model = None,
     check_model: CheckModel = None,
+    reflection_model: ReflectionModel = None,
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     param: Parameters = None,
@@ -68,11 +57,7 @@ def create(
     header: Headers = None,
     price: Price = None,
     context: Context = None,
-    reflection_model: ReflectionModel = None,
-    reflection_header: ReflectionHeaders = None,
-    reflection_price: ReflectionPrice = None,
-    reflection_context: ReflectionContext = None,
-    check_price: CheckPrice = None,
+    role: ModelRole = "judge",
 ) -> int:
     """Define a judge and keep it as version 1.
 
@@ -81,41 +66,42 @@ def create(
     """
     from memalign.judge import Judge
 
-    options = ModelOptions(
+    models = ModelSettings(
+        role=role,
         base_url=base_url,
+        reflection_model=reflection_model,
         header=header,
         price=price,
         context=context,
-        reflection_model=reflection_model,
-        reflection_header=reflection_header,
-        reflection_price=reflection_price,
-        reflection_context=reflection_context,
-        check_price=check_price,
     )
-    named = options.named(model) if base_url else model or ""
-    settings = _settings(named, check_model, embedding_model, retrieval_k, param)
-    made = Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, **settings)
-    made = options.applied(made)
-    session.registry(create=True).create(made)
-    line = f"created {name} ({made.value_type.spec}) on {made.model_name}, version 1"
-    session.give(described(made, version=1), line)
-    _say_tags(session, made)
+    settings = named_settings(
+        model=models.with_address(model) or "",
+        check_model=check_model,
+        embedding_model=embedding_model,
+        retrieval_k=retrieval_k,
+        param=param,
+    )
+    new = models.apply(
+        Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, **settings)
+    )
+    session.registry(create=True).create(new)
+    line = f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1"
+    session.give(described(new, version=1), line)
+    _say_tags(new)
     return DONE
 
 
 def list_(session: Session) -> int:
     """List the judges of the registry."""
-    none = "no judges yet: `memalign create --help`"
+    none = "there are no judges yet: memalign create --help"
     try:
-        found = session.registry().list()
+        judges = session.registry().list()
     except JudgeNotFound as error:  # an empty list is the answer, and a mistyped path is still seen
-        found, none = (), str(error)
-    rows = [
-        (each.name, each.latest, each.value_type, each.model, each.feedback, each.guidelines, each.pending)
-        for each in found
-    ]
-    judges = table(("name", "version", "type", "model", "feedback", "guidelines", "pending"), rows)
-    session.give({"judges": [each.to_dict() for each in found]}, judges if rows else none)
+        judges, none = (), str(error)
+    columns = ("name", "latest", "value_type", "model", "feedback", "guidelines", "pending")
+    rows = [[getattr(judge, column) for column in columns] for judge in judges]
+    headings = ("name", "version", "type", "model", "feedback", "guidelines", "pending")
+    session.give({"judges": [judge.to_dict() for judge in judges]}, table(headings, rows) if rows else none)
     return DONE
 
 
@@ -144,7 +130,7 @@ def show(
         ("embedding model", embedding_model_name(judge) or "in this process"),
         ("examples per prompt", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
         *((key, value) for key, value in judge.parameters.items() if key != "models"),
-        *facts_of_models(judge),
+        *model_facts(judge),
         *[("columns", f"{field} from {column}") for field, column in judge.columns.items()],
         ("memory", f"{_counts(judge)}, hash {memory.hash}"),
         ("label policy", _label_policy(judge)),
@@ -176,9 +162,10 @@ def edit(
     session: Session,
     name: Name,
     *,
+    instructions: Annotated[str | None, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)] = None,
     model: Model = None,
     check_model: CheckModel = None,
-    instructions: Annotated[str | None, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)] = None,
+    reflection_model: ReflectionModel = None,
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     param: Parameters = None,
@@ -186,15 +173,11 @@ def edit(
     header: Headers = None,
     price: Price = None,
     context: Context = None,
-    reflection_model: ReflectionModel = None,
-    reflection_header: ReflectionHeaders = None,
-    reflection_price: ReflectionPrice = None,
-    reflection_context: ReflectionContext = None,
-    check_price: CheckPrice = None,
+    role: ModelRole = "judge",
     columns: ColumnMap = None,
     authority: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Whose label counts where people differ: ana,ben; '' for nobody's."),
+        typer.Option(metavar="WHO", help="Whose label counts where people differ, such as ana,ben; '' for nobody's."),
     ] = None,
     policy: Annotated[
         str | None,
@@ -208,46 +191,45 @@ def edit(
     """
     from memalign.align import set_policy
 
-    options = ModelOptions(
+    models = ModelSettings(
+        role=role,
         base_url=base_url,
+        reflection_model=reflection_model,
         header=header,
         price=price,
         context=context,
-        reflection_model=reflection_model,
-        reflection_header=reflection_header,
-        reflection_price=reflection_price,
-        reflection_context=reflection_context,
-        check_price=check_price,
     )
-    named = options.named(model) if model and base_url else model
-    changes = _settings(named, check_model, embedding_model, retrieval_k, param)
+    changes = named_settings(
+        model=models.with_address(model) if model else model,
+        check_model=check_model,
+        embedding_model=embedding_model,
+        retrieval_k=retrieval_k,
+        param=param,
+    )
     if instructions is not None:
         changes["instructions"] = _text_of(instructions)
     if columns is not None:
         changes["columns"] = columns_of(columns)
-    weighed = {"authority": _names(authority), "policy": _names(policy)}
     reweighed = authority is not None or policy is not None
-    if not changes and not reweighed and not options.given:
+    if not changes and not reweighed and not models:
         raise InputError(
-            "nothing to change: give --model, --check-model, --base-url, --header, --price, --context, "
-            "--reflection-model, --instructions, --embedding-model, -k, --param, --map, --authority or --policy"
+            f"nothing to change: give an option, such as --model or --authority; memalign edit {name} --help has all"
         )
     parameters = changes.pop("parameters", {})
 
     def changed(judge: Judge) -> Judge:
-        edited = judge.replace(**changes, parameters={**judge.parameters, **parameters})
-        edited = options.applied(edited)
-        return set_policy(edited, **weighed) if reweighed else edited
+        edited = models.apply(judge.replace(**changes, parameters={**judge.parameters, **parameters}))
+        return set_policy(edited, authority=_names(authority), policy=_names(policy)) if reweighed else edited
 
     saved = session.registry().update(name, changed, "edit")
-    others, lines = consequences(saved)
+    moved, lines = consequences(saved)
     if reweighed:
         lines = [f"label policy: {_label_policy(saved.judge)}", *_without_effect(saved.judge), *lines]
-    lines += left_behind(saved.before, saved.judge)
-    data = {**described(saved.judge, version=saved.version), "consequences": others}
+    lines += lines_of_lost_settings(saved.before, saved.judge)
+    data = {**described(saved.judge, version=saved.version), "consequences": moved}
     session.give(data, *lines, version_line(name, saved))
     if instructions is not None:
-        _say_tags(session, saved.judge)
+        _say_tags(saved.judge)
     return DONE
 
 
@@ -258,8 +240,7 @@ def delete(session: Session, name: Name, *, yes: Yes = False) -> int:
     if not confirmed(f"Delete {name} with {versions}, for good?", yes=yes):
         session.give({"deleted": False, "name": name}, "nothing was deleted")
         return DONE
-    gone = registry.delete(name)
-    session.give({"deleted": True, **gone.to_dict()}, f"deleted {name} with {versions}")
+    session.give({"deleted": True, **registry.delete(name).to_dict()}, f"deleted {name} with {versions}")
     return DONE
 
 
@@ -298,9 +279,9 @@ def _counts(judge: Judge) -> str:
     )
 
 
-def _names(given: str | None) -> list[Any] | None:
+def _names(text: str | None) -> list[Any] | None:
     """The names in `ana,ben`; none in an empty text."""
-    return None if given is None else [each.strip() for each in given.split(",") if each.strip()]
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _label_policy(judge: Judge) -> str:
@@ -322,58 +303,19 @@ def _without_effect(judge: Judge) -> list[str]:
     return lines
 
 
-def _settings(
-    model: str | None,
-    check_model: str | None,
-    embedding_model: str | None,
-    retrieval_k: int | None,
-    param: list[str] | None,
-) -> dict[str, Any]:
-    """The settings that were given; an empty `model` is the environment's. Raises ConfigurationError, InputError."""
-    from memalign.models import resolve, resolve_decision, resolve_embedding
-    from memalign.models.resolve import names_decision_model
-
-    settings: dict[str, Any] = {}
-    if model is not None:
-        decides = bool(model) and names_decision_model(model)
-        settings["model"] = resolve_decision(model).name if decides else resolve(model or None).name
-    if check_model is not None:
-        settings["check_model"] = resolve_decision(check_model).name if check_model else None
-    if embedding_model is not None:
-        settings["embedding_model"] = resolve_embedding(embedding_model).name
-    if retrieval_k is not None:
-        settings["retrieval_k"] = retrieval_k
-    if param:
-        settings["parameters"] = dict(_parameter(each) for each in param)
-    return settings
-
-
-def _parameter(text: str) -> tuple[str, int | float | bool | str]:
-    key, equals, raw = text.partition("=")
-    if not equals:
-        raise InputError(f"--param {text}: write it as KEY=VALUE, for example temperature=0")
-    for number in (int, float):
-        try:
-            return key.strip(), number(raw)
-        except ValueError:
-            continue
-    words: dict[str, bool | str] = {"true": True, "false": False}
-    return key.strip(), words.get(raw.strip().lower(), raw.strip())
-
-
-def _say_tags(session: Session, judge: Judge) -> None:
+def _say_tags(judge: Judge) -> None:
     from memalign.judge.spec import never_rendered
 
     if tag := never_rendered(judge.instructions):
-        session.say(f"note: {tag}")
+        say(f"note: {tag}")
 
 
-def _text_of(given: str) -> str:
-    if not given.startswith("@"):
-        return given
+def _text_of(instructions: str) -> str:
+    if not instructions.startswith("@"):
+        return instructions
     try:
-        return Path(given[1:]).read_text("utf-8").strip()
+        return Path(instructions[1:]).read_text("utf-8").strip()
     except OSError as error:
-        raise InputError(f"--instructions {given}: cannot be read: {error.strerror}") from None
+        raise InputError(f"--instructions {instructions}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"--instructions {given}: the file is not UTF-8") from None
+        raise InputError(f"--instructions {instructions}: the file is not UTF-8") from None

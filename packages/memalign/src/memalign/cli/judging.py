@@ -1,99 +1,142 @@
-"""Judging a file of examples."""
+"""`memalign judge`: judge the examples of a file, and keep the judgments."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import (
-    DONE,
-    FAILURES,
+from memalign.cli.options import (
+    ColumnMap,
     Concurrency,
+    DryRun,
     MaxCost,
     Name,
-    Session,
     Version,
-    interruptible,
+    judge_with_columns,
+    rows_of,
+    spending_lines,
 )
-from memalign.cli.estimating import CallsAMinute, DryRun, TokensAMinute, give_judging_estimate
-from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
-from memalign.cli.output import label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, Rows, remembering, rows_given
+from memalign.cli.output import label_text, say, shorten, table, usage_text
+from memalign.cli.progress import RunProgress, show_progress
+from memalign.cli.session import DONE, FAILURES, Session, interruptible
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
+    from memalign.io import Examples, RowSource
+    from memalign.judge import Judge
     from memalign.types import Judgment
+
+__all__ = ["consequence_for_file", "judge"]
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _CHECKED = 5_000  # rows after which checking them says that it goes on
 _SHOWN = 40  # judgments on a screen
-
-Out = Annotated[
-    Path | None,
-    typer.Option("-o", "--out", metavar="OUT.jsonl", help="Write one judgment per line; an existing file is resumed."),
-]
-JudgedOut = Annotated[
-    str | None,
-    typer.Option(
-        "-o",
-        "--out",
-        metavar="OUT",
-        help="Write one judgment per line; an existing file is resumed. OUT.csv: a sheet as well; - is stdout.",
-    ),
-]
+_SAMPLE = 200  # rows whose prompts are put together for an estimate
 
 
 def judge(
     session: Session,
     name: Name,
-    examples: Rows,
+    examples: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXAMPLES", help="A file, folder or URL: JSONL, CSV, XLSX, JSON or Parquet. - reads JSON lines."
+        ),
+    ],
     *,
-    out: JudgedOut = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="OUT",
+            help="Write one judgment a line; the same command resumes the file. OUT.csv is a sheet as well, "
+            "- is stdout.",
+        ),
+    ] = None,
     columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
-    rpm: CallsAMinute = None,
-    tpm: TokensAMinute = None,
 ) -> int:
     """Judge every example of a file, a folder or a URL.
 
     A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
     command resumes a stopped run. -o - prints the lines in the order of the examples, and cannot be resumed.
     """
-    from memalign.cli.progress import RunProgress
-    from memalign.io import Examples as ExampleSource
-    from memalign.judge import signature_of
-
-    to = Destination.of(out)
-    if to.stdout and session.json:
+    destination = Destination.of(out)
+    if destination.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
-    number, chosen = remembering(session, name, version, None if dry_run else columns)
-    given = rows_given(examples, columns, remembered=chosen.columns)
-    if not dry_run and (rpm or tpm):
-        raise InputError("--rpm and --tpm belong to --dry-run; --concurrency limits a run")
+    number, chosen = judge_with_columns(session, name, version, None if dry_run else columns)
+    rows = rows_of(examples, columns, remembered=chosen.columns)
     if dry_run:
-        limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost}
-        return give_judging_estimate(session, chosen, number, given, **limits)
-    source = ExampleSource.of(given, fields=chosen.fields)
-    run = RunProgress()
-    started = time.perf_counter()
-    with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:
-        for read, _ in enumerate(source.checking()):
-            if read % _CHECKED == _CHECKED - 1:
-                progress("check", read + 1, 0)
-        if out is None and not session.json and len(source) > _WITHOUT_OUT:
-            raise InputError(
-                f"{source.name} has {len(source):,} examples: name a file for the judgments (-o OUT.jsonl), from which "
-                "the same command can resume, or give --json"
-            )
+        return _estimate(session, chosen, number, rows, max_cost)
+    return _Run(session, chosen, number, rows, destination).finish(concurrency=concurrency, max_cost=max_cost)
+
+
+def _estimate(session: Session, judge: Judge, number: int, rows: RowSource, max_cost: float | None) -> int:
+    """Print what judging the rows would take, from a sample of them."""
+    from memalign.io import Examples
+    from memalign.judge.estimate import estimate_judging
+
+    source = Examples.of(rows, fields=judge.fields)
+    count = len(source)  # reads and checks them all
+    places = {step * count // _SAMPLE for step in range(_SAMPLE)}  # from all over
+    sample = [example for place, example in enumerate(source) if place in places]
+    estimate = estimate_judging(judge, sample, rows=count)
+    lines = [
+        f"{count:,} rows, {len(sample):,} of them sampled",
+        f"about {usage_text(estimate.usage)}; tokens in within {estimate.margin:.0%}",
+        "an estimate, from answers of usual length: no model was asked",
+    ]
+    if estimate.cached_cost is not None:
+        lines.append(f"${estimate.cached_cost:.2g} where the provider bills the shared prefix as cached")
+    lines += spending_lines(judge.name, estimate.usage, max_cost)
+    data = {"judge": judge.name, "version": number, "dry_run": True, "rows": count, "sampled": len(sample)}
+    data |= {"estimate": estimate.usage, "cached_cost": estimate.cached_cost, "margin": estimate.margin}
+    session.give(data, *lines)
+    return DONE
+
+
+class _Run:
+    """A run over all rows: judge them, then say what became of them."""
+
+    def __init__(self, session: Session, judge: Judge, number: int, rows: RowSource, destination: Destination) -> None:
+        from memalign.io import Examples
+
+        self.session, self.judge, self.number, self.destination = session, judge, number, destination
+        self.source = Examples.of(rows, fields=judge.fields)
+        self.progress = RunProgress()
+
+    def finish(self, **limits: Any) -> int:
+        """Judge the rows, print the result and return the exit code."""
+        started = time.perf_counter()
+        consequence = consequence_for_file(self.destination.lines)
+        with interruptible(lambda: consequence), show_progress(detail=self.progress.text) as progress:
+            for place, _ in enumerate(self.source.checking(), start=1):
+                if place % _CHECKED == 0:
+                    progress("check", place, 0)
+            if self.destination.screen and not self.session.json and len(self.source) > _WITHOUT_OUT:
+                raise InputError(
+                    f"{self.source.name} has {len(self.source):,} examples: name a file for the judgments "
+                    "(-o OUT.jsonl), from which the same command can resume, or give --json"
+                )
+            done, judgments = self._judge(progress, limits)
+        return self._give(done - self.progress.judged, judgments, time.perf_counter() - started)
+
+    def _judge(self, progress: Callable[[str, int, int], None], limits: dict[str, Any]) -> tuple[int, Any]:
+        """The number of rows that have a judgment now, and the judgments."""
+        from memalign.judge import signature_of
+
         done = 0
-        printed = LinesOnStdout(source, signature_of(chosen)) if to.stdout else None
+        lines = LinesOnStdout(self.source, signature_of(self.judge)) if self.destination.stdout else None
 
         def update(phase: str, finished: int, total: int) -> None:
             nonlocal done
@@ -101,77 +144,164 @@ def judge(
             progress(phase, finished, total)
 
         def note(example_id: str, judgment: Judgment) -> None:
-            run.note(example_id, judgment)
-            if printed is not None:
-                printed.add(example_id, judgment)
+            self.progress.note(example_id, judgment)
+            if lines is not None:
+                lines.add(example_id, judgment)
 
         try:
-            judgments = chosen.judge_many(
-                source,
-                concurrency=concurrency,
-                out=to.lines,
-                progress=update,
-                max_cost=max_cost,
-                on_judgment=note,
+            judgments = self.judge.judge_many(
+                self.source, out=self.destination.lines, progress=update, on_judgment=note, **limits
             )
         finally:
-            if printed is not None:
-                printed.finish()
-            to.write_sheet()
-    n, resumed = len(source), done - run.judged
-    left = _not_judged(judgments) if done < n else []
-    data: dict[str, Any] = {
-        "judge": name,
-        "version": number,
-        "n": n,
-        "resumed": resumed,
-        "failed": run.failed,
-        "not_judged": len(left),
-        "errors": [{"id": key, "error": error} for key, error in run.failures],
-        "usage": run.usage,
-    }
-    parts: list[Any] = []
-    if out is None:
-        ids = [example.id for example in source]
-        data["judgments"] = [{"id": key, **_fields(made)} for key, made in zip(ids, judgments, strict=True)]
-        parts = [_judgment_table(ids, judgments)]
-    else:
-        data["out"] = str(out)
-    counts = [f"{run.judged - run.failed} judged" + (f" into {to}" if out else "")]
-    counts += [f"{resumed} there already"] if resumed else []
-    counts += [f"{run.failed} failed"] if run.failed else []
-    counts += [f"{len(left)} not judged"] if left else []
-    summary = ", ".join([*counts, usage_text(run.usage, time.perf_counter() - started)])
-    if to.stdout:
-        session.say(summary)
-    else:
-        session.give(data, *parts, summary)
-    for reason in (*run.reasons.lines(), *run.notes.lines()):
-        session.say(reason)
-    if left:
-        session.say(f"{len(left)} not judged: {left[0]}")
-    return FAILURES if run.failed or left else DONE
+            if lines is not None:
+                lines.finish()
+            self.destination.write_sheet()
+        return done, judgments
+
+    def _give(self, resumed: int, judgments: Sequence[Judgment], seconds: float) -> int:
+        run, total = self.progress, len(self.source)
+        unjudged = [item.error or "" for item in judgments if item.not_judged] if resumed + run.judged < total else []
+        data: dict[str, Any] = {
+            "judge": self.judge.name,
+            "version": self.number,
+            "n": total,
+            "resumed": resumed,
+            "failed": run.failed,
+            "not_judged": len(unjudged),
+            "errors": [{"id": example_id, "error": error} for example_id, error in run.failures],
+            "usage": run.usage,
+        }
+        parts: list[Any] = []
+        if self.destination.screen:
+            ids = [example.id for example in self.source]
+            data["judgments"] = [{"id": key, **_fields(item)} for key, item in zip(ids, judgments, strict=True)]
+            parts = [_judgment_table(ids, judgments)]
+        else:
+            data["out"] = self.destination.name
+        into = "" if self.destination.screen else f" into {self.destination}"
+        counts = [f"{run.judged - run.failed} judged{into}"]
+        counts += [f"{count} {word}" for count, word in _other_counts(resumed, run.failed, len(unjudged)) if count]
+        summary = ", ".join([*counts, usage_text(run.usage, seconds)])
+        if self.destination.stdout:
+            say(summary)
+        else:
+            self.session.give(data, *parts, summary)
+        for line in (*run.reasons.lines(), *run.notes.lines()):
+            say(line)
+        if unjudged:
+            say(f"{len(unjudged)} not judged: {unjudged[0].removeprefix('NotJudged: ')}")
+        return FAILURES if run.failed or unjudged else DONE
+
+
+def _other_counts(resumed: int, failed: int, unjudged: int) -> tuple[tuple[int, str], ...]:
+    return (resumed, "there already"), (failed, "failed"), (unjudged, "not judged")
 
 
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     rows = [
-        (
-            key,
-            "error" if made.error else label_text(made.value),
-            shorten(made.error or made.rationale),
-        )
-        for key, made in zip(ids, judgments, strict=True)
+        (example_id, "error" if item.error else label_text(item.value), shorten(item.error or item.rationale))
+        for example_id, item in zip(ids, judgments, strict=True)
     ]
-    # Those that need a person stand first, where not all are shown.
-    first = sorted(rows, key=lambda row: row[1] != "error") if len(rows) > _SHOWN else rows
-    title = "Judgments" if len(rows) > _SHOWN else None
-    return table(("id", "value", "rationale"), first, title=title, limit=_SHOWN, rest="-o OUT.jsonl keeps all")
-
-
-def _not_judged(judgments: Iterable[Judgment]) -> list[str]:
-    """For each item that the run stopped before, why."""
-    return [(judgment.error or "").removeprefix("NotJudged: ") for judgment in judgments if judgment.not_judged]
+    if len(rows) <= _SHOWN:
+        return table(("id", "value", "rationale"), rows)
+    rows.sort(key=lambda row: row[1] != "error")  # those that need a person stand first, where not all are shown
+    return table(("id", "value", "rationale"), rows, title="Judgments", limit=_SHOWN, rest="-o OUT.jsonl keeps all")
 
 
 def _fields(judgment: Judgment) -> dict[str, Any]:
     return {name: getattr(judgment, name) for name in judgment.__struct_fields__}
+
+
+# -- where judgments go ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """What `-o` names.
+
+    Attributes:
+        name: What was typed; None for the screen.
+        lines: The file of JSON lines that a run resumes from.
+        sheet: The CSV that is made of it.
+    """
+
+    name: str | None = None
+    lines: Path | None = None
+    sheet: Path | None = None
+
+    @classmethod
+    def of(cls, name: str | None) -> Destination:
+        """Read what `-o` names.
+
+        Raises:
+            InputError: It is a CSV that no run of ours made: it may be what is to be judged.
+        """
+        if name is None or name == "-":
+            return cls(name=name)
+        out = Path(name)
+        if out.suffix.lower() != ".csv":
+            return cls(name=name, lines=out)
+        lines = out.with_name(f"{out.name}.jsonl")
+        if out.exists() and not lines.exists():
+            raise InputError(f"{out} is there, and no judgments beside it ({lines.name}): name another output file")
+        return cls(name=name, lines=lines, sheet=out)
+
+    @property
+    def screen(self) -> bool:
+        """Whether judgments are shown and not stored."""
+        return self.name is None
+
+    @property
+    def stdout(self) -> bool:
+        """Whether they are printed as JSON lines."""
+        return self.name == "-"
+
+    def write_sheet(self) -> None:
+        """Make the CSV, where one is asked for and there is a judgment to put in it."""
+        from memalign.io.judgments import write_judgment_csv
+
+        if self.sheet is not None and self.lines is not None and self.lines.exists() and self.lines.stat().st_size:
+            write_judgment_csv(self.lines, self.sheet)
+
+    def __str__(self) -> str:
+        if self.sheet is not None and self.lines is not None:
+            return f"{self.sheet} (resumed from {self.lines.name})"
+        return "stdout" if self.stdout else self.name or ""
+
+
+@dataclass
+class LinesOnStdout:
+    """Writes judgments to stdout as lines of a judgment file, in the order of the examples, as soon as it can."""
+
+    source: Examples
+    judge: str
+    write: Callable[[bytes], object] = field(default_factory=lambda: sys.stdout.buffer.write)
+    _waiting: dict[int, bytes] = field(default_factory=dict)
+    _next: int = 0
+
+    def add(self, example_id: str, judgment: Judgment) -> None:
+        """Take one judgment, whenever it comes."""
+        from memalign.io.judgments import judgment_line
+
+        place = self.source.index.place(example_id)
+        if place is None:
+            raise LookupError(example_id)  # only ids of the source are judged
+        content_hash = self.source.index.content_hash(place)
+        self._waiting[place] = judgment_line(example_id, judgment, judge=self.judge, content_hash=content_hash)
+        while (line := self._waiting.pop(self._next, None)) is not None:
+            self.write(line)
+            self._next += 1
+        sys.stdout.flush()
+
+    def finish(self) -> None:
+        """Write what still waits for a judgment that will not come."""
+        for place in sorted(self._waiting):
+            self.write(self._waiting.pop(place))
+        sys.stdout.flush()
+
+
+def consequence_for_file(out: Path | None) -> str:
+    """What an interrupted run leaves."""
+    if out is None:
+        return "no judgment was kept (-o OUT.jsonl keeps them as they come)"
+    return f"finished judgments are in {out}, and the same command resumes there"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,58 +15,27 @@ if TYPE_CHECKING:
 __all__ = [
     "BaseUrl",
     "CheckModel",
-    "CheckPrice",
     "Context",
+    "EmbeddingModel",
     "Headers",
-    "ModelOptions",
+    "Model",
+    "ModelRole",
+    "ModelSettings",
+    "Parameters",
     "Price",
-    "ReflectionContext",
-    "ReflectionHeaders",
     "ReflectionModel",
-    "ReflectionPrice",
-    "facts_of_models",
-    "left_behind",
+    "RetrievalK",
+    "Role",
+    "lines_of_lost_settings",
+    "model_facts",
+    "named_settings",
 ]
 
-_HEADER = "'K: V'"
-_PRICE = "input=N,output=N"
+Role = Literal["judge", "check", "reflection"]
 
-BaseUrl = Annotated[
+Model = Annotated[
     str | None,
-    typer.Option(
-        "--base-url", metavar="URL", help="The OpenAI-compatible server of an openai: model; '' takes it away."
-    ),
-]
-Headers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--header",
-        metavar=_HEADER,
-        help="Sent to the model; repeat it for several. A secret is named: 'Authorization: Bearer $MEMALIGN_HEADER_KEY'. "
-        "'' takes all away.",
-    ),
-]
-Price = Annotated[
-    str | None,
-    typer.Option(
-        "--price",
-        metavar=_PRICE,
-        help="Dollars for a million tokens, where no list knows the model; ,cached=N may follow. '' takes it away.",
-    ),
-]
-Context = Annotated[
-    int | None,
-    typer.Option(
-        "--context", metavar="N", min=0, help="Tokens that the model takes, where no list knows; 0 takes it away."
-    ),
-]
-ReflectionModel = Annotated[
-    str | None,
-    typer.Option(
-        "--reflection-model",
-        metavar="M",
-        help="Writes the guidelines: a name, or openai:NAME@URL. Kept with the judge; '' is the judge's own model.",
-    ),
+    typer.Option("--model", metavar="M", help="The model that judges, such as openai:gpt-4.1-mini."),
 ]
 CheckModel = Annotated[
     str | None,
@@ -74,88 +43,195 @@ CheckModel = Annotated[
         "--check-model",
         metavar="M",
         help="A decision model that answers the guidelines' questions beside a chat model, such as typesafe:jev-latest "
-        "or system-one:NAME@URL; '' takes it away.",
+        "or system-one:NAME@URL. '' takes it away.",
     ),
 ]
-CheckPrice = Annotated[str | None, typer.Option("--check-price", metavar=_PRICE, help="--price of the check model.")]
-ReflectionHeaders = Annotated[
-    list[str] | None, typer.Option("--reflection-header", metavar=_HEADER, help="--header of the reflection model.")
+ReflectionModel = Annotated[
+    str | None,
+    typer.Option(
+        "--reflection-model",
+        metavar="M",
+        help="The model that writes the guidelines. '' is the model that judges.",
+    ),
 ]
-ReflectionContext = Annotated[
-    int | None, typer.Option("--reflection-context", metavar="N", min=0, help="--context of the reflection model.")
+EmbeddingModel = Annotated[
+    str | None,
+    typer.Option("--embedding-model", metavar="M", help="The model that finds similar cases. The default needs none."),
 ]
-ReflectionPrice = Annotated[
-    str | None, typer.Option("--reflection-price", metavar=_PRICE, help="--price of the reflection model.")
+RetrievalK = Annotated[
+    int | None, typer.Option("-k", "--retrieval-k", metavar="N", min=0, help="Show N similar cases in a prompt.")
 ]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="KEY=VALUE",
+        help="Set temperature, max_tokens, reasoning_effort (none to xhigh), seed, timeout (seconds), samples, "
+        "swap (true) or trace_tool_calls. Repeat it for several.",
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url", metavar="URL", help="The OpenAI-compatible server of an openai: model. '' takes it away."
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="'K: V'",
+        help="Send a header to the model. Repeat it for several. A secret is named: "
+        "'Authorization: Bearer $MEMALIGN_HEADER_KEY'. '' takes all away.",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        "--price",
+        metavar="input=N,output=N",
+        help="Dollars for a million tokens, where no list has the model; cached=N may follow. '' takes it away.",
+    ),
+]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        "--context", metavar="N", min=0, help="Tokens that the model takes, where no list has it. 0 takes it away."
+    ),
+]
+ModelRole = Annotated[
+    Role,
+    typer.Option(
+        "--for",
+        metavar="ROLE",
+        help="The model that --header, --price and --context are about: judge (the default), check or reflection.",
+    ),
+]
+
+
+def named_settings(
+    *,
+    model: str | None = None,
+    check_model: str | None = None,
+    embedding_model: str | None = None,
+    retrieval_k: int | None = None,
+    param: list[str] | None = None,
+) -> dict[str, Any]:
+    """The settings of a judge that options name. An empty `model` is the environment's.
+
+    Raises:
+        ConfigurationError: A model cannot be used.
+        InputError: A parameter is not KEY=VALUE.
+    """
+    from memalign.models import resolve, resolve_decision, resolve_embedding
+    from memalign.models.resolve import names_decision_model
+
+    settings: dict[str, Any] = {}
+    if model is not None:
+        decides = bool(model) and names_decision_model(model)
+        settings["model"] = resolve_decision(model).name if decides else resolve(model or None).name
+    if check_model is not None:
+        settings["check_model"] = resolve_decision(check_model).name if check_model else None
+    if embedding_model is not None:
+        settings["embedding_model"] = resolve_embedding(embedding_model).name
+    if retrieval_k is not None:
+        settings["retrieval_k"] = retrieval_k
+    if param:
+        settings["parameters"] = dict(map(_parameter, param))
+    return settings
+
+
+def _parameter(text: str) -> tuple[str, int | float | bool | str]:
+    key, equals, raw = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise InputError(f"--param {text}: write it as KEY=VALUE, for example --param temperature=0")
+    for number in (int, float):
+        try:
+            return key, number(raw)
+        except ValueError:
+            continue
+    return key, {"true": True, "false": False}.get(raw.lower(), raw)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """The options as they were given; None for what was not."""
+class ModelSettings:
+    """How the model of a role is reached and what it costs, as options said it; None for what they did not say."""
 
+    role: Role = "judge"
     base_url: str | None = None
+    reflection_model: str | None = None
     header: list[str] | None = None
     price: str | None = None
     context: int | None = None
-    reflection_model: str | None = None
-    reflection_header: list[str] | None = None
-    reflection_price: str | None = None
-    reflection_context: int | None = None
-    check_price: str | None = None
 
-    @property
-    def given(self) -> bool:
-        """Whether there is any."""
-        return any(each is not None for each in vars(self).values())
+    def __bool__(self) -> bool:
+        """Whether the options said anything."""
+        return any(value is not None for name, value in vars(self).items() if name != "role")
 
-    def named(self, model: str | None) -> str:
-        """The model's name at the address of --base-url; None stands for the environment's model. Raises ConfigurationError."""
+    def with_address(self, model: str | None) -> str | None:
+        """The model's name at the address of `--base-url`; an empty name is the environment's model.
+
+        Raises:
+            InputError: There is no model to find at that address.
+        """
         from memalign.models import default_model_name
         from memalign.models.providers import with_address
 
+        if self.base_url is None:
+            return model
         name = model or default_model_name()
         if not name:
             raise InputError("--base-url needs the model's name at that address: --model openai:NAME")
         return with_address(name, self.base_url or None)
 
-    def applied(self, judge: Judge) -> Judge:
-        """The judge with them. Models that it no longer has take their headers, prices and context along.
+    def apply(self, judge: Judge) -> Judge:
+        """The judge with these settings. Models that it no longer has take their headers, prices and context along.
 
-        Raises InputError and ConfigurationError; the models are opened, and none is called.
+        Raises:
+            InputError: The judge has no model of this role.
+            ConfigurationError: A model cannot be opened; none is called.
         """
         from memalign.judge.spec import OF_MODELS, check_model_name
         from memalign.models.resolve import canonical_name
 
-        if not self.given and "models" not in judge.parameters:
+        if not self and "models" not in judge.parameters:
             return judge
         parameters = dict(judge.parameters)
-        model = judge.model_name if self.base_url is None else self.named(judge.model_name)
         if self.reflection_model is not None:
             parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
-        reflection = parameters.get("reflection_model")
-        of_reflection = (self.reflection_header, self.reflection_price, self.reflection_context)
-        if reflection is None and any(each is not None for each in of_reflection):
-            raise InputError("--reflection-header, -price and -context are of a --reflection-model: name it")
-        if check_model_name(judge) is None and self.check_price is not None:
-            raise InputError("--check-price is of a --check-model: name it")
-        table = dict(judge.parameters.get("models", {}))
-        told = {
-            canonical_name(name): _told(table.get(canonical_name(name), {}), *given)
-            for name, given in (
-                (check_model_name(judge), (None, self.check_price, None)),
-                (reflection, of_reflection),
-                (model, (self.header, self.price, self.context)),
-            )
-            if name is not None
+        model = judge.model_name if self.base_url is None else self.with_address(judge.model_name)
+        models = {
+            "check": check_model_name(judge),
+            "reflection": parameters.get("reflection_model"),
+            "judge": model,
         }
-        parameters["models"] = {name: each for name, each in told.items() if each}
+        named = {role: canonical_name(name) for role, name in models.items() if name is not None}
+        table = dict(judge.parameters.get("models", {}))
+        settings = {name: table.get(name, {}) for name in named.values()}
+        if told := self._about_model():
+            if self.role not in named:
+                option = f"--{self.role}-model" if self.role != "judge" else "--model"
+                raise InputError(f"--for {self.role}: the judge has no such model; to name one, give {option}")
+            settings[named[self.role]] = settings[named[self.role]] | told
+        settings = {name: {key: value for key, value in each.items() if value} for name, each in settings.items()}
+        parameters["models"] = {name: each for name, each in settings.items() if each}
         changed = judge.replace(
             model=judge.model if model == judge.model_name else model,
             parameters={name: value for name, value in parameters.items() if name not in OF_MODELS or value},
         )
-        if self.given:
+        if self:
             _open_models(changed)
         return changed
+
+    def _about_model(self) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if self.header is not None:
+            told["headers"] = dict(_header(text) for text in self.header if text.strip())
+        if self.price is not None:
+            told["prices"] = _prices(self.price)
+        if self.context is not None:
+            told["context"] = self.context
+        return told
 
 
 def _open_models(judge: Judge) -> None:
@@ -175,64 +251,48 @@ def _open_models(judge: Judge) -> None:
         open_reflection_model(judge)
 
 
-def _told(before: dict[str, Any], header: list[str] | None, price: str | None, context: int | None) -> dict[str, Any]:
-    told = dict(before)
-    if header is not None:
-        told["headers"] = dict(_header(each) for each in header if each.strip())
-    if price is not None:
-        told["prices"] = _prices(price)
-    if context is not None:
-        told["context"] = context
-    return {name: each for name, each in told.items() if each}
-
-
 def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    if not colon or not name:
         raise InputError("--header: write it as 'NAME: VALUE', for example --header 'X-Team: support'")
-    return name.strip(), value.strip()
+    return name, value
 
 
 def _prices(text: str) -> dict[str, float]:
-    found = {}
-    for part in filter(str.strip, text.split(",")):
-        name, _, amount = part.partition("=")
-        try:
-            found[name.strip()] = float(amount)
-        except ValueError:
-            raise InputError(
-                f"--price {text}: dollars for a million tokens, such as --price input=0.4,output=1.6,cached=0.1"
-            ) from None
-    return found
+    try:
+        parts = (part.partition("=") for part in text.split(",") if part.strip())
+        return {name.strip(): float(amount) for name, _, amount in parts}
+    except ValueError:
+        raise InputError(
+            f"--price {text}: dollars for a million tokens, such as --price input=0.4,output=1.6,cached=0.1"
+        ) from None
 
 
-def _price_words(prices: dict[str, float]) -> str:
-    """`input $0.4, output $1.6 a million tokens`."""
-    return ", ".join(f"{name} ${amount:g}" for name, amount in prices.items()) + " a million tokens"
-
-
-def left_behind(before: Judge, after: Judge) -> list[str]:
-    """What an edit took from the judge's models without being told so: an address, headers, prices, a context."""
+def lines_of_lost_settings(before: Judge, after: Judge) -> list[str]:
+    """What an edit took from the judge's models unasked: an address, headers, prices, a context."""
     from memalign.judge.spec import check_model_name
     from memalign.models.providers import address_of
 
     lines = []
-    was, now = before.model_name or "", after.model_name or ""
-    address = address_of(was)[1]
-    if address and was != now and now.startswith("openai:") and address_of(now)[1] is None:
-        lines.append(f"{now} is no longer asked at {address}: --base-url {address} keeps it there")
-    table, kept = before.parameters.get("models", {}), after.parameters.get("models", {})
-    named = (now, check_model_name(after), after.parameters.get("reflection_model"))
-    gone = [name for name in table if name not in kept and name not in named]
-    return [*lines, *(f"headers, prices and context of {name} went with it" for name in gone)]
+    old, new = before.model_name or "", after.model_name or ""
+    address = address_of(old)[1]
+    if address and old != new and new.startswith("openai:") and address_of(new)[1] is None:
+        lines.append(f"{new} is no longer asked at {address}; to keep it there: --base-url {address}")
+    in_use = {new, check_model_name(after), after.parameters.get("reflection_model")}
+    lost = set(before.parameters.get("models", {})) - set(after.parameters.get("models", {})) - in_use
+    return [*lines, *(f"headers, prices and context of {name} went with it" for name in sorted(lost))]
 
 
-def facts_of_models(judge: Judge) -> list[tuple[str, str]]:
-    """What `show` says of the parameter `models`: headers as they are stored, their variables by name."""
+def model_facts(judge: Judge) -> list[tuple[str, str]]:
+    """What `show` says of the judge's models: headers as they are stored, their variables by name."""
     rows = []
-    for name, told in judge.parameters.get("models", {}).items():
-        headers = [f"header {key}: {value}" for key, value in told.get("headers", {}).items()]
-        prices = [_price_words(told["prices"])] if "prices" in told else []
-        context = [f"context {told['context']:,} tokens"] if "context" in told else []
-        rows.append((f"of {name}", "; ".join([*prices, *context, *headers])))
+    for name, settings in judge.parameters.get("models", {}).items():
+        facts = []
+        if "prices" in settings:
+            amounts = ", ".join(f"{kind} ${amount:g}" for kind, amount in settings["prices"].items())
+            facts.append(f"{amounts} a million tokens")
+        if "context" in settings:
+            facts.append(f"context {settings['context']:,} tokens")
+        facts += [f"header {key}: {value}" for key, value in settings.get("headers", {}).items()]
+        rows.append((f"of {name}", "; ".join(facts)))
     return rows

@@ -1,12 +1,10 @@
-"""What commands print: results for people or for programs on stdout, everything else on stderr."""
+"""What commands print: results on stdout, for people or as JSON; everything else on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memalign.terminal import plain
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from memalign.values import Value
 
 __all__ = [
-    "Output",
     "cost_text",
     "counted",
     "facts",
@@ -27,54 +24,29 @@ __all__ = [
     "listed",
     "open_console",
     "print_json",
+    "say",
     "shorten",
+    "show",
     "table",
     "usage_text",
 ]
 
-
 _TITLE = 100  # characters
 
 
-@dataclass(frozen=True)
-class Output:
-    """Results on stdout, for people or as one JSON document; everything else on stderr."""
+def show(*parts: RenderableType) -> None:
+    """Print lines and tables on stdout, with an empty line around each table."""
+    console = open_console(stderr=False)
+    for place, part in enumerate(parts):
+        drawn = not isinstance(part, str)
+        if place and (drawn or not isinstance(parts[place - 1], str)):
+            console.print()
+        console.print(_text(part) if isinstance(part, str) else part, soft_wrap=not drawn)
 
-    json: bool = False
 
-    def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
-        """Print the result of a command: `data` as JSON, or for people the `parts`, lines and tables."""
-        if self.json:
-            print_json(data)
-            return
-        console = open_console(stderr=False)
-        for place, part in enumerate(parts):
-            drawn = not isinstance(part, str)
-            if place and (drawn or not isinstance(parts[place - 1], str)):
-                console.print()
-            console.print(_text(part) if isinstance(part, str) else part, soft_wrap=not drawn)
-
-    def say(self, line: str) -> None:
-        """A line on stderr."""
-        open_console(stderr=True).print(_text(line), soft_wrap=True)
-
-    @contextmanager
-    def progress(
-        self, *, size: bool = False, detail: Callable[[int, int], str] | None = None, transient: bool = False
-    ) -> Iterator[Callable[[str, int, int], None]]:
-        """A progress callback (phase, done, total): bars on a terminal, a line now and then elsewhere.
-
-        With `size`, the numbers are bytes. A total of 0 is not known. `detail`, given done and total, has more to say. Bars that
-        are `transient` disappear at the end.
-        """
-        from memalign.cli.progress import bars, lines
-
-        console = open_console(stderr=True)
-        if console.is_terminal:
-            with bars(console, size=size, detail=detail, transient=transient) as update:
-                yield update
-        else:
-            yield lines(self.say, size=size, detail=detail)
+def say(line: str) -> None:
+    """Print a line on stderr."""
+    open_console(stderr=True).print(_text(line), soft_wrap=True)
 
 
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -94,7 +66,7 @@ def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def open_console(*, stderr: bool) -> Console:
-    """Stdout or stderr, for text that is nobody's markup."""
+    """Open stdout or stderr for text in which nothing is markup."""
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -117,9 +89,14 @@ def table(
     limit: int | None = None,
     rest: str = "--json has all",
 ) -> Table:
-    """A table whose cells are plain text; long cells are folded.
+    """Make a table whose cells are plain text; long cells are folded.
 
-    With `limit` the title says how many rows there are, and where the `rest` of them is.
+    Args:
+        columns: The heading of each column.
+        rows: The cells of each row; a cell that is a Rich text keeps its style.
+        title: The line above the table.
+        limit: How many rows are shown; the title then says how many there are.
+        rest: Where a reader finds the rows that are not shown.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -128,49 +105,48 @@ def table(
     rows = list(rows)
     if limit is not None and len(rows) > limit:
         title = f"{title or ''} ({limit} of {len(rows):,}; {rest})".strip()
-    made = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="bold")
-    made.min_width = min(len(title or ""), _TITLE)  # Rich folds a title that is wider than its table
-    last = len(columns) - 1
-    for place, column in enumerate(columns):
-        made.add_column(column, overflow="fold", ratio=1 if place == last else None)
+    drawn = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="bold")
+    drawn.min_width = min(len(title or ""), _TITLE)  # Rich folds a title that is wider than its table
+    for column in columns:
+        drawn.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
     for row in rows[:limit]:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(plain("" if cell is None else cell)) for cell in row))
-    return made
+        drawn.add_row(*(cell if isinstance(cell, Text) else Text(plain("" if cell is None else cell)) for cell in row))
+    return drawn
 
 
 def facts(rows: Iterable[tuple[object, object]]) -> Table:
-    """Names and values below each other."""
-    made = table(("", ""), rows)
-    made.show_header = False
-    return made
+    """Make a table of names and values, without headings."""
+    drawn = table(("name", "value"), rows)
+    drawn.show_header = False
+    return drawn
 
 
 def shorten(text: str | None, limit: int = 160) -> str:
-    """`text` on one line and not longer than `limit`."""
+    """Put `text` on one line that is not longer than `limit`."""
     line = " ".join((text or "").split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def listed(names: Sequence[object], limit: int = 30) -> str:
-    """`a, b, c and 7 more`."""
+    """Write `a, b, c and 7 more`."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(map(str, names[:limit])) + more
 
 
 def label_text(value: Value | None) -> str:
-    """A label as files write it: `true`, `4`, `Refuted`."""
+    """Write a label as files do: `true`, `4`, `Refuted`."""
     from memalign.values import value_text  # it loads msgspec, which help can do without
 
     return value_text(value)
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 version`, `2 versions`."""
+    """Write `1 version`, `2 versions`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def usage_text(usage: Usage, seconds: float | None = None) -> str:
-    """`12 calls, 3,400 tokens in (1,200 cached), 210 out, 3.2 s, $0.0003`."""
+    """Write `12 calls, 3,400 tokens in (1,200 cached), 210 out, 3.2 s, $0.0003`."""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in{cached}", f"{usage.output_tokens:,} out"]
     if seconds is not None:
@@ -180,5 +156,5 @@ def usage_text(usage: Usage, seconds: float | None = None) -> str:
 
 
 def cost_text(usage: Usage) -> str:
-    """`$0.0003`, or `unknown`."""
+    """Write `$0.0003`, or `unknown`."""
     return "unknown" if usage.cost is None else f"${usage.cost:.2g}"

@@ -1,4 +1,4 @@
-"""How far a run has come: bars or lines, and what a run over many items has cost and failed at so far."""
+"""How far a run has come, and what it has cost and failed at so far."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from memalign.types import Usage
+from memalign.cli.output import open_console, say
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from memalign.types import Judgment
 
-__all__ = ["FailureReasons", "RunProgress", "bars", "lines"]
+__all__ = ["FailureReasons", "Progress", "RunProgress", "show_progress"]
 
-Update = Callable[[str, int, int], None]
-Detail = Callable[[int, int], str] | None
+Progress = Callable[[str, int, int], None]
+"""Called with the phase, how much of it is done, and the total, which is 0 where it is not known."""
 
 _PHASES = {
     "distil": "distil guidelines",
@@ -26,16 +26,35 @@ _PHASES = {
     "hub": "download from the hub",
     "wheels": "download from the package index",
 }
-
 _FRAME, _MINUTE = 0.1, 60.0  # seconds
-_NAMED = 5  # ids of a reason for failures
+_SHORT_PHASE = 20  # steps; a log then says only how it began and ended
+_NAMED = 5  # ids of one reason for failures
 _REASONS = 20
-_KEPT = 1_000  # failures that --json lists
+_LISTED = 1_000  # failures in the JSON
 
 
 @contextmanager
-def bars(console: Console, *, size: bool, detail: Detail, transient: bool) -> Iterator[Update]:
-    """A bar for each phase, on a terminal."""
+def show_progress(
+    *, size: bool = False, detail: Callable[[int, int], str] | None = None, transient: bool = False
+) -> Iterator[Progress]:
+    """Show how far a run has come: by bars on a terminal, by a line now and then elsewhere.
+
+    Args:
+        size: Whether the numbers are bytes.
+        detail: Says more of a phase, given what is done and the total.
+        transient: Whether the bars disappear at the end.
+    """
+    console = open_console(stderr=True)
+    more = detail or (lambda done, total: "")
+    if not console.is_terminal:
+        yield _lines(size=size, detail=more)
+        return
+    with _bars(console, size=size, detail=more, transient=transient) as update:
+        yield update
+
+
+@contextmanager
+def _bars(console: Console, *, size: bool, detail: Callable[[int, int], str], transient: bool) -> Iterator[Progress]:
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     counter = DownloadColumn() if size else MofNCompleteColumn()
@@ -46,7 +65,6 @@ def bars(console: Console, *, size: bool, detail: Detail, transient: bool) -> It
 
         def update(phase: str, done: int, total: int) -> None:
             nonlocal last
-            phase = _PHASES.get(phase, phase)
             now = time.monotonic()
             if phase in tasks and done < total and now - last < _FRAME:
                 return  # a hundred thousand items need no bar drawn for each
@@ -55,30 +73,26 @@ def bars(console: Console, *, size: bool, detail: Detail, transient: bool) -> It
                 for task in drawn.tasks:
                     # A phase that only told of its start is over now; an empty bar would say it failed.
                     drawn.update(task.id, visible=task.completed > 0)
-                tasks[phase] = drawn.add_task(phase, total=total or None, detail="")
-            more = detail(done, total) if detail is not None else ""
-            drawn.update(tasks[phase], completed=done, total=total or None, detail=more)
+                tasks[phase] = drawn.add_task(_PHASES.get(phase, phase), total=total or None, detail="")
+            drawn.update(tasks[phase], completed=done, total=total or None, detail=detail(done, total))
 
         yield update
 
 
-def lines(say: Callable[[str], None], *, size: bool, detail: Detail) -> Update:
-    """A line at the start, at the end, at every tenth of a long phase, and once a minute: for a log."""
+def _lines(*, size: bool, detail: Callable[[int, int], str]) -> Progress:
+    """Say a line at the start, at the end, at every tenth of a long phase, and once a minute."""
     last: dict[str, tuple[int, float]] = {}
 
     def update(phase: str, done: int, total: int) -> None:
         tenth = 10 * done // total if total else 0
         before, at = last.get(phase, (-1, 0.0))
-        if (before == tenth or (0 < total < 20 and 0 < tenth < 10)) and time.monotonic() - at < _MINUTE:
+        if (before == tenth or (0 < total < _SHORT_PHASE and 0 < tenth < 10)) and time.monotonic() - at < _MINUTE:
             return
         last[phase] = (tenth, time.monotonic())
         amount = f"{done} of {total}" if total else f"{done}"
         if size:
             amount = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
-        say(
-            f"{_PHASES.get(phase, phase)}: {amount}"
-            + (f", {more}" if detail is not None and (more := detail(done, total)) else "")
-        )
+        say(", ".join(filter(None, (f"{_PHASES.get(phase, phase)}: {amount}", detail(done, total)))))
 
     return update
 
@@ -98,24 +112,32 @@ class FailureReasons:
 
     def lines(self) -> list[str]:
         """A line for each reason, the most frequent first."""
-        found = sorted(self._ids.items(), key=lambda pair: -pair[1][0])
         return [
             f"{self._word}: {', '.join(ids)}{f' and {count - _NAMED} more' if count > _NAMED else ''}: {reason}"
-            for reason, (count, ids) in found
+            for reason, (count, ids) in sorted(self._ids.items(), key=lambda pair: -pair[1][0])
         ]
 
 
 class RunProgress:
-    """Counts judgments as they come (`note`), and says how it goes (`text`). However many there are, it stays small."""
+    """Counts judgments as they come. However many there are, it stays small.
+
+    Attributes:
+        judged: The judgments so far, those that failed included.
+        failed: Those that failed.
+        usage: What they took.
+        failures: Id and reason of the first failures.
+        reasons: All failures by reason.
+        notes: The judgments' notes by their text.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        from memalign.types import Usage  # it loads msgspec, which help can do without
+
         self._clock = clock
         self._first = 0.0  # when the first judgment came: before it a library is loaded
-        self.judged = 0
-        self.failed = 0
+        self.judged = self.failed = 0
         self.usage = Usage()
         self.failures: list[tuple[str, str]] = []
-        """Id and reason of the first failures."""
         self.reasons = FailureReasons()
         self.notes = FailureReasons("note")
 
@@ -129,23 +151,23 @@ class RunProgress:
         if judgment.error is not None:
             self.failed += 1
             self.reasons.add(example_id, judgment.error)
-            if len(self.failures) < _KEPT:
+            if len(self.failures) < _LISTED:
                 self.failures.append((example_id, judgment.error))
 
     def text(self, done: int, total: int) -> str:
-        """`61 a second, $0.42, 26 min left`; nothing before the second judgment."""
+        """Write `61 a second, $0.42, 26 min left`; nothing before the second judgment."""
         seconds = self._clock() - self._first
         if self.judged < 2 or seconds <= 0:
             return ""
         rate = (self.judged - 1) / seconds
         speed = f"{rate:,.{0 if rate >= 10 else 1}f} a second" if rate >= 1 else f"{_duration(1 / rate)} each"
-        cost = [] if not self.usage.cost else [f"${self.usage.cost:.2f}"]
-        left = [f"{_duration((total - done) / rate)} left"] if total > done else []
-        return ", ".join([speed, *cost, *left])
+        cost = f"${self.usage.cost:.2f}" if self.usage.cost else ""
+        left = f"{_duration((total - done) / rate)} left" if total > done else ""
+        return ", ".join(filter(None, (speed, cost, left)))
 
 
 def _duration(seconds: float) -> str:
-    """`40 s`, `26 min`, `3 h 20 min`."""
+    """Write `40 s`, `26 min`, `3 h 20 min`."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     minutes = round(seconds / 60)

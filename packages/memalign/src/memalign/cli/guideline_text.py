@@ -1,4 +1,4 @@
-"""Guidelines in words: the status of each, and what people did to it."""
+"""Guidelines and their checks as people read them: tables, status, what people did."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[di
 
 def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **shown: Any) -> list[Table]:
     """The checks of guidelines of `judge`, each with what a yes speaks for; no table where there are none."""
-    rows = [(each.id, check.question, check_words(check, judge)) for each in guidelines for check in each.checks]
+    rows = [(rule.id, check.question, check_words(check, judge)) for rule in guidelines for check in rule.checks]
     return [table(("id", "check", "a yes speaks"), rows, title=title, **shown)] if rows else []
 
 
@@ -96,8 +96,8 @@ def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[s
     lines = []
     if any(memory.successor(guideline) is not None for guideline in guidelines):
         lines.append("superseded: it comes back when the other guideline goes")
-    if left := [g.id for g in guidelines if g.barred_for is not None]:
-        lines.append(f"left out: to use it anyway, memalign guideline {name} {left[0]} --restore")
+    if barred := [rule.id for rule in guidelines if rule.barred_for is not None]:
+        lines.append(f"left out: to use it anyway, memalign guideline {name} {barred[0]} --restore")
     return lines
 
 
@@ -113,11 +113,11 @@ def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[s
     """What a change by hand did to guidelines other than `but` and to the ledger: JSON values, lines."""
     from memalign.registry.diff import compare
 
-    found = compare(saved.before, saved.judge)
-    rules = [each for each in found.guidelines if each.id != but]
+    changes = compare(saved.before, saved.judge)
+    rules = [rule for rule in changes.guidelines if rule.id != but]
     moved = [
         (change.key, change.entry_before, change.entry_after)
-        for change in found.states
+        for change in changes.states
         if change.entry_before and change.entry_after and change.entry_before.state != change.entry_after.state
     ]
     lines = []
@@ -130,6 +130,6 @@ def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[s
         lines.append(f"{key}: {old.state} -> {new.state}{f' ({new.reason})' if new.reason else ''}")
     if any(new.state == "pending" for _, _, new in moved):
         lines.append(f"to learn what is pending: memalign align {saved.judge.name}")
-    guidelines = [each for each in found.to_dict()["guidelines"] if each["id"] != but]
+    guidelines = [rule for rule in changes.to_dict()["guidelines"] if rule["id"] != but]
     states = [{"key": key, "before": old.state, "after": new.state, "reason": new.reason} for key, old, new in moved]
     return {"guidelines": guidelines, "feedback": states}, lines

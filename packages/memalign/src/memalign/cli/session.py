@@ -1,0 +1,223 @@
+"""One run of a command: the options that every command takes, exit codes, the registry, questions, Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from memalign.cli.output import print_json, say, show
+from memalign.errors import InputError, MemalignError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from memalign.align import AlignResult
+    from memalign.judge import Judge
+    from memalign.registry import Registry, Saved
+
+__all__ = [
+    "DONE",
+    "FAILURES",
+    "INTERRUPTED",
+    "TOO_FEW",
+    "WRONG",
+    "Command",
+    "Interrupted",
+    "Session",
+    "confirmed",
+    "help_record",
+    "interruptible",
+    "judge_names",
+    "shared_options",
+    "version_line",
+]
+
+DONE, FAILURES, WRONG, TOO_FEW, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes: done; done, with failures that are named; wrong use or bad input; too few cases for a gate; Ctrl-C."""
+
+_REGISTRY = "sqlite:///memalign.db"
+
+
+def shared_options() -> Sequence[Any]:
+    """The options that every command takes, as Typer makes them of this function's parameters."""
+    declared = typer.Typer(add_completion=False)
+
+    @declared.command()
+    def options(
+        *,
+        registry: Annotated[
+            str,
+            typer.Option(metavar="URL", envvar="MEMALIGN_REGISTRY", help="Take the judges from this registry."),
+        ] = _REGISTRY,
+        json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and all else on stderr.")] = False,
+        verbose: Annotated[
+            bool, typer.Option("--verbose", help="Show models' raw answers that cannot be used, on stderr.")
+        ] = False,
+    ) -> None:
+        """Declare them; nobody calls this."""
+
+    return get_command(declared).params
+
+
+class Session(typer.Context):
+    """The context of one run of a command.
+
+    Attributes:
+        url: The registry's URL.
+        json: Whether the result is printed as JSON.
+    """
+
+    url: str = _REGISTRY
+    json: bool = False
+
+    def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
+        """Print the result of the command: `data` as JSON, or for people the `parts`, lines and tables."""
+        if self.json:
+            print_json(data)
+        else:
+            show(*parts)
+
+    def registry(self, *, create: bool = False) -> Registry:
+        """Open the registry.
+
+        Args:
+            create: Whether a file is made where there is none: a mistyped path must not leave an empty registry behind.
+
+        Raises:
+            JudgeNotFound: There is no registry.
+        """
+        from memalign.registry import Registry
+
+        return Registry(self.url, create=create)
+
+    def judge(self, name: str, version: int | None = None) -> tuple[int, Judge]:
+        """Load a version of a judge, or the latest: its number and the judge."""
+        registry = self.registry()
+        number = version or registry.history(name)[-1].number
+        return number, registry.load(name, number)
+
+
+class Command(TyperCommand):
+    """A command with the options that every command takes; its help shows its own."""
+
+    context_class = Session
+    shared: Sequence[Any] = shared_options()
+
+    def __init__(self, *args: Any, params: Sequence[Any] = (), **kwargs: Any) -> None:
+        super().__init__(*args, params=[*params, *self.shared], **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command with a session that knows the shared options."""
+        ctx.url, ctx.json = ctx.params.pop("registry"), ctx.params.pop("json")
+        with _raw_answers_on_stderr(wanted=ctx.params.pop("verbose")):
+            return super().invoke(ctx)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The usage, without braces around what must be there."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The example, on a line that can be copied, and where the shared options are."""
+        formatter.write(f"\n{self.epilog}\n\n")
+        formatter.write("Every command also takes --registry, --json and --verbose: see `memalign --help`.\n")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments and options, without those that every command takes."""
+        own = [param for param in self.params if param not in self.shared]
+        for title, kind in (("Arguments", "argument"), ("Options", "option")):
+            if records := [help_record(param) for param in own if param.param_type_name == kind]:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def help_record(param: Any) -> tuple[str, str]:
+    """How a parameter is written, and its help."""
+    if param.param_type_name == "argument":
+        return param.metavar, param.help
+    names = ", ".join(sorted(param.opts, key=len))
+    names += "".join(f" / {name}" for name in param.secondary_opts)
+    needed = " [required]" if param.required else ""
+    return names if param.is_flag else f"{names} {param.metavar}", f"{param.help}{needed}"
+
+
+class _AnswersOnStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        heading, _, answer = record.getMessage().partition("\n")
+        say("\n".join([f"raw answer: {heading}", *(f"  | {line}" for line in answer.splitlines())]))
+
+
+@contextmanager
+def _raw_answers_on_stderr(*, wanted: bool) -> Iterator[None]:
+    """Inside, raw answers that cannot be used are shown where they are `wanted`. Nothing of them is kept."""
+    logger = logging.getLogger("memalign.raw_answers")
+    level, handler = logger.level, _AnswersOnStderr()
+    if wanted:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def judge_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The judges' names, for the shell's completion; none where there is no registry to read."""
+    from memalign.registry import Registry
+
+    try:
+        registry = Registry(ctx.params.get("registry") or _REGISTRY, create=False)
+        return [info.name for info in registry.list() if info.name.startswith(incomplete)]
+    except MemalignError:
+        return []
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Ask the person whether to go ahead.
+
+    Args:
+        question: What is asked.
+        yes: Their answer in advance.
+
+    Raises:
+        InputError: Nobody can be asked.
+    """
+    if yes:
+        return True
+    if not _on_terminal():
+        raise InputError(f"{question} There is no terminal to ask on: give --yes to go ahead")
+    try:
+        return typer.confirm(question, default=False, err=True)
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        raise Interrupted("interrupted; nothing was done") from None
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what it left behind."""
+
+
+@contextmanager
+def interruptible(consequence: Callable[[], str]) -> Iterator[None]:
+    """Inside, Ctrl-C ends the command with the `consequence`: what it left behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {consequence()}") from None
+
+
+def version_line(name: str, saved: Saved | AlignResult) -> str:
+    """Whether a command made a new version."""
+    if saved.version == saved.parent:
+        return f"nothing changed: {name} is still version {saved.version}"
+    return f"{name} is version {saved.version} now"
