@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from memalign.cli.app import app
+from memalign.cli.session import Session
 from tests.support.endpoint import Answer, Endpoint, user_of
 from tests.support.learning import RECORD
 from tests.support.patience import PATIENCE
@@ -81,6 +83,13 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+
+
+def session(*, json: bool = False) -> Session:
+    """A run of a command, outside of the command line."""
+    context = Session(get_command(app))
+    context.json = json
+    return context
 
 
 def invoke(*arguments: str | Path, stdin: str | bytes | None = None) -> Ran:

@@ -28,7 +28,7 @@ def shown(memalign: Run) -> dict[str, object]:
 
 def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoint) -> None:
     name = f"system-one:m@{deciding.base_url}"
-    made = memalign(*NEW, *CHAT, "--check-model", name, "--check-price", "input=0.042,output=0")
+    made = memalign(*NEW, *CHAT, "--check-model", name, "--for", "check", "--price", "input=0.042,output=0")
     assert made.code == 0, made.err
     assert shown(memalign)["check_model"] == name
     assert shown(memalign)["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
@@ -39,9 +39,9 @@ def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoin
 
 
 def test_a_price_needs_its_check_model(memalign: Run) -> None:
-    refused = memalign(*NEW, *CHAT, "--check-price", "input=1,output=1")
+    refused = memalign(*NEW, *CHAT, "--for", "check", "--price", "input=1,output=1")
     assert refused.code == 2
-    assert "name it" in refused.err
+    assert "to name one, give --check-model" in refused.err
 
 
 def test_a_chat_model_answers_no_checks(memalign: Run) -> None:

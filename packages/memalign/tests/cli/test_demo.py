@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from memalign.cli.common import Session
-from memalign.cli.demo import Screen, _embedded, demo
+from memalign.cli.demo import Screen, demo, embedded_model_name
 from memalign.errors import ConfigurationError, ModelError
 from memalign.types import Feedback, Judgment
+from tests.cli.conftest import session
 from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
 
 
@@ -39,7 +39,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_demo_shows_learning_and_forgetting(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo(Session(), model="openai:test") == 0
+    assert demo(session(), model="openai:test") == 0
     shown = capsys.readouterr().out
     for chapter in (
         "1. The judge before",
@@ -55,7 +55,7 @@ def test_the_demo_shows_learning_and_forgetting(endpoint: Endpoint, capsys: pyte
 
 
 def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo(Session(json=True), model="openai:test") == 0
+    assert demo(session(json=True), model="openai:test") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 5}
     assert [stage["name"] for stage in report["stages"]] == [
@@ -74,7 +74,7 @@ def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pyt
 
 
 def test_a_withdrawn_case_enters_no_later_prompt(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    demo(Session(json=True), model="openai:test")
+    demo(session(json=True), model="openai:test")
     prompts = iter(endpoint.requests)
     told = {
         stage["name"]: [
@@ -96,7 +96,7 @@ def test_a_failing_model_is_told_by_exit_code(
 
     with Endpoint(answer=broken) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        assert demo(Session(), model="openai:test") == 1
+        assert demo(session(), model="openai:test") == 1
     assert "pending" in capsys.readouterr().out
 
 
@@ -104,13 +104,13 @@ def test_an_unanswering_model_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPa
     with Endpoint(answer=lambda _body: server_error(400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
-            demo(Session(), model="openai:test")
+            demo(session(), model="openai:test")
     assert len(server.requests) == 5
 
 
 def test_a_wrong_model_name_stops_the_demo_first() -> None:
     with pytest.raises(ConfigurationError):
-        demo(Session(), model="nobody:knows")
+        demo(session(), model="nobody:knows")
 
 
 # -- what it prints --------------------------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ def test_the_first_run_tells_what_it_will_pull(
 ) -> None:
     monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
     monkeypatch.setattr("memalign.models.pull.pull", lambda *_, **__: tmp_path)
-    _embedded(Session(), Screen(Session()), yes=True)
+    embedded_model_name(Screen(), yes=True)
     shown = " ".join(capsys.readouterr().out.split())
     assert "downloaded once: 1,117 MB" in shown
 
 
 def test_model_words_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     row = Feedback(id="t-1", inputs="a", outputs="b", value=True)
-    screen = Screen(Session())
+    screen = Screen()
     screen.verdicts([row, row], judge=[Judgment(value=True, rationale=EVIL), Judgment(error=EVIL)])
     screen.show(EVIL)
     shown = capsys.readouterr().out

@@ -48,18 +48,13 @@ def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.Mon
     paid = ("--price", "input=0.1,output=0.2")
     distiller = (
         *("--reflection-model", f"openai:big@{strong.base_url}"),
-        *(
-            "--reflection-header",
-            "Authorization: Bearer $MEMALIGN_HEADER_STRONG",
-            "--reflection-header",
-            "X-Team: support",
-        ),
-        *("--reflection-price", "input=10,output=40,cached=1"),
+        *("--for", "reflection", "--price", "input=10,output=40,cached=1"),
+        *("--header", "Authorization: Bearer $MEMALIGN_HEADER_STRONG", "--header", "X-Team: support"),
     )
-    made = memalign(
-        "create", "tone", "--value-type", "bool", "--instructions", INSTRUCTIONS, *own_server, *paid, *distiller
-    )
-    assert made.code == 0, made.err
+    kind = ("--value-type", "bool", "--instructions", INSTRUCTIONS)
+    for words in (("create", "tone", *kind, *own_server, *paid), ("edit", "tone", *distiller)):
+        done = memalign(*words)
+        assert done.code == 0, done.err
     return "tone"
 
 
@@ -122,7 +117,8 @@ def test_it_is_exported_imported_and_rolled_back(memalign: Run, tone: str, tmp_p
 
 
 def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp_path: Path) -> None:
-    assert memalign("edit", tone, "--context", "16384", "--reflection-context", "200000").code == 0
+    assert memalign("edit", tone, "--context", "16384").code == 0
+    assert memalign("edit", tone, "--for", "reflection", "--context", "200000").code == 0
     judge = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load(tone)
     assert open_model(judge).limits.context_tokens == 16_384
     assert open_reflection_model(judge).limits.context_tokens == 200_000
@@ -148,7 +144,10 @@ def test_another_name_without_its_address_is_pointed_out(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     moved = memalign("edit", tone, "--model", "openai:qwen3")
-    assert f"openai:qwen3 is no longer asked at {own.base_url}: --base-url {own.base_url} keeps it there" in moved.out
+    assert (
+        f"openai:qwen3 is no longer asked at {own.base_url}; to keep it there: memalign edit tone --base-url {own.base_url}"
+        in moved.out
+    )
     kept = memalign("edit", tone, "--model", "openai:qwen3", "--base-url", own.base_url)
     assert "no longer asked" not in kept.out
     assert memalign("show", tone, "--json").json["model"] == f"openai:qwen3@{own.base_url}"
@@ -190,14 +189,14 @@ def test_wrong_flags_are_refused_and_change_nothing(
     assert refused.code == 2
     assert said in refused.err
     assert "abc123secret" not in refused.err
-    assert len(memalign("history", tone, "--json").json["versions"]) == 1
+    assert len(memalign("history", tone, "--json").json["versions"]) == 2
 
 
 def test_a_price_or_header_needs_its_reflection_model(memalign: Run, tone: str) -> None:
     assert memalign("edit", tone, "--reflection-model", "").code == 0
-    refused = memalign("edit", tone, "--reflection-price", "input=1,output=1")
+    refused = memalign("edit", tone, "--for", "reflection", "--price", "input=1,output=1")
     assert refused.code == 2
-    assert "name it" in refused.err
+    assert "to name one, give --reflection-model" in refused.err
 
 
 def test_an_own_servers_wrong_key_names_the_remedy(

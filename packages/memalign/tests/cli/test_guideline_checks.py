@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memalign import Check
-from memalign.cli.guideline_words import check_words
+from memalign.cli.guideline_text import check_words
 from tests.cli.conftest import INSTRUCTIONS, Run, answer, jsonl
 from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint
@@ -69,12 +69,11 @@ def test_checks_are_listed_with_the_labels_they_support(memalign: Run, checked: 
 
 
 def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
-    one = memalign("guideline", checked, "G1", "--check", "Is it cold?", "--label", "false", "--by", "cleo")
+    one = memalign("guideline", checked, "G1", "--check", "Is it cold? yes false", "--by", "cleo")
     assert one.code == 0
     assert "Is it cold? A yes speaks for false." in one.out
     two = memalign(
-        *("guideline", checked, "G1", "--check", "Is it cold?", "--check", SORRY),
-        *("--answer", "no", "--answer", "yes", "--label", "true", "--json"),
+        *("guideline", checked, "G1", "--check", "Is it cold? no true", "--check", f"{SORRY} yes true", "--json"),
     )
     assert two.json["guidelines"][0]["checks"] == [
         {"question": "Is it cold?", "answer": "no", "value": True, "test": None},
@@ -83,7 +82,7 @@ def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
     assert "~ G1 " in memalign("diff", checked, "3", "4").out
     written = memalign("guideline", checked, "--add", "Be brief.", "--check", "Is it brief?")
     assert "Is it brief? A yes speaks as the labels tell." in written.out
-    away = memalign("guideline", checked, "G1", "--no-checks")
+    away = memalign("guideline", checked, "G1", "--check", "")
     assert "check " not in away.out
 
 
@@ -101,11 +100,8 @@ def test_another_text_reports_the_checks_it_drops(memalign: Run, checked: str) -
     [
         (("G1", "--check", "Be kind."), "'Be kind.' cannot be a check: it does not end with a question mark"),
         (("G1", "--check", "Does the expert say so?"), "about the expert or the comment"),
-        (("G1", "--check", SORRY, "--label", "maybe"), "the label of a check: value 'maybe' is not allowed"),
-        (("G1", "--check", SORRY, "--answer", "perhaps"), "--answer perhaps: yes or no"),
-        (("G1", "--check", SORRY, "--answer", "no", "--answer", "no"), "1 check and 2 times --answer"),
-        (("G1", "--answer", "no"), "give it too"),
-        (("G1", "--check", SORRY, "--no-checks"), "give no --check with it"),
+        (("G1", "--check", f"{SORRY} yes maybe"), "the label of a check: value 'maybe' is not allowed"),
+        (("G1", "--check", f"{SORRY} perhaps"), "write yes or no behind the question"),
         (("--check", SORRY), "which guideline?"),
         (("--add", "Be kind.", "--check", "Be kind."), "cannot be a check"),
     ],
@@ -117,12 +113,6 @@ def test_an_impossible_check_is_refused_without_change(
     assert wrong.code == 2
     assert named in wrong.err
     assert memalign("show", checked, "--json").json["version"] == 2
-
-
-def test_help_names_the_options(memalign: Run) -> None:
-    shown = memalign("guideline", "--help").out
-    for option in ("--check", "--answer", "--label", "--no-checks"):
-        assert option in shown
 
 
 @pytest.mark.parametrize(
@@ -152,6 +142,6 @@ def test_a_yes_speaks_for_or_against_a_side(
     row = {"id": "p-1", "outputs": {"A": "x", "B": "y"}, "value": "B", "rationale": "Warm.", "source": "ana"}
     assert memalign("align", "pairs", jsonl(tmp_path / "pairs.jsonl", [row])).code == 0
     assert f"{SORRY} A yes speaks against a side." in memalign("guideline", "pairs", "G1").out
-    refused = memalign("guideline", "pairs", "G1", "--check", SORRY, "--label", "B")
+    refused = memalign("guideline", "pairs", "G1", "--check", f"{SORRY} yes B")
     assert refused.code == 2
     assert "give no label" in refused.err

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from memalign import Judgment, Usage
-from memalign.cli.output import Output
-from memalign.cli.progress import RunProgress
+from memalign.cli.progress import RunProgress, show_progress
 from memalign.models import retry
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
@@ -151,7 +150,7 @@ def test_progress_keeps_few_of_many_failures_and_notes() -> None:
 
 
 def test_a_log_has_the_detail_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with Output().progress(detail=lambda done, total: f"{total - done} to go") as progress:
+    with show_progress(detail=lambda done, total: f"{total - done} to go") as progress:
         for done in range(101):
             progress("judge", done, 100)
         progress("check", 5_000, 0)

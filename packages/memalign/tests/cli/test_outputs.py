@@ -161,7 +161,7 @@ def test_true_is_spelled_in_one_way(memalign: Run, tone: str, tmp_path: Path) ->
     assert memalign("check", file, "--value-type", "Bool").code == 0
     assert "value true is not allowed" in memalign("check", file, "--value-type", "yes|no").out
     assert "a yes speaks for true" in memalign(
-        "guideline", tone, "--add", "Say what is so.", "--check", "Is it so?", "--answer", "Yes", "--label", "True"
+        "guideline", tone, "--add", "Say what is so.", "--check", "Is it so? Yes True"
     ).out.replace("A yes", "a yes")
     assert Feedback(id="t", value=True).value is True
 

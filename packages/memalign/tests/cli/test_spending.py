@@ -65,7 +65,7 @@ def test_a_dry_run_says_it_is_an_estimate(memalign: Run, priced: str, given: Pat
     assert "--max-cost 0.01 would stop it on the way" in said
     memalign("edit", priced, "--price", "")
     assert (
-        "what the model costs is not known: memalign edit tone --price"
+        "the model's price is not known; to set it: memalign edit tone --price"
         in memalign("align", priced, given, "--dry-run").out
     )
     assert endpoint.requests == []

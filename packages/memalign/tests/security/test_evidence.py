@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memalign import Guideline, Judge, Judgment
-from memalign.cli.output import Output, facts
+from memalign.cli.output import facts, show
 from memalign.content.encoding import encode
 from memalign.judge.decision import finding_text
 from memalign.judge.evidence import quotation
@@ -70,7 +70,7 @@ def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixtur
     (finding,) = made.findings
     assert finding.evidence is not None
     assert "<script>" not in made._repr_html_()
-    Output().give({}, facts([("finding", finding_text(finding))]))
+    show(facts([("finding", finding_text(finding))]))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\u202e" not in shown

@@ -98,8 +98,8 @@ class Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
             # Wrong use: Typer tells people, and has no word for programs.
-            if as_json and callable(message := getattr(error, "format_message", None)):
-                print_json({"error": {"type": "UsageError", "message": message()}})
+            if as_json and callable(usage_message := getattr(error, "format_message", None)):
+                print_json({"error": {"type": "UsageError", "message": usage_message()}})
             raise
         raise typer.Exit(code or 0)
 

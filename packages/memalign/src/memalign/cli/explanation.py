@@ -37,7 +37,7 @@ def explain(
     """
     from memalign import aio
     from memalign.io import read_judgments
-    from memalign.judge.explaining import explain as explain_judgment
+    from memalign.judge.explain import explain as explain_judgment
     from memalign.registry import judged_by
 
     file = read_judgments(out)

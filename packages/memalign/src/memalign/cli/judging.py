@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,7 @@ def _estimate(session: Session, judge: Judge, number: int, rows: RowSource, max_
     lines = [
         f"{count:,} rows, {len(sample):,} of them sampled",
         f"about {usage_text(estimate.usage)}; tokens in within {estimate.margin:.0%}",
-        "an estimate, from answers of usual length: no model was asked",
+        "an estimate: no model was asked, and answers were taken to be of usual length",
     ]
     if estimate.cached_cost is not None:
         lines.append(f"${estimate.cached_cost:.2g} where the provider bills the shared prefix as cached")
@@ -276,27 +277,26 @@ class LinesOnStdout:
     source: Examples
     judge: str
     write: Callable[[bytes], object] = field(default_factory=lambda: sys.stdout.buffer.write)
-    _waiting: dict[int, bytes] = field(default_factory=dict)
-    _next: int = 0
+    _waiting: dict[str, bytes] = field(default_factory=dict)
+    _ids: deque[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ids = deque(self.source.hashes)
 
     def add(self, example_id: str, judgment: Judgment) -> None:
         """Take one judgment, whenever it comes."""
         from memalign.io.judgments import judgment_line
 
-        place = self.source.index.place(example_id)
-        if place is None:
-            raise LookupError(example_id)  # only ids of the source are judged
-        content_hash = self.source.index.content_hash(place)
-        self._waiting[place] = judgment_line(example_id, judgment, judge=self.judge, content_hash=content_hash)
-        while (line := self._waiting.pop(self._next, None)) is not None:
-            self.write(line)
-            self._next += 1
+        content_hash = self.source.hashes[example_id]
+        self._waiting[example_id] = judgment_line(example_id, judgment, judge=self.judge, content_hash=content_hash)
+        while self._ids and self._ids[0] in self._waiting:
+            self.write(self._waiting.pop(self._ids.popleft()))
         sys.stdout.flush()
 
     def finish(self) -> None:
         """Write what still waits for a judgment that will not come."""
-        for place in sorted(self._waiting):
-            self.write(self._waiting.pop(place))
+        for example_id in self._ids:
+            self.write(self._waiting.pop(example_id, b""))
         sys.stdout.flush()
 
 

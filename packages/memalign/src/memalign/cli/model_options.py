@@ -277,7 +277,9 @@ def lines_of_lost_settings(before: Judge, after: Judge) -> list[str]:
     old, new = before.model_name or "", after.model_name or ""
     address = address_of(old)[1]
     if address and old != new and new.startswith("openai:") and address_of(new)[1] is None:
-        lines.append(f"{new} is no longer asked at {address}; to keep it there: --base-url {address}")
+        lines.append(
+            f"{new} is no longer asked at {address}; to keep it there: memalign edit {after.name} --base-url {address}"
+        )
     in_use = {new, check_model_name(after), after.parameters.get("reflection_model")}
     lost = set(before.parameters.get("models", {})) - set(after.parameters.get("models", {})) - in_use
     return [*lines, *(f"headers, prices and context of {name} went with it" for name in sorted(lost))]

@@ -152,7 +152,9 @@ def give_estimate(session: Session, name: str, version: int, usage: Usage, max_c
     """Print an estimate, which says that it is one, and return the exit code."""
     lines = ["no model would be asked"]
     if usage.calls:
-        lines = [f"about {usage_text(usage)}; an estimate, from answers of usual length: no model was asked"]
+        lines = [
+            f"about {usage_text(usage)}; an estimate: no model was asked, and answers were taken to be of usual length"
+        ]
         lines += spending_lines(name, usage, max_cost)
     session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *lines)
     return DONE

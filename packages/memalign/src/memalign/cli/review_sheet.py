@@ -139,7 +139,7 @@ def _cases(
     if examples is None and columns is not None:
         raise InputError("--map is for the columns of the file that was judged: give it with --examples FILE")
     texts = () if examples is None else rows_of(examples, columns, remembered=judge.columns)
-    reviewed, missing = review_cases(cases, texts, known=taught)
+    reviewed, missing = review_cases(cases, texts, remembered=taught)
     if not reviewed:
         where = "the judge's memory" if examples is None else examples
         raise InputError(

@@ -100,7 +100,7 @@ class Session(typer.Context):
     def judge(self, name: str, version: int | None = None) -> tuple[int, Judge]:
         """Load a version of a judge, or the latest: its number and the judge."""
         registry = self.registry()
-        number = version or registry.history(name)[-1].number
+        number = registry.history(name)[-1].number if version is None else version
         return number, registry.load(name, number)
 
 
