@@ -94,7 +94,7 @@ def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Row
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
-    """`memory` with these rows as pending annotations; a row of a known key replaces that annotation and what it taught.
+    """`memory` with these rows as pending annotations; one of a known key replaces that annotation and what it taught.
 
     Raises InputError when a row shows other content for a known id (files are checked for that before).
     """
@@ -145,7 +145,8 @@ def without_disputed(memory: Memory) -> Memory:
     """
     disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
     exposed = {key for guideline in memory.guidelines for key in guideline.exposed_to}
-    exposed |= {key for each in memory.annotations() if each.outcome for key in each.outcome.exposed_to}
+    outcomes = (annotation.outcome for annotation in memory.annotations())
+    exposed |= {key for outcome in outcomes if outcome for key in outcome.exposed_to}
     taught = disputed & exposed
     return forget_lessons(memory, taught, why="to be derived again without disputed feedback") if taught else memory
 
@@ -167,8 +168,8 @@ def with_own_verdicts(
     """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before.
 
     A judgment counts where it was made by this judge, with this memory or none: of another memory nobody knows what it
-    had seen, and so not what must be forgotten with it. Neither does one count that was made beside feedback on the very
-    case, or beside feedback that is `replaced` now. The first verdict on a case stays.
+    had seen, and so not what must be forgotten with it. Neither does one count that was made beside feedback on the
+    very case, or beside feedback that is `replaced` now. The first verdict on a case stays.
 
     Args:
         judge: Who gave the verdicts, as it was then.
@@ -182,7 +183,7 @@ def with_own_verdicts(
     made_by, models = base_fingerprint_of(judge), {"", judge.model_name}
     with suppress(ConfigurationError):
         models.add(open_judging_model(judge).name)
-    memories = {each.hash: each for each in (Memory(), without_memory(judge).memory, judge.memory)}
+    memories = {memory.hash: memory for memory in (Memory(), without_memory(judge).memory, judge.memory)}
 
     def with_verdict(case: Case) -> Case:
         judgment = judgments.get(case.id)

@@ -1,8 +1,9 @@
 """Asking a judge about the cases of its own memory: each answer comes from a judge that never saw the case.
 
-What comes of it are the rows that a calibrator is fitted to, so it is for judges with a decision model only, the embedded
-one included. Cases are dealt into folds. Of a fold, all that its feedback taught is forgotten, and what survivors lost
-by that is distilled again without it: so a guideline is weighed as it will be on items that no expert has seen.
+What comes of it are the rows that a calibrator is fitted to, so it is for judges with a decision model only, the
+embedded one included. Cases are dealt into folds. Of a fold, all that its feedback taught is forgotten, and what
+survivors lost by that is distilled again without it: so a guideline is weighed as it will be on items that no expert
+has seen.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ __all__ = ["PastCases", "Relearn", "agrees", "ask", "hiding", "labelled_cases"]
 replace = msgspec.structs.replace
 
 Relearn = Callable[[Judge], Awaitable[tuple[Memory, Usage]]]
-"""Distils what is pending in a judge's memory: the memory after it, and what that cost. Never raises for a failing model."""
+"""Distils what is pending in a judge's memory: the memory after it, and the cost. Never raises for a failing model."""
 
 MOST = {True: 50, False: 500}
 """Cases that are asked about: by a model in this process, whose answers take their time, and by others."""
 FOLDS = {False: 5, True: 2}
-"""Where a fold costs nobody a lesson, and where each is a distillation more: two lose nothing against five (decision 20)."""
+"""Where a fold costs nothing, and where each is a distillation more: two lose nothing against five (decision 20)."""
 ENOUGH = 0.5
 """Of the questions: a case with so many answers is not asked again for one lesson more."""
 REASONS = 3
@@ -54,8 +55,9 @@ async def ask(
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
     """The judge's memory with what its decision model answers about the labelled cases.
 
-    Only what is missing is asked, and what another judge (models, instructions, parameters) had answered counts as missing.
-    Nothing is asked without a decision model, for free text, or with fewer labelled cases than a calibrator is fitted to.
+    Only what is missing is asked, and what another judge (models, instructions, parameters) had answered counts as
+    missing. Nothing is asked without a decision model, for free text, or with fewer labelled cases than a calibrator is
+    fitted to.
 
     Args:
         judge: The judge that is to be delivered.
@@ -73,7 +75,7 @@ async def ask(
         return judge.memory, Usage(), ()
     memory = _once_a_content(judge.memory, base_fingerprint_of(judge))
     judge = judge.replace(memory=memory)
-    cases = [case for each in cases if (case := memory.case(each.id))]
+    cases = labelled_cases(judge)
     enough = 1.0 if thorough else ENOUGH
     missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model, enough)]
     past = PastCases(judge, calls, len(missing), progress, phase="ask")
@@ -85,8 +87,8 @@ async def ask(
     answers = await aio.together(_answers(past, judge, hidden, case, model) for case, hidden in judges)
     answered = {case.id: answer for (case, _), answer in zip(judges, answers, strict=True)}
     faults = [answer for answer in answers if isinstance(answer, str)]
-    found = {name: answer for name, answer in answered.items() if isinstance(answer, Answers)}
-    memory = replace(memory, cases=tuple(replace(c, answers=found[c.id]) if c.id in found else c for c in memory.cases))
+    fresh = {name: answer for name, answer in answered.items() if isinstance(answer, Answers)}
+    memory = replace(memory, cases=tuple(replace(c, answers=fresh[c.id]) if c.id in fresh else c for c in memory.cases))
     return memory, past.usage + Usage(seconds={"ask": time.perf_counter() - started}), _notes(faults, len(missing))
 
 
@@ -124,7 +126,7 @@ def agrees(judge: Judge, case: Case, judgment: Judgment | str) -> bool:
 
 
 class PastCases:
-    """Questions to a judge's models, as many at once as they take; `usage` adds up, and `progress` is told of each case."""
+    """Questions to a judge's models, as many at once as they take; `usage` adds up, `progress` is told of each case."""
 
     def __init__(self, judge: Judge, calls: Calls, total: int, progress: Progress | None, *, phase: str) -> None:
         self.usage = Usage()
@@ -136,7 +138,7 @@ class PastCases:
         self._slots = asyncio.Semaphore(min(map(calls.in_flight, models)))
 
     async def judgment(self, judge: Judge, case: Case, *, checks: bool = False) -> Judgment | str:
-        """The judgment of `judge` on the case, whatever its experts said: its own, or with `checks` the one it delivers.
+        """The judgment on the case, whatever its experts said: the model's own, or with `checks` the one it delivers.
 
         A reason is an answer too: what was paid for before must not go with an error.
         """
@@ -257,7 +259,9 @@ def _once_a_content(memory: Memory, made_by: str) -> Memory:
 
     def tidied(case: Case) -> Case:
         group = memory.duplicates(case.example)
-        recorded = sorted((twin.answers for twin in group if twin.answers), key=lambda known: known.judge != made_by)
+        recorded = sorted(
+            (twin.answers for twin in group if twin.answers), key=lambda answers: answers.judge != made_by
+        )
         answers = recorded[0] if recorded and case.id == group[0].id else None
         return case if answers is case.answers else replace(case, answers=answers)
 
@@ -269,10 +273,10 @@ def _once_a_content(memory: Memory, made_by: str) -> Memory:
 
 
 def _folds(judge: Judge, cases: Sequence[Case], total: int) -> list[tuple[Sequence[Case], Judge]]:
-    """The cases in few parts, each with the judge that never met it; of `total` cases a part holds at most its share."""
+    """The cases in few parts, each with the judge that never met it; a part holds at most its share of `total`."""
 
-    def dealt(most: int) -> list[tuple[Sequence[Case], Judge]]:
-        count = math.ceil(len(cases) / math.ceil(total / most))
+    def dealt(share: int) -> list[tuple[Sequence[Case], Judge]]:
+        count = math.ceil(len(cases) / math.ceil(total / share))
         return [(fold := cases[n::count], _without(judge, fold)) for n in range(count)]
 
     folds = dealt(FOLDS[False])

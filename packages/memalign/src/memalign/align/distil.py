@@ -1,7 +1,8 @@
 """Distillation: what experts said becomes guidelines, as many records a call as the model takes.
 
-A prompt that writes text holds records and guidelines that stand, and nothing else. What each was exposed to is kept with
-the guideline, so that forgetting is exact; what several calls teach is carried out in their order, whoever finished first.
+A prompt that writes text holds records and guidelines that stand, and nothing else. What each was exposed to is kept
+with the guideline, so that forgetting is exact; what several calls teach is carried out in their order, whoever
+finished first.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from memalign.values import value_text
 __all__ = ["by_likeness", "distil"]
 
 CONTRAST = 0.1
-"""How much less alike a case of another label may be to stand next: near opposites show what decides (LEAP, arXiv 2402.05403)."""
+"""How much less alike a case of another label may be to stand next: near opposites teach (LEAP, arXiv 2402.05403)."""
 GUIDELINE_TOKENS = 4_000
 """Of all guidelines in force: what a judge's prompt holds of them at most. A memory with more is merged."""
 CASE_TOKENS = {True: 400, False: 3000}
@@ -46,12 +47,12 @@ USEFUL_TOKENS = 100
 RULE_TOKENS = 260
 """Of the answer, for each record: a rule and its checks."""
 ANSWER_TOKENS = 8_192
-"""Of the answer at most: of fifty comments strong models wrote seventeen rules. One that is cut is asked for with more."""
+"""Of the answer at most: of fifty comments strong models wrote seventeen rules. A cut one is asked for with more."""
 ONE_RULE_TOKENS = 280
 """Of a brief model's answer, a rule or checks: all that its schema allows, and more of most languages."""
 MARGIN = 64
 RETRIES = 12
-"""Calls more for one that was answered wrongly or refused: enough to find one record of fifty by halves, and its neighbour."""
+"""Calls more for one answered wrongly or refused: enough to find one record of fifty by halves, and its neighbour."""
 ADVICE = "; it may decline these words every time: overwrite or unalign the feedback, or take another reflection model"
 NO_WORDS = "kept as an example: there were no words to learn from"
 
@@ -59,10 +60,10 @@ NO_WORDS = "kept as an example: there were no words to learn from"
 async def distil(
     judge: Judge, memory: Memory, model: ChatModel, calls: Calls, *, size: int, progress: Progress | None = None
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
-    """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
+    """`memory` with every pending annotation distilled, what that cost, and notes. Never raises for a failing model.
 
-    Later feedback goes in with the guidelines that stand. Where several calls wrote the first guidelines side by side, and
-    where guidelines outgrow their budget, one call more merges them; not where a call holds one record.
+    Later feedback goes in with the guidelines that stand. Where several calls wrote the first guidelines side by side,
+    and where guidelines outgrow their budget, one call more merges them; not where a call holds one record.
 
     Args:
         judge: The judge that learns.
@@ -95,7 +96,7 @@ async def distil(
 
 
 def _with_wordless_examples(judge: Judge, memory: Memory) -> Memory:
-    """Labels alone are learned as examples where a call would hold nothing else, unless the judge is known to be wrong."""
+    """Labels alone are learned as examples where a call holds nothing else, unless the judge is known to be wrong."""
     judged_by = base_fingerprint_of(judge)
     wordless = [
         annotation.key
@@ -179,14 +180,14 @@ class DistilCall:
         return replace(self, keys=tuple(keys))
 
     def parts(self) -> list[DistilCall]:
-        """The call, or several smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
+        """The call, or smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
         least = min(USEFUL_TOKENS, self._most)
         if len(self.keys) == 1 or self._fits(fit_records(self._feedback, lambda _: True, most=least)):
             return [self]
         return [part for half in self._halves() for part in half.parts()]
 
     async def answers(self) -> list[CallAnswer]:
-        """What the model answers. A wrong, cut or refused answer is asked for again by halves; what fails has the reason."""
+        """What the model answers. A wrong, cut or refused answer is asked for again by halves; what fails says why."""
         calls, answers, retries = [self], list[CallAnswer](), RETRIES
         while calls:
             call = calls.pop(0)

@@ -142,9 +142,9 @@ class AnswerReader:
     ) -> tuple[tuple[Check, ...], tuple[str, ...]]:
         """The questions in any JSON value, which a model wrote of the feedback of `keys`, and why others were left out.
 
-        Their answer speaks for the label that the experts gave. Where they gave several, as of a general rule, it speaks
-        for the value that is `meant`, and for none where that is no label. Where labels name sides of an item, the answer
-        becomes that of the better side, whichever a question named.
+        Their answer speaks for the label that the experts gave. Where they gave several, as of a general rule, it
+        speaks for the value that is `meant`, and for none where that is no label. Where labels name sides of an item,
+        the answer becomes that of the better side, whichever a question named.
         """
         value_type = self.judge.value_type
         records = [self.memory.record(key) for key in keys if key in self.labels.values()]
@@ -254,8 +254,8 @@ def rule_of(data: Mapping[str, Any], *, annotation: Annotation, case: Case, valu
     """The rule that a weak model's two half sentences make, with the expert's own label attached.
 
     The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
-    only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
-    the next item they are others.
+    only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words:
+    in the next item they are others.
     """
     places = tuple(sides_of(case.example.content, value_type.choices))
     chosen = str(annotation.value) if annotation.value in places else None

@@ -33,9 +33,9 @@ def edit_guideline(
     retired: bool | None = None,
     checks: Iterable[Check | str] | None = None,
 ) -> Judge:
-    """A judge with a guideline changed by a person, whose words no later distillation overwrites; None leaves a thing as it is.
+    """A judge with a guideline changed by a person, whose words no later distillation overwrites.
 
-    It keeps what it was exposed to: the person wrote with it in view.
+    What is None stays. The guideline keeps what it was exposed to: the person wrote with it in view.
 
     Args:
         judge: The judge.
@@ -209,8 +209,8 @@ def _spoken_for(judge: Judge, check: Check) -> Value | None:
         raise InputError(f"the label of a check: {error}") from None
     if any(sides_of(case.example.content, judge.value_type.choices) for case in judge.memory.cases):
         raise InputError(
-            "the items of this judge have sides: a check asks about each alone, and its answer is that of the better one; "
-            "give no label"
+            "the items of this judge have sides: a check asks about each alone, and its answer is that of the better "
+            "one; give no label"
         )
     return label
 

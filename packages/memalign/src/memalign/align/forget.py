@@ -1,8 +1,9 @@
 """Forgetting: pure functions, no model. What was written with a withdrawn word in view goes.
 
-Exposure decides, not similarity: a guideline whose writing prompt held a withdrawn piece of feedback is removed, whether
-or not it seems to say anything of it, unless a person made its wording theirs; the survivors of that prompt become pending, and their lesson is distilled again.
-Retraining only what was touched is SISA's idea (Bourtoule et al. 2021, arXiv 1912.03817).
+Exposure decides, not similarity: a guideline whose writing prompt held a withdrawn piece of feedback is removed,
+whether or not it seems to say anything of it, unless a person made its wording theirs; the survivors of that prompt
+become pending, and their lesson is distilled again. Retraining only what was touched is SISA's idea (Bourtoule et al.
+2021, arXiv 1912.03817).
 """
 
 from __future__ import annotations
@@ -69,13 +70,12 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, p
     """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it wait again.
 
     A wording that a person wrote or confirmed is theirs: it stays, unless one of the keys is that person's own, or they
-    agree. Verdicts that were given with the cases in view go as well. The annotations of `keys` themselves stay and wait:
-    this is also what happens to an annotation that changed its mind.
+    agree. Verdicts that were given with the cases in view go as well. The annotations of `keys` themselves stay and
+    wait: this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
     theirs = () if people_agree else exposed_wordings(memory, lost)
     exposed = [g for g in memory.guidelines if not lost.isdisjoint(g.exposed_to) and g.id not in theirs]
-    gone = {guideline.id for guideline in exposed}
     carried = {key for guideline in exposed for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
     beside = {
@@ -83,14 +83,14 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, p
         for annotation in memory.annotations()
         if annotation.outcome is not None and not lost.isdisjoint(annotation.outcome.exposed_to)
     }
-    met = (case for key in lost if (case := memory.case(key.id)))
-    shown = {duplicate.id for case in met for duplicate in memory.duplicates(case.example)}
-    waiting = Outcome(kind="waiting", reason=why)
-    memory = replace(memory, cases=without_answers_beside(memory.cases, shown)).without_guidelines(gone)
-    left = memory.with_guidelines(_unexposed(guideline, lost) for guideline in memory.guidelines)
+    changed = (case for key in lost if (case := memory.case(key.id)))
+    in_view = {duplicate.id for case in changed for duplicate in memory.duplicates(case.example)}
     conflicts = tuple(conflict for conflict in memory.conflicts if lost.isdisjoint(conflict.exposed_to))
-    left = replace(left, conflicts=conflicts).with_live_answers()
-    return left.with_outcomes(dict.fromkeys(lost | carried | beside, waiting))
+    memory = replace(memory, cases=without_answers_beside(memory.cases, in_view), conflicts=conflicts)
+    memory = memory.without_guidelines({guideline.id for guideline in exposed})
+    memory = memory.with_guidelines(_unexposed(guideline, lost) for guideline in memory.guidelines).with_live_answers()
+    waiting = Outcome(kind="waiting", reason=why)
+    return memory.with_outcomes(dict.fromkeys(lost | carried | beside, waiting))
 
 
 def exposed_wordings(memory: Memory, lost: Collection[FeedbackKey]) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def exposed_wordings(memory: Memory, lost: Collection[FeedbackKey]) -> tuple[str
 
 
 def _unexposed(guideline: Guideline, lost: Collection[FeedbackKey]) -> Guideline:
-    """The guideline without the lost keys. Of a model's checks nobody but the lost feedback may be the source: they go."""
+    """The guideline without the lost keys. A model's checks may stem from the lost feedback alone: they go."""
     exposed = tuple(key for key in guideline.exposed_to if key not in lost)
     supported = tuple(key for key in guideline.supported_by if key not in lost)
     if len(exposed) < len(guideline.exposed_to) and guideline.origin == "distilled":

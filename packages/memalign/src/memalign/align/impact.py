@@ -1,7 +1,7 @@
-"""The impact of an align: which verdicts on taught cases it changed, and by which guideline. Only where it is asked for.
+"""The impact of an align, where it is asked for: which verdicts on taught cases it changed, and by which guideline.
 
-Each case is judged again before and after, with the case itself hidden: its label answers for nobody, and no judgment is
-shown it. The guidelines stay, also those that its experts' words taught: what is shown is what they do.
+Each case is judged again before and after, with the case itself hidden: its label answers for nobody, and no judgment
+is shown it. The guidelines stay, also those that its experts' words taught: what is shown is what they do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def impact(
         progress: Is told of each judgment.
 
     Returns:
-        What changed, None where nothing did or there is no labelled case; what it cost; and a note on judgments that failed.
+        What changed, None where nothing did or no case has a label; what it cost; a note on judgments that failed.
     """
     cases = labelled_cases(after)[:count]
     if not cases or before.memory.hash == after.memory.hash:

@@ -1,7 +1,7 @@
 """Tests that are learned: proposed by a model in its answer, or mined from words that comments and items share.
 
-Either way the labels decide. A test is admitted where its agreement with them is too rare by chance, over all tests that
-were tried; one that is not is left out, and its guideline stays.
+Either way the labels decide. A test is admitted where its agreement with them is too rare by chance, over all tests
+that were tried; one that is not is left out, and its guideline stays.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class LabelledCase(NamedTuple):
 class Column(NamedTuple):
     """A test's answers over some cases, a bit a case: where it holds, and where it fails.
 
-    Of a pair: where it holds of the first side alone, and of the second side alone. Neither bit is set where it says nothing.
+    Of a pair: where it holds of the first side alone, and of the second alone. Neither bit is set where it says
+    nothing.
     """
 
     yes: int

@@ -1,7 +1,7 @@
-"""MemAlign: from experts' feedback to a judge that learned from it. `align` and `unalign` are the pipeline, step by step.
+"""MemAlign: from experts' feedback to a judge that learned from it. `align` and `unalign` are the steps of the way.
 
-The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with typed deltas and
-exact forgetting added.
+The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with typed deltas
+and exact forgetting added.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class MemAlign:
         shard_size: How many pieces of feedback one distillation call holds (None: what the model can take).
         authority: The sources whose label decides where `policy` comes to authority, first one first.
         policy: By what several people's labels are weighed, first one first.
-        columns: Which column of the feedback each field is read from, such as `{"value": "label"}`; the judge remembers it.
+        columns: Which column of the feedback a field is read from, such as `{"value": "label"}`; the judge remembers
+            it.
         max_cost: What one align may spend, in dollars: what it stops stays pending.
         concurrency: How many calls are in flight at most (None: as many as suit the model).
         impact: How many taught cases are judged again, before and after, to say which verdicts changed; without, none.
@@ -159,7 +160,8 @@ class MemAlign:
         # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
         learned = judge.replace(memory=self._mined(judge, memory) if taught else memory)
 
-        # 6. Locked cases hold, whatever was learned. Before questions are asked, which are none of a barred guideline's.
+        # 6. Locked cases hold, whatever was learned. Before questions are asked, which are none of a barred
+        # guideline's.
         learned = await self._locked(judge, learned, run)
 
         # 7. Ask and weigh; without rows, also what could not be asked before. Then the impact, where it is asked for.

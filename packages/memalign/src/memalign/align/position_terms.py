@@ -1,8 +1,8 @@
 """Rules about two alternatives must not name their positions: what was A in one item is B in the next.
 
 People who compare write "argument B gives a source"; a model that distils it keeps the B. In a rule the side that the
-expert chose becomes "the preferred argument", and every other "the other argument". Of two between which nobody chose (a
-tie, a comment without a label) the first becomes "one argument". Measured in docs/decisions/0007.
+expert chose becomes "the preferred argument", and every other "the other argument". Of two between which nobody chose
+(a tie, a comment without a label) the first becomes "one argument". Measured in docs/decisions/0007.
 
 A check asks about one side alone: there "argument B" is just "the argument", and which side it was is told beside it.
 """
@@ -46,7 +46,7 @@ def without_positions(text: str, *, chosen: str | None, choices: Sequence[str]) 
 
 
 def _lettered(text: str, choices: Sequence[str]) -> str:
-    """`text` with the numbers of alternatives as their names: "argument B" for "argument 2" and "the second argument"."""
+    """`text` with alternatives' names for their numbers: "argument B" for "argument 2" and "the second argument"."""
     if any(re.search(r"\d", choice) for choice in choices):
         return text  # their names are numbers already
     for number, (choice, ordinal) in enumerate(zip(choices, _ORDINALS, strict=False), 1):
@@ -64,15 +64,16 @@ _ENGLISH_NOUN = (
     "|story|summary|system|translation"
 )
 _NOUN = (
-    f"{_ENGLISH_NOUN}|argumento|candidato|coment[áa]rio|lado|mensagem|mensaje|opção|opción|receita|receta|resposta|respuesta|resum[eo]n?"
-    "|solução|solución|tradução|traducción|versão|versión"
+    f"{_ENGLISH_NOUN}|argumento|candidato|coment[áa]rio|lado|mensagem|mensaje|opção|opción|receita|receta|resposta"
+    "|respuesta|resum[eo]n?|solução|solución|tradução|traducción|versão|versión"
 )
 _BEFORE_A_NAME = (
     "and|are|as|by|can|could|did|do|does|from|has|have|if|in|is|of|or|than|that|was|whether|will|would"
     "|de|do|e|em|en|o|ou|que|y"
 )
 _BOTH_SIDES = re.compile(
-    rf"\b(?:both|neither|either)(?: of)?(?: the)? (?!sides?\b)(?:{_NOUN})s?\b|\bthe two (?:{_NOUN})s\b|\b(?:than|as|from) the other\b"
+    rf"\b(?:both|neither|either)(?: of)?(?: the)? (?!sides?\b)(?:{_NOUN})s?\b|\bthe two (?:{_NOUN})s\b"
+    r"|\b(?:than|as|from) the other\b"
     rf"|\b(?:the other|outr[oa]|otr[oa]) (?!side\b|lado\b)(?:{_NOUN}|one)\b|\bamb[oa]s\b",
     re.IGNORECASE,
 )
@@ -108,7 +109,7 @@ def neutral_question(question: str, *, chosen: str | None, choices: Sequence[str
 
 
 def _without_name(text: str, choice: str, it: str) -> str:
-    """A question without one position's name: "the argument A", "argument A's", "the argument in A", "A", "the left one"."""
+    """A question without one position's name: "the argument A", "argument A's", "the argument in A", "the left one"."""
     name = rf"{re.escape(choice)}\b(?!-)"
 
     def noun(found: re.Match[str]) -> str:

@@ -89,7 +89,7 @@ class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: The case.
         kept: Whether it is still judged right.
-        answered: Whether that is known. Else the new guidelines wait for the next align, unnamed: they are written again.
+        answered: Whether that is known. Else the new guidelines wait, unnamed: the next align writes them again.
         guideline_ids: Those that were left out for it.
         reason: Why.
     """
@@ -318,7 +318,7 @@ class Run:
 
 
 def calibrator_note(judge: Judge) -> tuple[str, ...]:
-    """Which verdict the memory's own cases say is better, the model's own or the calibrator's; none where there is one only."""
+    """Which verdict the memory's cases say is better, the model's own or the calibrator's; none where there is one."""
     if check_model_of(judge) is None or (calibrator := calibrator_of(judge)) is None or not calibrator.fitted:
         return ()
     worth = calibrator.worth
@@ -334,7 +334,7 @@ def calibrator_note(judge: Judge) -> tuple[str, ...]:
 
 
 def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
-    """Every content on which people gave different labels, by the id of its first case; then comments that contradict."""
+    """Every content on which people's labels differ, by the id of its first case; then comments that contradict."""
     conflicts: dict[str, Conflict] = {}
     for case in memory.cases:
         annotations = memory.annotations_on(case)

@@ -1,4 +1,4 @@
-"""What of the recorded answers may stay: a check's answer lives as long as its guideline, a verdict as long as what it saw."""
+"""What of recorded answers may stay: a check's answer lives as long as its guideline, a verdict as what it saw."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def with_live_answers(memory: Memory) -> Memory:
 
 
 def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tuple[Case, ...]:
-    """The cases without what was answered with feedback on one of the cases `ids` in view: what was said of those has changed.
+    """The cases without what was answered with feedback on the cases `ids` in view: what was said of those has changed.
 
     That is verdicts, and the answers to questions that were written for the case. Answers to the memory's own questions
     stay as long as these.

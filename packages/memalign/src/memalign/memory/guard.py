@@ -2,7 +2,8 @@
 
 Guidelines are written by a model that has read judged outputs, or by a person. Either may carry, on purpose or not,
 text that would act as an instruction of its own; so a guideline is one line, short, without control tokens, fences or
-the beginning of a chat turn, and never a copy of what was judged. A check enters prompts too, and is a question besides.
+the beginning of a chat turn, and never a copy of what was judged. A check enters prompts too, and is a question
+besides.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ MAX_CHARACTERS = 800
 CHECK_WORDS = 30
 CHECK_CHARACTERS = 400
 
-# Beside all that `encode` would break in judged text. Searched in the text's NFKC form: a full-width bracket or colon is
-# the plain one to many tokenizers, and to readers.
+# Beside all that `encode` would break in judged text. Searched in the text's NFKC form: a full-width bracket or colon
+# is the plain one to many tokenizers, and to readers.
 _MARKS = re.compile(
     r"<\||\|>|<<SYS|```|~~~|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|^\s*#"
     r"|</?\s*(?:system|user|assistant|think|tool|start_of_turn|end_of_turn)\b|</?(?:s|bos|eos)>",
@@ -112,14 +113,11 @@ def check_fault(
     plain = unicodedata.normalize("NFKC", question).casefold()
     if not plain.endswith(_QUESTION_MARKS):
         return "it does not end with a question mark"
-    said = None if task is None else _WRITER.search(plain)
-    if (
-        said
-        and task is not None
-        and said[0].split()[-1].rstrip("'\u2019s") not in unicodedata.normalize("NFKC", task).casefold()
-    ):
-        return "it asks about the expert or the comment, not about the item"
-    return None
+    writer = _WRITER.search(plain)
+    if writer is None or task is None:
+        return None
+    judged_too = writer[0].split()[-1].rstrip("'\u2019s") in unicodedata.normalize("NFKC", task).casefold()
+    return None if judged_too else "it asks about the expert or the comment, not about the item"
 
 
 def copied_run(text: str, source: str, comments: Collection[str] = (), *, length: int = COPIED_WORDS) -> str | None:

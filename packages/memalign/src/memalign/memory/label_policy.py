@@ -1,7 +1,7 @@
 """Several people on one case: which label counts.
 
-A judge's policy is an order of rules: by default authority, then majority, then recency. Where all of them leave two labels
-equal, none counts: which name comes first in the alphabet says nothing about the case.
+A judge's policy is an order of rules: by default authority, then majority, then recency. Where all of them leave two
+labels equal, none counts: which name comes first in the alphabet says nothing about the case.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def checked_policy(policy: Sequence[Rule]) -> tuple[Rule, ...]:
 
 
 def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
-    """The sources as memory keeps them, each once. Raises InputError for a bare name, whose letters would be sources."""
+    """The sources as memory keeps them, each once. Raises InputError for a bare name: its letters would be sources."""
     if isinstance(authority, str):
         raise InputError(f"authority is several sources, the first one first: ({authority!r},)")
     return tuple(dict.fromkeys(authority))
@@ -50,8 +50,8 @@ def policy_label(
     Args:
         annotations: All that people said of the case.
         authority: Under `authority` the label of the first of these sources that spoke counts.
-        policy: The rules, first one first. `majority`: the most frequent label; `recency`: the one given last, where one
-            without a time is the oldest.
+        policy: The rules, first one first. `majority`: the most frequent label; `recency`: the one given last, where
+            one without a time is the oldest.
     """
     ranked = _ranked(annotations, authority, policy)
     if not ranked or (len(ranked) > 1 and ranked[0][0] == ranked[1][0]):
@@ -86,7 +86,7 @@ Side = list["Annotation | Feedback"]
 def _ranked(
     annotations: Sequence[Annotation | Feedback], authority: Sequence[str], policy: Sequence[Rule]
 ) -> list[tuple[tuple[Any, ...], Side]]:
-    """The annotations of each label with how much they weigh, the heaviest first; by the label's text between equals."""
+    """The annotations of each label with their weight, the heaviest first; by the label's text between equals."""
     labelled = [annotation for annotation in annotations if annotation.value is not None]
     if len(labelled) == 1:
         return [((), labelled)]  # nearly all cases, and asked of every case again and again

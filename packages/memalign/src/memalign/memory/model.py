@@ -1,7 +1,8 @@
 """Memory: everything a judge has learned, as one immutable value.
 
-Episodic memory is the cases, each with every annotation on it and the judge's own verdict before learning (its pre-alignment verdict).
-Semantic memory is the guidelines, each with the feedback that it was exposed to. Withdrawn feedback leaves only its key behind.
+Episodic memory is the cases, each with every annotation on it and the judge's own verdict before learning (its
+pre-alignment verdict). Semantic memory is the guidelines, each with the feedback that it was exposed to. Withdrawn
+feedback leaves only its key behind.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
 
     Attributes:
-        kind: `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule may
-            not enter a prompt. `waiting`: no answer, or what it taught is gone. `taught`: there is a remark on its rule.
+        kind: `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule
+            may not enter a prompt. `waiting`: no answer, or what it taught is gone. `taught`: there is a remark on its
+            rule.
         reason: Why, in words that repeat nobody's.
         exposed_to: Of an example and a refused one, the feedback that the call saw: with one of them the outcome goes.
     """
@@ -133,12 +135,12 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         judge: Fingerprints who was asked.
-        margins: By the name of every check that was asked log p(yes)/p(no), of two sides the first one's less the second
-            one's; None for "does not apply".
+        margins: By the name of every check that was asked log p(yes)/p(no), of two sides the first one's less the
+            second one's; None for "does not apply".
         verdict: The judge's own verdict.
         chances: The probability of each label, as text, where a decision model gave the verdict.
-        expected: Where guidelines were written for this, without the case, what they expect; empty where the memory's own
-            were asked.
+        expected: Where guidelines were written for this, without the case, what they expect; empty where the memory's
+            own were asked.
         exposed_to: The feedback whose words were in a prompt that `expected` or the verdict come from.
     """
 
@@ -151,7 +153,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """One case of episodic memory: the example, all annotations on it, what the judge's model said, and its embedding (float32)."""
+    """One case of episodic memory: the example, all annotations on it, what judges said, and its float32 embedding."""
 
     example: Example
     annotations: tuple[Annotation, ...]
@@ -176,7 +178,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
 
 class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
-    """Feedback that contradicts other feedback, as a distillation saw it: no guideline can follow both. A person settles it.
+    """Feedback that contradicts other feedback, as a distillation saw it: no guideline can follow both.
 
     Attributes:
         feedback: The keys, at least two.
@@ -200,9 +202,9 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
-    `cases` are ordered by id, `guidelines` (in force or not) by number. `locks` are the ids of cases that no later align may
-    break. `policy` says by what several people's labels are weighed, first one first; `authority` are the sources whose
-    label then decides, first one first. `embedding_model` names the model of the cases' vectors.
+    `cases` are ordered by id, `guidelines` (in force or not) by number. `locks` are the ids of cases that no later
+    align may break. `policy` says by what several people's labels are weighed, first one first; `authority` are the
+    sources whose label then decides, first one first. `embedding_model` names the model of the cases' vectors.
     """
 
     cases: tuple[Case, ...] = ()
@@ -283,7 +285,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return self._annotations_by_key.get(key)
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
-        """All feedback whose words a prompt of this memory may hold: behind the guidelines in force, and on these cases."""
+        """All feedback whose words a prompt may hold: behind the guidelines in force, and on these cases."""
         cases = (case for name in example_ids if (case := self.case(name)) is not None)
         guidelines = (key for guideline in self.semantic for key in (*guideline.exposed_to, *guideline.supported_by))
         return frozenset((*guidelines, *(annotation.key for case in cases for annotation in case.annotations)))
@@ -343,7 +345,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return standings(self.guidelines)
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
-        """Whether the guideline is in force: `active`, `superseded`, `retired` by a person, or `barred` for a locked case."""
+        """Whether it is in force: `active`, `superseded`, `retired` by a person, or `barred` for a locked case."""
         return self._standings[guideline.id].status
 
     def successor(self, guideline: Guideline) -> str | None:
@@ -383,7 +385,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return replace(self, guidelines=(*standing, *changed.values()), next_guideline=number)
 
     def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
-        """This memory with these annotations, each in the place of the one of its key; other cases stay the same objects."""
+        """This memory with these annotations, each in the place of the one of its key; other cases stay as they are."""
         changed = {annotation.key: annotation for annotation in annotations}
         touched = {key.id for key in changed}
         cases = tuple(
@@ -400,7 +402,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in annotations)
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
-        """This memory without the guidelines of these ids, what they had replaced, and answers that were given by them."""
+        """This memory without the guidelines of these ids; what they had replaced steps in, and their answers go."""
         gone = frozenset(ids)
         standing = (guideline for guideline in self.guidelines if guideline.id not in gone)
         guidelines = tuple(replace(g, replaced_by=None) if g.replaced_by in gone else g for g in standing)

@@ -37,13 +37,13 @@ RELEVANT = 0.6
 AT_ONCE = 64
 """Cases that one look sorts: enough for both uses of a judgment's neighbours, unless most are of a few groups."""
 CHOICE = 30
-"""Cases from which on there is a choice: of fewer the nearest are shown, however unlike, for they teach a house's ways."""
+"""Cases from which on there is a choice: of fewer the nearest are shown, however unlike: they teach a house's ways."""
 NEAR_COPY = 0.98
 """Cosine of the in-process embedder from which on two cases say the same: the second one's place is another's."""
 
 
 class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
-    """A retrieved case: its cosine similarity to the item in [-1, 1], why it ranks where it does, and its effective label.
+    """A retrieved case: its cosine similarity to the item in [-1, 1], why it ranks where it does, and its label.
 
     Similarities of two items do not compare: one may be of embeddings, the other of words.
     """
@@ -190,8 +190,9 @@ def _case_signatures(memory: Memory) -> NDArray[np.uint64]:
 
 # -- by words ----------------------------------------------------------------------------------------------------------
 # A text's signature is the set of four-letter sequences of its words, accents and case left out, hashed to 4,096 bits.
-# Inflected forms share most of theirs (cobrado, cobrança), and no dictionary or stemmer is needed: four letters are what
-# retrieval in European languages does best with (McNamee and Mayfield 2004, doi 10.1023/B:INRT.0000009441.78971.be).
+# Inflected forms share most of theirs (cobrado, cobrança), and no dictionary or stemmer is needed: four letters are
+# what retrieval in European languages does best with (McNamee and Mayfield 2004, doi
+# 10.1023/B:INRT.0000009441.78971.be).
 
 GRAM = 4
 BITS = 4096

@@ -35,8 +35,9 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     """The standing of each guideline beside the others, by id.
 
     What a person retired, and what broke a locked case, is out. One whose place another took is superseded by it, as
-    long as that one exists and is not barred. Of those that say the same, in the same words, one is active: a pinned one
-    before others, then a person's, then the oldest. What a person retired supersedes what a model writes in its words.
+    long as that one exists and is not barred. Of those that say the same, in the same words, one is active: a pinned
+    one before others, then a person's, then the oldest. What a person retired supersedes what a model writes in its
+    words.
     """
     replacing = {guideline.id for guideline in guidelines if guideline.barred_for is None}
     result: dict[str, Standing] = {}
@@ -93,7 +94,7 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
         label = memory.label(case)
         for annotation in case.annotations:
             if annotation.value is not None and annotation.value != label:
-                # Not the label that counts instead: it may be another person's free text, and outlive their feedback here.
+                # Not the label that counts instead: it may be another person's free text, and outlive their feedback.
                 why = TIE if label is None else "another label counts"
                 reason = f"this annotation gave {value_text(annotation.value)}, and {why}"
                 entries[annotation.key] = LedgerEntry(key=annotation.key, state="disputed", reason=reason)
@@ -105,7 +106,7 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
 
 
 def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]) -> LedgerEntry:
-    """Learned: a guideline was written from it. Merged: one that was there says it. Rejected: its rule broke a locked case."""
+    """Learned: a guideline was written from it. Merged: another says it. Rejected: its rule broke a locked case."""
     faces = {guideline.id: memory.face(guideline) for guideline in carrying}
     counting = [guideline for guideline in carrying if faces[guideline.id].barred_for is None]
     ids = tuple(dict.fromkeys(memory.successor(guideline) or guideline.id for guideline in carrying))

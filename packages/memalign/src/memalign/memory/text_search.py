@@ -20,10 +20,10 @@ _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2
 
 
 class Finder:
-    """Finds one text in cases and annotations: case-folded, Unicode-normalised (NFKC), white space and invisible marks apart.
+    """Finds one text in cases and annotations: case-folded, in NFKC form, white space and invisible marks apart.
 
-    Content is searched as people read it: decoded, and a field that is JSON text of its own once more. Raises InputError
-    for a text without a letter, digit or sign.
+    Content is searched as people read it: decoded, and a field that is JSON text of its own once more. Raises
+    InputError for a text without a letter, digit or sign.
     """
 
     def __init__(self, text: str) -> None:
@@ -33,7 +33,7 @@ class Finder:
             raise InputError("give the text to look for: this one is empty")
 
     def places(self, example: Example | None, annotation: Annotation) -> tuple[str, ...]:
-        """The fields of an annotation and of its case that hold the text, such as `outputs` and `rationale`; () for none."""
+        """The fields of an annotation and its case that hold the text, such as `outputs`; () for none."""
         own = {
             "id": annotation.id,
             "value": annotation.value,
