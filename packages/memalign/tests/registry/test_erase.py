@@ -256,7 +256,7 @@ def test_erased_feedback_is_refused_until_asked_for(place: Place):
 def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Path):
     learned.erase("helpfulness", ["t-7"], rederive=False)
     file = tmp_path / "more.jsonl"
-    bad = {"id": "t-9", "inputs": "a question without an answer", "value": True}
+    bad = {"id": "t-9", "inputs": "a question", "outputs": "an answer", "value": "perhaps"}
     file.write_text(f"\n\n{json.dumps(bad)}\n", "utf-8")
     with pytest.raises(InvalidRows, match=r"more\.jsonl: 1 invalid row(.|\n)*line 3 \(t-9\)"):
         learned.align("helpfulness", file)

@@ -284,7 +284,7 @@ def test_statistics_that_quote_the_erased_are_a_trace(place: OnPostgreSQL, monke
     place.execute("CREATE TABLE memalign_extra (words text)")
     place.execute("INSERT INTO memalign_extra SELECT ? FROM generate_series(1, 50)", SECRET)
     monkeypatch.setattr("memalign.registry.erase.other_tables", lambda _: ())
-    monkeypatch.setattr("memalign.registry.leftovers.other_tables", lambda _: ())
+    monkeypatch.setattr("memalign.registry.erase_check.other_tables", lambda _: ())
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert {"memalign_extra.words (50 rows)", "statistics of memalign_extra.words"} <= set(receipt.left)
 

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -282,7 +283,7 @@ class _SQLite:
         definitions = (str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master"))
         beside = (Path(f"{self.file}{suffix}") for suffix in ("-journal", "-wal"))
         files = (self.file, *(path for path in beside if path.exists()))
-        size, traces = residue.in_files(files, [*live, *definitions])
+        size, traces = residue.in_files(files, chain(live, definitions))
         return f"{size:,} bytes of the file", traces
 
     def explain(self, error: Exception) -> str:

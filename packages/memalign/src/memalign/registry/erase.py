@@ -1,14 +1,16 @@
-"""Erasing: out of every version, in one transaction, without any model call.
+"""Erasing: out of every version and every table, without any model call.
 
-Each version that holds what is to go forgets it by the rules of an unalign, and its rows are written again where they
-differ. Older versions stay what they were, less what may no longer be anywhere.
+Select what is named; forget it in each version, by the rules of an unalign; forget what repeats its words; write the rows
+that differ; remember keyed hashes of it. `erase_check` then searches for what is left. Older versions stay what they were,
+less what may no longer be anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
@@ -16,28 +18,28 @@ from sqlalchemy import Connection, delete, insert, select, update
 from memalign.align.annotations import without_disputed
 from memalign.align.forget import forget
 from memalign.errors import UnknownKey
+from memalign.keys import readings, select_keys
 from memalign.memory import Annotation, Memory, Outcome, Tombstone
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, RowKey
-from memalign.registry.other_tables import Erased, OtherTables, other_tables
-from memalign.registry.paid_answers import forget_answers
+from memalign.registry.other_tables import Erased, Passage, other_tables
+from memalign.registry.paid_answers import count_forgettings, forget_answers
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
-from memalign.registry.residue import RUN, Residue, strings
-from memalign.registry.row_words import reason_of, row_names, words_of
-from memalign.registry.search import Selection, known, selected, with_text
+from memalign.registry.residue import RUN, Residue, reason_of, row_names, strings, words_of
 from memalign.registry.tables import judges, rows
 from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Timeline
 from memalign.types import Example, FeedbackKey, Guideline, guideline_number
 
-__all__ = ["Erasure", "erase_feedback"]
+__all__ = ["Erasure", "erase_feedback", "matching_feedback"]
 
 T = TypeVar("T", Outcome, Tombstone)
+Reading = Callable[[], AbstractContextManager[Connection]]
 
-_NOTHING = "(erased)"
+_ERASED = "(erased)"
 _WORDED = ("case", "annotation", "pre_alignment", "judge", "tombstone")
 """Kinds of rows whose words are people's own, or the judged system's: what they share with the erased is no trace."""
 
@@ -54,44 +56,106 @@ class Erasure:
     residue: Residue = field(default_factory=Residue)
 
 
-def erase_feedback(
-    database: Database,
-    name: str,
-    selectors: tuple[str | FeedbackKey, ...],
-    *,
-    source: str | None,
-    matching: str | None = None,
-    dry_run: bool,
-) -> Erasure:
-    """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, InputError, JudgeNotFound."""
+class Selectors(NamedTuple):
+    """What is to go: ids and keys, a person, a text; of several, all must hold. See `Registry.erase`."""
+
+    keys: tuple[str | FeedbackKey, ...]
+    source: str | None
+    text: Finder | None
+
+    def __str__(self) -> str:
+        source = f" of source {self.source!r}" if self.source is not None else ""
+        return f"{source}{' with this text' if self.text else ''}"  # and never the text: it is to be kept nowhere
+
+
+class Selection(NamedTuple):
+    """Keys of feedback, and ids of cases."""
+
+    keys: frozenset[FeedbackKey]
+    cases: frozenset[str]
+
+
+def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_run: bool) -> Erasure:
+    """Erase in one transaction, or only say what would go.
+
+    Most of the time goes into what each version is without it. That is found out before others have to wait, and again
+    if the judge has changed meanwhile; the third time they wait.
+
+    Raises:
+        UnknownKey: Nothing is there that the selectors name.
+        JudgeNotFound: There is no such judge.
+        RegistryError: It could not be wiped from the disk, or another package's tables cannot be reached.
+    """
     database.check_erasable()
-    with database.write(name) as connection:
-        others = other_tables(connection)  # raises where nothing could be erased
-        eraser = _Eraser(connection, name, database.meta(connection, "secret"), others)
-        outcome = eraser.erase(selectors, source, matching)
+    secret = None
+    for _ in range(2):
+        with database.read() as connection:
+            secret = database.meta(connection, "secret")
+            holdings = _holdings(connection, name, secret)
+        plan = _Plan(holdings, selectors, database.read)
         if dry_run:
-            connection.rollback()
-            return replace(
-                outcome,
-                receipt=replace(outcome.receipt, latest=None, dry_run=True, unreachable=database.unreachable),
-            )
-        forget_answers(connection, outcome.judge)  # they may quote what is to go
-    return outcome
+            receipt = replace(plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable)
+            return Erasure(judge=holdings.judge, receipt=receipt)
+        with database.write(name) as connection:
+            if _moment(connection, name) == holdings.moment:
+                return plan.carry_out(connection)
+    with database.write(name) as connection:
+        holdings = _holdings(connection, name, str(secret))
+        return _Plan(holdings, selectors, lambda: nullcontext(connection)).carry_out(connection)
+
+
+def matching_feedback(connection: Connection, name: str, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
+    """Key → the fields that hold `text`, for every piece of feedback of any version. Raises InputError."""
+    judge, latest = versions.find(connection, name)
+    timeline = versions.timeline(connection, judge, latest, ("case", "annotation"))
+    return _annotations_with(timeline, Finder(text), Codec())
+
+
+# -- what a registry holds of a judge --------------------------------------------------------------------------------
+
+
+class _Moment(NamedTuple):
+    """What a plan rests on: nothing of it may change until it is carried out."""
+
+    latest: int
+    forgettings: int | None
+    passages: tuple[Passage, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Without:
-    """What versions become: the rows of each that differ, its counts, all reasons in them, and the latest one's memory."""
+class _Holdings:
+    """All rows of a judge, what other packages' tables hold of its cases, and what was erased of it."""
 
-    changes: dict[int, Change]
-    counts: dict[int, dict[str, int]]
-    reasons: set[str]
-    latest: Memory | None
+    name: str
+    judge: int
+    moment: _Moment
+    timeline: Timeline
+    notes: dict[int, str]
+    erased: ErasedHashes
+
+
+def _moment(connection: Connection, name: str) -> _Moment:
+    judge, latest = versions.find(connection, name)
+    # Raises where tables of a package that is not installed could not be reached.
+    passages = (passage for tables in other_tables(connection) for passage in tables.passages(connection, name))
+    return _Moment(latest, count_forgettings(connection, judge), tuple(passages))
+
+
+def _holdings(connection: Connection, name: str, secret: str) -> _Holdings:
+    judge, latest = versions.find(connection, name)
+    return _Holdings(
+        name=name,
+        judge=judge,
+        moment=_moment(connection, name),
+        timeline=versions.timeline(connection, judge, latest),
+        notes={version.number: version.note for version in versions.history(connection, judge) if version.note},
+        erased=ErasedHashes(connection, secret, judge),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Removed:
-    """What no longer stands where it stood, by the body of its row; annotations with the content hash of their case."""
+    """What goes, by the body of its row; annotations with the content hash of their case."""
 
     annotations: dict[bytes, tuple[str | None, Annotation]] = field(default_factory=dict)
     examples: dict[bytes, Example] = field(default_factory=dict)
@@ -100,173 +164,181 @@ class _Removed:
     texts: dict[str, None] = field(default_factory=dict)
 
 
-class _Eraser:
-    """One erasure, inside one transaction."""
+class _Plan:
+    """What one erasure does: the receipt, and the rows that differ. `reading` looks at other judges and tables."""
 
-    def __init__(self, connection: Connection, name: str, secret: str, others: tuple[OtherTables, ...]) -> None:
-        self.connection, self.name, self.others = connection, name, others
-        self.judge, self.latest = judge, latest = versions.find(connection, name)
-        self.erased = ErasedHashes(connection, secret, judge)
-        self.codec = Codec()
-        self.timeline = versions.timeline(connection, judge, latest)
-        self.passages = [passage for tables in others for passage in tables.passages(connection, name)]
-
-    def erase(self, selectors: tuple[str | FeedbackKey, ...], source: str | None, matching: str | None) -> Erasure:
-        finder = None if matching is None else Finder(matching)
-        chosen = self._chosen(selectors, source, finder)
-        keys = tuple(sorted(chosen.keys))
+    def __init__(self, holdings: _Holdings, selectors: Selectors, reading: Reading) -> None:
+        self.holdings, self.reading = holdings, reading
+        self.timeline, self.latest = holdings.timeline, holdings.moment.latest
+        self.passages, self.codec = holdings.moment.passages, Codec()
+        selection = self._select(selectors)
+        self.keys = tuple(sorted(selection.keys))
         # A text that is searched for among some feedback only may stay in other feedback, and a name in other words.
-        everything = not selectors and source is None
+        everything = not selectors.keys and selectors.source is None
         named = Residue(
-            keys=keys,
-            searched=finder if everything else None,
-            person=source if not selectors and finder is None else None,
+            keys=self.keys,
+            searched=selectors.text if everything else None,
+            person=selectors.source if not selectors.keys and selectors.text is None else None,
         )
-        touched = self._versions_where(lambda kind, key, body: row_names(self.codec, named, kind, key, body))
-        done = self._forgotten(touched, keys, named)
-        removed = self._removed(done.changes, keys)
-        cases = self._cases(chosen, removed, self._left(done.changes))
-        residue, elsewhere = self._residue(removed, self._left(done.changes), named, cases)
-        # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
-        copied = self._copies(residue, named)
-        if not (keys or cases or touched or copied or self._mentioned(residue)):
-            of = f" of source {source!r}" if source is not None else ""
-            text = " with this text" if finder else ""
-            raise UnknownKey(f"no version and no table of {self.name!r} holds feedback{of}{text}")
-        repeating = self._versions_where(
+        touched = self._versions_with(lambda kind, key, body: row_names(self.codec, named, kind, key, body))
+        self._forget(touched, named)
+        self.cases = self._cases(selection)
+        self.residue, self.elsewhere = self._residue(named)
+        # Only now it is known which words go. A guideline may repeat them without having been learned from them: a person
+        # wrote it, or a model chanced. And what memalign says of other feedback may quote them.
+        copied = self._copies(named)
+        if not (self.keys or self.cases or touched or copied or self._is_mentioned()):
+            raise UnknownKey(f"no version and no table of {holdings.name!r} holds feedback{selectors}")
+        repeating = self._versions_with(
             lambda kind, key, body: (
-                (kind == "guideline" and key in copied) or residue.in_sentence(reason_of(self.codec, kind, body))
+                (kind == "guideline" and key in copied) or self.residue.in_sentence(reason_of(self.codec, kind, body))
             )
         )
-        if repeating or any(map(residue.in_sentence, done.reasons)):
-            done = self._forgotten(touched | repeating, keys, residue, copied)
-            removed = self._removed(done.changes, keys)
-        left = self._left(done.changes)
-        learned = Residue(text for texts in removed.guidelines.values() for text in texts)
-        learned.share(self._texts(left, (*_WORDED, "guideline")))
-        self._write(done, left)
-        self._redact(done, residue)
-        if done.latest is not None:
-            self._commit(done.latest, len(keys))
-        self._remember(removed, left, keys, cases)
-        pending = [annotation.key for annotation in done.latest.pending] if done.latest else []
-        receipt = Receipt(
-            judge=self.name,
-            keys=self._comments(keys, removed),
-            cases=tuple(sorted(cases)),
-            guidelines=tuple(sorted(removed.guideline_ids, key=guideline_number)),
+        if repeating or any(map(self.residue.in_sentence, self.reasons)):
+            self._forget(touched | repeating, self.residue, copied)
+        learned = Residue(text for texts in self.removed.guidelines.values() for text in texts)
+        learned.share(self._texts((*_WORDED, "guideline")))
+        self.redacted_notes = [number for number, note in holdings.notes.items() if self.residue.in_sentence(note)]
+        self.residue |= learned
+        self.receipt = Receipt(
+            judge=holdings.name,
+            keys=self._comments(),
+            cases=tuple(sorted(self.cases)),
+            guidelines=tuple(sorted(self.removed.guideline_ids, key=guideline_number)),
             copied=tuple(sorted(copied, key=guideline_number)),
-            versions=tuple(_redacted(number, done.changes[number]) for number in sorted(done.changes)),
-            latest=None if done.latest is None else self.latest + 1,
-            pending=tuple(sorted(pending)),
-            elsewhere=elsewhere,
+            versions=tuple(_redacted(number, self.changes[number]) for number in sorted(self.changes)),
+            latest=None if self.memory is None else self.latest + 1,
+            pending=tuple(sorted(annotation.key for annotation in self.memory.pending)) if self.memory else (),
+            elsewhere=self.elsewhere,
         )
-        residue |= learned
-        gone = Erased(receipt=receipt, keys=frozenset(keys), cases=cases, residue=residue)
-        for tables in self.others:
-            tables.forget(self.connection, gone)
-        return Erasure(judge=self.judge, receipt=receipt, residue=residue)
 
-    # -- which -------------------------------------------------------------------------------------------------------
+    # -- select ------------------------------------------------------------------------------------------------------
 
-    def _chosen(self, selectors: tuple[str | FeedbackKey, ...], source: str | None, finder: Finder | None) -> Selection:
+    def _select(self, selectors: Selectors) -> Selection:
         """What is named, with everything that anybody said of a case that goes. Raises UnknownKey."""
-        there = known(self.timeline, self.passages)
-        holding = None if finder is None else with_text(self.timeline, self.passages, finder, self.codec)
-        chosen = selected(self.name, there, selectors, source=source, holding=holding, erased=self.erased)
-        on_cases = {key for key in there.keys if key.id in chosen.cases}
-        return Selection(keys=chosen.keys | on_cases, cases=chosen.cases)
+        keys = {FeedbackKey.parse(key) for kind, key in self.timeline if kind in ("annotation", "tombstone")}
+        keys |= {FeedbackKey(each.id, each.source) for each in self.passages if each.source is not None}
+        cases = {key for kind, key in self.timeline if kind == "case"}
+        cases |= {passage.id for passage in self.passages if passage.source is None}
+        every, source = frozenset(keys), selectors.source
+        if source is not None:
+            keys, cases = {key for key in keys if key.source == source}, set()
+        if selectors.text is not None:
+            holding = self._holding(selectors.text)
+            keys, cases = keys & holding.keys, cases & holding.cases
+        if selectors.keys:
+            named = select_keys(sorted(keys), selectors.keys)
+            ids = {selector: _ids(selector) & cases for selector in selectors.keys}
+            for selector in named:
+                if not named[selector] and not ids[selector]:
+                    day = self.holdings.erased.erased_on(selector)
+                    hint = f"it was erased on {day}" if day else "`memalign show NAME --ledger` lists every key"
+                    where = f"no version and no queue of {self.holdings.name!r}"
+                    raise UnknownKey(f"{where} holds {str(selector)!r}{selectors}; {hint}")
+            keys, cases = {key for some in named.values() for key in some}, set[str]().union(*ids.values())
+        elif source is None and selectors.text is None:
+            raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+        return Selection(frozenset(keys | {key for key in every if key.id in cases}), frozenset(cases))
 
-    def _cases(self, chosen: Selection, removed: _Removed, left: Timeline) -> frozenset[str]:
+    def _holding(self, finder: Finder) -> Selection:
+        """What holds a text. What people said of a case goes with the case."""
+        keys = set(_annotations_with(self.timeline, finder, self.codec))
+        keys |= {FeedbackKey.parse(key) for kind, key in self.timeline if kind == "tombstone" and finder.holds(key)}
+        cases = set()
+        for (kind, key), spans in self.timeline.items():
+            if kind == "case":
+                examples = (self.codec.decode("case", body) for _, _, body in spans)
+                if finder.holds(key) or any(finder.within([each.meta, *each.content.items()]) for each in examples):
+                    cases.add(key)
+        for each in self.passages:
+            if each.source is None and finder.within([each.id, each.content, each.labels]):
+                cases.add(each.id)
+        for each in self.passages:
+            if each.source is not None and (
+                each.id in cases or finder.within([each.id, each.source, each.content, each.labels])
+            ):
+                keys.add(FeedbackKey(each.id, each.source))
+        return Selection(frozenset(keys), frozenset(cases))
+
+    def _cases(self, selection: Selection) -> frozenset[str]:
         """The cases that go: those that are named, and those of which nobody else speaks in any version or table."""
-        spoken = {
-            each.id
-            for each in self.passages
-            if each.source is not None
-            and each.content is not None
-            and FeedbackKey(each.id, each.source) not in chosen.keys
-        }
-        alone = {example.id for example in removed.examples.values()}
-        return chosen.cases | {case for case in alone if case not in spoken and not left.get(("case", case))}
+        spoken = {key.id for key in self._spoken() if key not in selection.keys}
+        alone = {example.id for example in self.removed.examples.values()}
+        return selection.cases | {case for case in alone if case not in spoken and not self.rest.get(("case", case))}
 
-    def _comments(self, keys: tuple[FeedbackKey, ...], removed: _Removed) -> tuple[FeedbackKey, ...]:
+    def _spoken(self) -> set[FeedbackKey]:
+        """Feedback with words in another package's tables."""
+        return {
+            FeedbackKey(passage.id, passage.source)
+            for passage in self.passages
+            if passage.source is not None and passage.content is not None
+        }
+
+    def _comments(self) -> tuple[FeedbackKey, ...]:
         """The keys behind which there is something: feedback of a version, or words in another table."""
-        of_versions = {annotation.key for _, annotation in removed.annotations.values()}
-        of_versions |= {FeedbackKey.parse(key) for kind, key in self.timeline if kind == "tombstone"}
-        of_tables = {
-            FeedbackKey(p.id, p.source) for p in self.passages if p.source is not None and p.content is not None
-        }
-        return tuple(key for key in keys if key in of_versions or key in of_tables)
+        feedback = {annotation.key for _, annotation in self.removed.annotations.values()} | self._spoken()
+        feedback |= {FeedbackKey.parse(key) for kind, key in self.timeline if kind == "tombstone"}
+        return tuple(key for key in self.keys if key in feedback)
 
-    def _mentioned(self, residue: Residue) -> bool:
+    def _is_mentioned(self) -> bool:
         """Whether a note of a version, or a text of another table, repeats what is to go."""
-        notes = [version.note for version in versions.history(self.connection, self.judge) if version.note]
-        words = (each for tables in self.others for each in tables.words(self.connection) if each.judge == self.name)
-        return any(map(residue.in_sentence, notes)) or any(
-            (each.is_name and each.text == residue.person) or residue.certain(each.text) for each in words
-        )
+        if any(map(self.residue.in_sentence, self.holdings.notes.values())):
+            return True
+        with self.reading() as connection:
+            return any(
+                (words.is_name and words.text == self.residue.person) or self.residue.certain(words.text)
+                for tables in other_tables(connection)
+                for words in tables.words(connection)
+                if words.judge == self.holdings.name
+            )
 
-    def _versions_where(self, holds: Callable[[str, str, bytes], bool]) -> set[int]:
+    def _versions_with(self, holds: Callable[[str, str, bytes], bool]) -> set[int]:
         """The versions with a row, of this kind, key and body, for which that holds."""
         spans = ((kind, key, span) for (kind, key), spans in self.timeline.items() for span in spans)
-        found = (range(since, until) for kind, key, (since, until, body) in spans if holds(kind, key, body))
-        return set[int]().union(*found)
+        return set[int]().union(*(range(s, until) for kind, key, (s, until, body) in spans if holds(kind, key, body)))
 
-    def _copies(self, residue: Residue, named: Residue) -> frozenset[str]:
-        return frozenset(
-            key
-            for (kind, key), spans in self.timeline.items()
-            if kind == "guideline"
-            for _, _, body in spans
-            if any(map(residue.copied, words_of(self.codec, kind, body)))
-            and not row_names(self.codec, named, kind, key, body)
-        )
+    # -- forget in each version --------------------------------------------------------------------------------------
 
-    # -- what a version is without it ------------------------------------------------------------------------------
-
-    def _forgotten(
-        self, numbers: Collection[int], keys: Collection[FeedbackKey], residue: Residue, copied: Collection[str] = ()
-    ) -> _Without:
+    def _forget(self, numbers: Collection[int], residue: Residue, copied: Collection[str] = ()) -> None:
         """What these versions become. One at a time, and only what differs is kept: all of them may be gigabytes."""
-        done = _Without(changes={}, counts={}, reasons=set(), latest=None)
+        self.changes: dict[int, Change] = {}
+        self.counts: dict[int, dict[str, int]] = {}
+        self.reasons: set[str] = set()
+        self.memory: Memory | None = None
         for number in sorted(numbers):
             contents = {row: body for row in self.timeline if (body := self._body(row, number)) is not None}
-            memory = self._without(contents, keys, residue, copied)
+            memory = self._without(contents, residue, copied)
             wanted = self.codec.memory_contents(memory)
-            change: Change = {r: (contents[r], None) for r in contents if r[0] != "judge" and r not in wanted}
-            change |= {r: (contents.get(r), body) for r, body in wanted.items() if contents.get(r) != body}
-            done.changes[number] = change
-            done.counts[number] = versions.counts(memory)
-            done.reasons.update(each.outcome.reason for each in memory.annotations() if each.outcome)
-            done.reasons.update(each.reason for each in memory.tombstones)
+            change: Change = {row: (contents[row], None) for row in contents if row[0] != "judge" and row not in wanted}
+            change |= {row: (contents.get(row), body) for row, body in wanted.items() if contents.get(row) != body}
+            self.changes[number], self.counts[number] = change, versions.counts(memory)
+            self.reasons.update(annotation.outcome.reason for annotation in memory.annotations() if annotation.outcome)
+            self.reasons.update(stone.reason for stone in memory.tombstones)
             if number == self.latest:
-                done = replace(done, latest=memory)
-        return done
+                self.memory = memory
+        self.rest = self._rest()
+        self.removed = self._removed()
 
-    def _without(
-        self, contents: Contents, keys: Collection[FeedbackKey], residue: Residue, copied: Collection[str]
-    ) -> Memory:
+    def _without(self, contents: Contents, residue: Residue, copied: Collection[str]) -> Memory:
         """The version's memory after forgetting, by the rules that an unalign follows, and without a tombstone."""
-        gone = frozenset(keys)
-        memory = forget(self.codec.memory(contents), keys, state="erased")
-        memory = memory.without_guidelines(
-            [g.id for g in memory.guidelines if g.id in copied or g.origin == residue.person]
-        )
+        keys, person = frozenset(self.keys), residue.person
+        memory = forget(self.codec.memory(contents), self.keys, state="erased")
+        memory = memory.without_guidelines([g.id for g in memory.guidelines if g.id in copied or g.origin == person])
         memory = msgspec.structs.replace(
             memory,
-            guidelines=tuple(_unnamed(guideline, residue.person) for guideline in memory.guidelines),
-            tombstones=tuple(stone for stone in memory.tombstones if stone.key not in gone),
-            authority=tuple(name for name in memory.authority if name != residue.person),
+            guidelines=tuple(_unnamed(guideline, person) for guideline in memory.guidelines),
+            tombstones=tuple(stone for stone in memory.tombstones if stone.key not in keys),
+            authority=tuple(name for name in memory.authority if name != person),
         )
         return _silent(without_disputed(memory), residue)
 
-    def _left(self, changes: dict[int, Change]) -> Timeline:
-        """The timeline after these changes, each row over the widest ranges in which it is the same."""
-        left = dict(self.timeline)
-        for row in set[RowKey]().union(*changes.values()):
+    def _rest(self) -> Timeline:
+        """The timeline after the changes, each row over the widest ranges in which it is the same."""
+        rest = dict(self.timeline)
+        for row in set[RowKey]().union(*self.changes.values()):
             spans: list[tuple[int, int, bytes]] = []
             for number in range(1, self.latest + 1):
-                change = changes.get(number, {}).get(row)
+                change = self.changes.get(number, {}).get(row)
                 body = self._body(row, number) if change is None else change[1]
                 if body is None:
                     continue
@@ -274,142 +346,177 @@ class _Eraser:
                     spans[-1] = (spans[-1][0], number + 1, body)
                 else:
                     spans.append((number, number + 1, body))
-            left[row] = spans
-        return left
+            rest[row] = spans
+        return rest
 
     def _body(self, row: RowKey, number: int) -> bytes | None:
-        spans = self.timeline.get(row, ())
-        return next((body for since, until, body in spans if since <= number < until), None)
+        for since, until, body in self.timeline.get(row, ()):
+            if since <= number < until:
+                return body
+        return None
 
-    def _removed(self, changes: dict[int, Change], keys: Collection[FeedbackKey]) -> _Removed:
-        wanted, found = frozenset(map(str, keys)), _Removed()
-        for number, change in changes.items():
+    def _removed(self) -> _Removed:
+        keys, removed = frozenset(map(str, self.keys)), _Removed()
+        for number, change in self.changes.items():
             for (kind, key), (body, after) in change.items():
-                if body is None or (after is not None and not (kind == "annotation" and key in wanted)):
+                erased = kind == "annotation" and key in keys
+                if body is None or (after is not None and not erased):
                     continue
-                if kind == "annotation" and key in wanted:
+                if erased:
                     annotation = self.codec.decode(kind, body)
                     case = self._body(("case", annotation.id), number)
                     content = None if case is None else self.codec.decode("case", case).content_hash
-                    found.annotations[body] = (content, annotation)
+                    removed.annotations[body] = (content, annotation)
                 elif kind == "case":
-                    found.examples[body] = self.codec.decode(kind, body)
+                    removed.examples[body] = self.codec.decode(kind, body)
                 elif kind == "guideline":
-                    found.guidelines[body] = tuple(words_of(self.codec, kind, body))
-                    found.guideline_ids.add(key)
-                if kind in ("case", "pre_alignment") or (kind == "annotation" and key in wanted):
-                    found.texts.update(dict.fromkeys(words_of(self.codec, kind, body)))
-        return found
+                    removed.guidelines[body] = tuple(words_of(self.codec, kind, body))
+                    removed.guideline_ids.add(key)
+                if erased or kind in ("case", "pre_alignment"):
+                    removed.texts.update(dict.fromkeys(words_of(self.codec, kind, body)))
+        return removed
 
-    def _texts(self, left: Timeline, kinds: Collection[str]) -> Iterator[str]:
-        for (kind, _), spans in left.items():
+    # -- forget what repeats the words -------------------------------------------------------------------------------
+
+    def _texts(self, kinds: Collection[str]) -> Iterator[str]:
+        for (kind, _), spans in self.rest.items():
             if kind in kinds:
                 for _, _, body in spans:
                     yield from words_of(self.codec, kind, body)
 
-    def _residue(
-        self, removed: _Removed, left: Timeline, named: Residue, cases: frozenset[str]
-    ) -> tuple[Residue, tuple[str, ...]]:
+    def _residue(self, named: Residue) -> tuple[Residue, tuple[str, ...]]:
         """What to search for, and the other judges that hold some of it and keep it."""
-        gone = dict(removed.texts)
-        survivors: list[str] = []
+        texts, survivors = dict(self.removed.texts), list[str]()
         for passage in self.passages:
-            goes = passage.id in cases
-            if passage.source is not None:
-                goes = FeedbackKey(passage.id, passage.source) in named.keys
-            if goes:
+            key = None if passage.source is None else FeedbackKey(passage.id, passage.source)
+            if key in named.keys if key is not None else passage.id in self.cases:
                 # A copy also has what its format brings along, such as the name of a model: only long texts tell.
                 long = (text for text in strings(passage.content) if not passage.copy or len(text.split()) >= RUN)
-                gone.update(dict.fromkeys(long))
+                texts.update(dict.fromkeys(long))
             elif not passage.copy:
                 survivors += strings(passage.content)
         residue, whole = (
-            Residue(gone, named.keys, cases=cases, searched=named.searched, person=named.person) for _ in range(2)
+            Residue(texts, named.keys, cases=self.cases, searched=named.searched, person=named.person) for _ in range(2)
         )
-        contents = {example.content_hash for example in removed.examples.values() if example.id in cases}
-        elsewhere = set()
+        contents = {each.content_hash for each in self.removed.examples.values() if each.id in self.cases}
+        elsewhere, person = set[str](), Residue(person=named.person)
         query = (
             select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body)
             .join(judges, judges.c.id == rows.c.judge)
-            .where(rows.c.judge != self.judge, rows.c.kind != "vector")
+            .where(rows.c.judge != self.holdings.judge, rows.c.kind != "vector")
         )
-        for name, kind, key, body in self.connection.execute(query):
-            texts = [key, *words_of(self.codec, kind, body)]
-            if name not in elsewhere:
-                same = kind == "case" and self.codec.decode(kind, body).content_hash in contents
-                # Short words are anybody's: of another judge they prove nothing.
-                if same or any(map(whole.certain, texts)) or row_names(self.codec, _by_name(whole), kind, key, body):
-                    elsewhere.add(name)
-            residue.share(texts)
-        residue.share(self._texts(left, _WORDED))
+        with self.reading() as connection:
+            for name, kind, key, body in connection.execute(query):
+                words = [key, *words_of(self.codec, kind, body)]
+                if name not in elsewhere:
+                    same = kind == "case" and self.codec.decode(kind, body).content_hash in contents
+                    # Short words are anybody's: of another judge they prove nothing.
+                    if same or any(map(whole.certain, words)) or row_names(self.codec, person, kind, key, body):
+                        elsewhere.add(name)
+                residue.share(words)
+        residue.share(self._texts(_WORDED))
         residue.share(survivors)
         return residue, tuple(sorted(elsewhere))
 
-    # -- writing -----------------------------------------------------------------------------------------------------
-
-    def _write(self, done: _Without, left: Timeline) -> None:
-        fresh = []
-        for row in sorted(set[RowKey]().union(*done.changes.values())):
-            kind, key = row
-            self.connection.execute(
-                delete(rows).where(rows.c.judge == self.judge, rows.c.kind == kind, rows.c.key == key)
-            )
-            for since, until, body in left[row]:
-                last = None if until == self.latest + 1 else until
-                row_of = {"judge": self.judge, "kind": kind, "key": key, "since": since, "until": last, "body": body}
-                fresh.append(row_of)
-        if fresh:
-            self.connection.execute(insert(rows), fresh)
-
-    def _redact(self, done: _Without, residue: Residue) -> None:
-        changes = {number: {"memory_hash": "", **counts} for number, counts in done.counts.items()}
-        for version in versions.history(self.connection, self.judge):
-            if version.note and residue.in_sentence(version.note):
-                changes.setdefault(version.number, {})["note"] = _NOTHING
-        table = versions_table
-        for number, values in changes.items():
-            this = update(table).where(table.c.judge == self.judge, table.c.number == number)
-            self.connection.execute(this.values(redacted=True, **values))
-
-    def _commit(self, memory: Memory, count: int) -> None:
-        """The new version: its rows are those of the one before, which has just lost the same; only the number is new."""
-        versions.add_version(
-            self.connection,
-            self.judge,
-            parent=self.latest,
-            before={},
-            after={},
-            memory=memory,
-            action="erase",
-            line=f"{in_words(0, count, 0)} erased from all versions",
+    def _copies(self, named: Residue) -> frozenset[str]:
+        return frozenset(
+            key
+            for (kind, key), spans in self.timeline.items()
+            if kind == "guideline"
+            for _, _, body in spans
+            if any(map(self.residue.copied, words_of(self.codec, kind, body)))
+            and not row_names(self.codec, named, kind, key, body)
         )
 
-    def _remember(self, removed: _Removed, left: Timeline, keys: Iterable[FeedbackKey], cases: Collection[str]) -> None:
-        rows_left = (body for (kind, _), spans in left.items() if kind == "case" for _, _, body in spans)
-        kept = {self.codec.decode("case", body).content_hash for body in rows_left} if removed.examples else set()
-        self.erased.remember(
-            self.connection,
-            keys=keys,
-            annotations=removed.annotations.values(),
+    # -- write and remember ------------------------------------------------------------------------------------------
+
+    def carry_out(self, connection: Connection) -> Erasure:
+        """Write it, in a transaction in which nothing else of the judge changes."""
+        judge = self.holdings.judge
+        forget_answers(connection, judge)  # they may quote what goes
+        self._write_rows(connection)
+        changed = {number: {"memory_hash": "", **counts} for number, counts in self.counts.items()}
+        for number in self.redacted_notes:
+            changed.setdefault(number, {})["note"] = _ERASED
+        for number, values in changed.items():
+            version = (versions_table.c.judge == judge, versions_table.c.number == number)
+            connection.execute(update(versions_table).where(*version).values(redacted=True, **values))
+        if self.memory is not None:
+            # Its rows are those of the version before, which has just lost the same; only the number is new.
+            line = f"{in_words(0, len(self.keys), 0)} erased from all versions"
+            versions.add_version(
+                connection,
+                judge,
+                parent=self.latest,
+                before={},
+                after={},
+                memory=self.memory,
+                action="erase",
+                line=line,
+            )
+        self._remember(connection)
+        erased = Erased(receipt=self.receipt, keys=frozenset(self.keys), cases=self.cases, residue=self.residue)
+        for tables in other_tables(connection):
+            tables.forget(connection, erased)
+        return Erasure(judge=judge, receipt=self.receipt, residue=self.residue)
+
+    def _write_rows(self, connection: Connection) -> None:
+        judge, new = self.holdings.judge, list[dict[str, object]]()
+        for kind, key in sorted(set[RowKey]().union(*self.changes.values())):
+            connection.execute(delete(rows).where(rows.c.judge == judge, rows.c.kind == kind, rows.c.key == key))
+            for since, until, body in self.rest[kind, key]:
+                last = None if until == self.latest + 1 else until
+                new.append({"judge": judge, "kind": kind, "key": key, "since": since, "until": last, "body": body})
+        if new:
+            connection.execute(insert(rows), new)
+
+    def _remember(self, connection: Connection) -> None:
+        bodies = (body for (kind, _), spans in self.rest.items() if kind == "case" for _, _, body in spans)
+        contents = {self.codec.decode("case", body).content_hash for body in bodies} if self.removed.examples else set()
+        self.holdings.erased.remember(
+            connection,
+            keys=self.keys,
+            annotations=self.removed.annotations.values(),
             examples=[
                 example
-                for example in removed.examples.values()
-                if example.content_hash not in kept and example.id in cases
+                for example in self.removed.examples.values()
+                if example.content_hash not in contents and example.id in self.cases
             ],
             at=versions.now(),
         )
 
 
-def _by_name(residue: Residue) -> Residue:
-    """What to look for in other judges' rows: the same person."""
-    return Residue(person=residue.person)
+def _annotations_with(timeline: Timeline, finder: Finder, codec: Codec) -> dict[FeedbackKey, tuple[str, ...]]:
+    """Key → the fields that hold a text; an annotation is found by a case that it once stood beside, also an older one."""
+    places: dict[FeedbackKey, dict[str, None]] = {}
+    for (kind, key), spans in sorted(timeline.items()):
+        if kind != "annotation":
+            continue
+        for since, until, body in spans:
+            annotation = codec.decode("annotation", body)
+            examples = [
+                codec.decode("case", case)
+                for start, end, case in timeline.get(("case", annotation.id), ())
+                if start < until and since < end
+            ]
+            for example in examples or [None]:
+                if fields := finder.places(example, annotation):
+                    places.setdefault(FeedbackKey.parse(key), {}).update(dict.fromkeys(fields))
+    return {key: tuple(fields) for key, fields in places.items()}
+
+
+def _ids(selector: str | FeedbackKey) -> set[str]:
+    """The ids of cases that a selector may mean; none for one person's feedback."""
+    if isinstance(selector, FeedbackKey):
+        return set()
+    return {case for case, source in readings(selector) if source is None}
 
 
 def _unnamed(guideline: Guideline, person: str | None) -> Guideline:
     """`guideline` without the name of somebody who pinned or retired it."""
     if person is None or person not in (guideline.pinned_by, guideline.retired_by):
         return guideline
-    names = {name: _NOTHING for name in ("pinned_by", "retired_by") if getattr(guideline, name) == person}
+    names = {name: _ERASED for name in ("pinned_by", "retired_by") if getattr(guideline, name) == person}
     return msgspec.structs.replace(guideline, **names)
 
 
@@ -417,22 +524,21 @@ def _silent(memory: Memory, residue: Residue) -> Memory:
     """`memory` without a reason that names or repeats what was erased."""
 
     def silent(entry: T) -> T:
-        return msgspec.structs.replace(entry, reason=_NOTHING) if residue.in_sentence(entry.reason) else entry
+        return msgspec.structs.replace(entry, reason=_ERASED) if residue.in_sentence(entry.reason) else entry
 
     memory = memory.with_annotations(
-        (
-            msgspec.structs.replace(annotation, outcome=silent(annotation.outcome))
-            for annotation in memory.annotations()
-            if annotation.outcome is not None and residue.in_sentence(annotation.outcome.reason)
-        ),
+        msgspec.structs.replace(annotation, outcome=silent(annotation.outcome))
+        for annotation in memory.annotations()
+        if annotation.outcome is not None and residue.in_sentence(annotation.outcome.reason)
     )
     return msgspec.structs.replace(memory, tombstones=tuple(map(silent, memory.tombstones)))
 
 
 def _redacted(number: int, change: Change) -> RedactedVersion:
-    def removed(kind: str) -> int:
-        return sum(of == kind and body is None for (of, _), (_, body) in change.items())
-
+    kinds = [kind for (kind, _), (_, body) in change.items() if body is None]
     return RedactedVersion(
-        number=number, comments=removed("annotation"), cases=removed("case"), guidelines=removed("guideline")
+        number=number,
+        comments=kinds.count("annotation"),
+        cases=kinds.count("case"),
+        guidelines=kinds.count("guideline"),
     )

@@ -17,7 +17,7 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.tables import answers, judges
 
-__all__ = ["PaidAnswers", "count_answers", "forget_answers"]
+__all__ = ["PaidAnswers", "count_answers", "count_forgettings", "forget_answers"]
 
 _OLDEST = timedelta(days=30)  # what nobody took up by then goes
 
@@ -34,7 +34,7 @@ class PaidAnswers:
         self._database, self._name = database, name
         with database.read() as connection:
             self._judge, _ = versions.find(connection, name)
-            self._forgettings = _forgettings(connection, self._judge)
+            self._forgettings = count_forgettings(connection, self._judge)
             query = select(answers.c.key, answers.c.answer).where(
                 answers.c.judge == self._judge, answers.c.kept_at > _oldest()
             )
@@ -66,7 +66,7 @@ class PaidAnswers:
         try:
             with self._database.write(self._name) as connection:
                 # After a forgetting nothing is kept: this align may have read what was to go.
-                forgotten = _forgettings(connection, self._judge) != self._forgettings
+                forgotten = count_forgettings(connection, self._judge) != self._forgettings
                 for key, answer in () if forgotten else new.items():
                     same = select(answers.c.key).where(answers.c.judge == self._judge, answers.c.key == key)
                     if connection.execute(same).scalar() is None:
@@ -100,7 +100,8 @@ def forget_answers(connection: Connection, judge: int) -> None:
     connection.execute(delete(answers).where(answers.c.judge == judge))
 
 
-def _forgettings(connection: Connection, judge: int) -> int | None:
+def count_forgettings(connection: Connection, judge: int) -> int | None:
+    """How often answers of a judge were forgotten: an align that began before keeps none."""
     return connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar()
 
 

@@ -15,21 +15,21 @@ from memalign.errors import MemalignError, VersionConflict
 from memalign.io import FeedbackSource, OwnVerdicts
 from memalign.judge import Judge, Progress
 from memalign.memory import LedgerEntry
+from memalign.memory.text_search import Finder
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.calls import Calls
 from memalign.registry import bundle, versions
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import COMPARED, MemoryDiff, compare_rows
-from memalign.registry.erase import erase_feedback
+from memalign.registry.erase import Selectors, erase_feedback, matching_feedback
+from memalign.registry.erase_check import search_again
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.learn import Latest, align_step, conflict, estimate_learning, learn_and_commit
-from memalign.registry.leftovers import searched
 from memalign.registry.paid_answers import count_answers
 from memalign.registry.receipt import Receipt
 from memalign.registry.registry_import import ImportedJudge, import_judges
-from memalign.registry.search import matching
 from memalign.registry.versions import Action, JudgeSummary, VersionInfo
 from memalign.types import FeedbackKey, Usage
 
@@ -323,19 +323,19 @@ class Registry:
             UnknownKey: Nothing is there that these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
-        named = {"source": source, "matching": matching}
-        outcome = erase_feedback(self._database, name, tuple(selectors), **named, dry_run=dry_run)
+        text = None if matching is None else Finder(matching)
+        erasure = erase_feedback(self._database, name, Selectors(tuple(selectors), source, text), dry_run=dry_run)
         if dry_run:
-            return outcome.receipt
-        receipt = searched(self._database, outcome)
+            return erasure.receipt
+        receipt = search_again(self._database, erasure)
         if rederive and receipt.pending:
             receipt = self._rederived(name, receipt, optimizer, progress)
         return receipt
 
     def matching(self, name: str, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""
-        with self._reading(name) as (connection, judge, latest):
-            return matching(connection, judge, latest, text)
+        with self._database.read() as connection:
+            return matching_feedback(connection, name, text)
 
     def compact(self) -> str:
         """Rewrite the database without what was deleted; `erase` does it by itself. Returns what, in words."""

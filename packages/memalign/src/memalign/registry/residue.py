@@ -1,4 +1,4 @@
-"""Searching for what was erased: in decoded rows, and in the bytes of the file.
+"""What was erased, to search for: in the words of rows, and in the bytes of the file.
 
 What identifies a text is any run of eight of its words that no survivor shares, or the whole text when it is shorter.
 Words that people use anyway ("too cold") prove nothing, so a short text counts as a whole field, or inside a reason or
@@ -14,11 +14,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from memalign.memory import Annotation, Answers
 from memalign.memory.guard import UNSPACED, normalised
 from memalign.memory.text_search import Finder
-from memalign.types import FeedbackKey
+from memalign.registry.judge_rows import Codec
+from memalign.types import Example, FeedbackKey
+from memalign.values import Value
 
-__all__ = ["RUN", "Residue", "strings"]
+__all__ = ["RUN", "Residue", "reason_of", "row_names", "state_words", "strings", "words_of"]
 
 RUN = 8
 """Words in a row that identify a text."""
@@ -254,19 +257,6 @@ def _in_bytes(key: FeedbackKey) -> Iterator[tuple[bytes, bytes]]:
             continue
 
 
-def strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON value; names of fields count too, for content may carry words there."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, part in value.items():
-            yield str(name)
-            yield from strings(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from strings(part)
-
-
 def _words(text: str) -> list[str]:
     """The words of `normalised`, pairs of characters where it has no spaces."""
     if text.isascii():
@@ -299,3 +289,88 @@ def _spellings(text: str) -> Iterator[bytes]:
             yield json.dumps(text, ensure_ascii=plain)[1:-1].encode()
         except UnicodeEncodeError:
             continue
+
+
+# -- the words of rows ------------------------------------------------------------------------------------------------
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every text in a JSON value; names of fields count too, for content may carry words there."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield str(name)
+            yield from strings(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from strings(part)
+
+
+def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
+    """The texts that a person or a judged system wrote, in one row; labels of a closed type are no one's words."""
+    if kind == "vector":
+        return
+    value = codec.decode(kind, body)
+    if isinstance(value, Example):
+        yield value.id
+        yield from strings([*value.content.values(), value.meta])
+    elif isinstance(value, Annotation):
+        yield value.id
+        yield from strings([value.rationale, *_label(value.value), value.meta])
+    elif kind == "guideline":
+        yield value.text
+        for check in value.checks:
+            yield check.question
+            yield from strings(check.test and [check.test.text, check.test.then])
+            yield from _label(check.value)
+    elif isinstance(value, Answers):
+        yield from value.margins
+        yield from _label(value.verdict)
+    elif kind == "pre_alignment":
+        yield from strings([value.rationale])
+    elif kind == "judge":
+        yield from strings(value)
+    elif kind == "tombstone":
+        yield value.key.id
+    elif kind == "conflict":
+        yield value.about
+
+
+def state_words(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
+    """What else a row says that may hold a searched text: its key, and the names and ids of a memory's state."""
+    yield key
+    if kind == "memory":
+        yield from strings(codec.decode(kind, body))
+
+
+def _label(value: Value | None) -> Iterator[str]:
+    """A label of one word or two may be a choice of the judge's type; a longer one is free text."""
+    if isinstance(value, str) and len(value.split()) > 2:
+        yield value
+
+
+def reason_of(codec: Codec, kind: str, body: bytes) -> str:
+    """What memalign says of a piece of feedback's state; empty for other rows."""
+    if kind == "annotation":
+        outcome = codec.decode(kind, body).outcome
+        return "" if outcome is None else str(outcome.reason)
+    return str(codec.decode(kind, body).reason) if kind == "tombstone" else ""
+
+
+def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> bool:
+    """Whether a row is one of the erased keys, names one, or came from one; its reason must not repeat their words."""
+    match kind:
+        case "annotation" | "tombstone":
+            of_person = residue.person is not None and FeedbackKey.parse(key).source == residue.person
+            return of_person or key in residue.names or residue.in_sentence(reason_of(codec, kind, body))
+        case "guideline":
+            guideline = codec.decode(kind, body)
+            named = residue.person is not None and residue.person in (*guideline.people, guideline.retired_by)
+            return named or not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
+        case "conflict":
+            conflict = codec.decode(kind, body)
+            return not residue.keys.isdisjoint((*conflict.feedback, *conflict.exposed_to))
+        case "memory":
+            return key == "authority" and residue.person in codec.decode(kind, body)
+    return False
