@@ -280,7 +280,7 @@ class _SQLite:
 
     def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:
         """The bytes of the file and of a journal or log beside it, inside a transaction: nobody writes then."""
-        definitions = (str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master"))
+        definitions = [str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master")]
         beside = (Path(f"{self.file}{suffix}") for suffix in ("-journal", "-wal"))
         files = (self.file, *(path for path in beside if path.exists()))
         size, traces = residue.in_files(files, chain(live, definitions))
