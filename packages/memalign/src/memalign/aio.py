@@ -11,10 +11,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["at_most", "run", "together"]
+__all__ = ["at_most", "blocking", "run", "together"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
 
@@ -92,6 +94,18 @@ class _Work:
         self._given_up = True
         if self._task is not None:
             self._task.cancel()
+
+
+def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """The synchronous form of a coroutine function, with the same arguments, called as it without the leading `a`."""
+
+    @wraps(function)
+    def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(function(*args, **kwargs))
+
+    waiting.__name__ = function.__name__.removeprefix("a")
+    waiting.__qualname__ = function.__qualname__.removesuffix(function.__name__) + waiting.__name__
+    return waiting
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

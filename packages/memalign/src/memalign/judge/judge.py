@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast, overload
 
 from memalign import aio
 from memalign.errors import InputError
@@ -40,6 +40,20 @@ __all__ = ["Judge"]
 ValueT = TypeVar("ValueT", bound=Value)
 
 _NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
+
+
+class _Settings(TypedDict):
+    """What a judge is made of beside its value type; see `Judge`."""
+
+    name: str
+    instructions: str
+    model: NotRequired[str | ChatModel | DecisionModel | None]
+    check_model: NotRequired[str | DecisionModel | None]
+    embedding_model: NotRequired[str | EmbeddingModel | None]
+    retrieval_k: NotRequired[int | None]
+    parameters: NotRequired[Mapping[str, Any]]
+    columns: NotRequired[Mapping[str, str]]
+    memory: NotRequired[Memory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,35 +109,11 @@ class Judge(Generic[ValueT_co]):
 
         @overload
         def __init__(
-            self: Judge[ValueT],
-            *,
-            name: str,
-            instructions: str,
-            feedback_value_type: type[ValueT],
-            model: str | ChatModel | DecisionModel | None = None,
-            check_model: str | DecisionModel | None = None,
-            embedding_model: str | EmbeddingModel | None = None,
-            retrieval_k: int | None = None,
-            parameters: Mapping[str, Any] = ...,
-            columns: Mapping[str, str] = ...,
-            memory: Memory = ...,
+            self: Judge[ValueT], *, feedback_value_type: type[ValueT], **settings: Unpack[_Settings]
         ) -> None: ...
 
         @overload
-        def __init__(
-            self: Judge[Value],
-            *,
-            name: str,
-            instructions: str,
-            feedback_value_type: object,
-            model: str | ChatModel | DecisionModel | None = None,
-            check_model: str | DecisionModel | None = None,
-            embedding_model: str | EmbeddingModel | None = None,
-            retrieval_k: int | None = None,
-            parameters: Mapping[str, Any] = ...,
-            columns: Mapping[str, str] = ...,
-            memory: Memory = ...,
-        ) -> None: ...
+        def __init__(self: Judge[Value], *, feedback_value_type: object, **settings: Unpack[_Settings]) -> None: ...
 
         def __init__(self, **settings: Any) -> None: ...
 
@@ -150,8 +140,8 @@ class Judge(Generic[ValueT_co]):
 
     def __reduce__(self) -> tuple[Callable[..., Judge], tuple[dict[str, Any]]]:
         """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
-        made_of = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _made_of, (made_of | {"parameters": dict(self.parameters), "columns": dict(self.columns)},)
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        return _made_of, (settings | {"parameters": dict(self.parameters), "columns": dict(self.columns)},)
 
     def __repr__(self) -> str:
         text = " ".join(self.instructions.split())
@@ -209,22 +199,6 @@ class Judge(Generic[ValueT_co]):
 
     # -- judging -------------------------------------------------------------------------------------------------
 
-    def __call__(
-        self,
-        example: Example | None = None,
-        /,
-        *,
-        inputs: Any = None,
-        outputs: Any = None,
-        expectations: Any = None,
-        conversation: Any = None,
-        trace: Any = None,
-        id: str | None = None,  # the field's name
-    ) -> Judgment[ValueT_co]:
-        """Judge one item, given as an Example or by its fields; see `ajudge`."""
-        content = {"inputs": inputs, "outputs": outputs, "expectations": expectations, "conversation": conversation}
-        return aio.run(self.ajudge(example, **content, trace=trace, id=id))
-
     async def ajudge(
         self,
         example: Example | None = None,
@@ -244,37 +218,19 @@ class Judge(Generic[ValueT_co]):
         Raises InputError when a field that the instructions name is missing, and a ModelError when the model fails.
         """
         content = {"inputs": inputs, "outputs": outputs, "expectations": expectations, "conversation": conversation}
-        given = {name: field for name, field in (content | {"trace": trace, "id": id}).items() if field is not None}
+        content = {name: value for name, value in (content | {"trace": trace, "id": id}).items() if value is not None}
         if example is None:
-            example = Example(**{"id": "item"} | given)
-        elif given:
+            example = Example(**{"id": "item"} | content)
+        elif content:
             raise InputError("give an Example or fields, not both")
         elif not isinstance(example, Example):
             raise InputError(
-                f"give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
+                "give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a "
+                f"{type(example).__name__}"
             )
         return cast("Judgment[ValueT_co]", await decide(self, example, Calls()))
 
-    def judge_many(
-        self,
-        examples: ExampleSource | Examples,
-        *,
-        concurrency: int | None = None,
-        out: str | Path | None = None,
-        progress: Progress | None = None,
-        max_cost: float | SpendLimit | None = None,
-        on_judgment: OnJudgment | None = None,
-    ) -> Sequence[Judgment[ValueT_co]]:
-        """Judge many items; see `ajudge_many`."""
-        judged = self.ajudge_many(
-            examples,
-            concurrency=concurrency,
-            out=out,
-            progress=progress,
-            max_cost=max_cost,
-            on_judgment=on_judgment,
-        )
-        return aio.run(judged)
+    __call__ = aio.blocking(ajudge)
 
     async def ajudge_many(
         self,
@@ -312,16 +268,7 @@ class Judge(Generic[ValueT_co]):
         )
         return cast("Sequence[Judgment[ValueT_co]]", judgments)
 
-    def predict_batch(
-        self,
-        frame: FrameT,
-        *,
-        done: Frame | Collection[tuple[str, str]] = (),
-        concurrency: int | None = None,
-        max_cost: float | SpendLimit | None = None,
-    ) -> FrameT:
-        """The verdict on every row of a frame; see `apredict_batch`."""
-        return aio.run(self.apredict_batch(frame, done=done, concurrency=concurrency, max_cost=max_cost))
+    judge_many = aio.blocking(ajudge_many)
 
     async def apredict_batch(
         self,
@@ -346,20 +293,9 @@ class Judge(Generic[ValueT_co]):
         """
         return await predict_batch(self, frame, done=done, concurrency=concurrency, max_cost=max_cost)
 
-    # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
+    predict_batch = aio.blocking(apredict_batch)
 
-    def align(
-        self,
-        feedback: FeedbackSource,
-        *,
-        optimizer: MemAlign | None = None,
-        skip_invalid: bool = False,
-        own_verdicts: OwnVerdicts | None = None,
-        progress: Progress | None = None,
-    ) -> AlignResult[ValueT_co]:
-        """Learn from feedback; see `aalign`."""
-        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
-        return aio.run(self.aalign(feedback, optimizer=optimizer, **options))
+    # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
 
     async def aalign(
         self,
@@ -384,20 +320,12 @@ class Judge(Generic[ValueT_co]):
             InvalidRows: A row cannot be used.
             ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
         """
-        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
-        return cast("AlignResult[ValueT_co]", await self._optimizer(optimizer).align(self, feedback, **options))
+        result = await _optimizer(optimizer).align(
+            self, feedback, skip_invalid=skip_invalid, own_verdicts=own_verdicts, progress=progress
+        )
+        return cast("AlignResult[ValueT_co]", result)
 
-    def unalign(
-        self,
-        *keys: str | FeedbackKey,
-        source: str | None = None,
-        people_agree: bool = False,
-        optimizer: MemAlign | None = None,
-        progress: Progress | None = None,
-    ) -> AlignResult[ValueT_co]:
-        """Forget feedback and all that came from it; see `aunalign`."""
-        options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
-        return aio.run(self.aunalign(*keys, optimizer=optimizer, **options))
+    align = aio.blocking(aalign)
 
     async def aunalign(
         self,
@@ -421,14 +349,19 @@ class Judge(Generic[ValueT_co]):
         Raises:
             UnknownKey: A key names nothing in memory.
         """
-        options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
-        return cast("AlignResult[ValueT_co]", await self._optimizer(optimizer).unalign(self, *keys, **options))
+        result = await _optimizer(optimizer).unalign(
+            self, *keys, source=source, people_agree=people_agree, progress=progress
+        )
+        return cast("AlignResult[ValueT_co]", result)
 
-    def _optimizer(self, optimizer: MemAlign | None) -> MemAlign:
-        from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
-
-        return optimizer or MemAlign()
+    unalign = aio.blocking(aunalign)
 
 
 def _made_of(arguments: dict[str, Any]) -> Judge:
     return Judge(**arguments)
+
+
+def _optimizer(optimizer: MemAlign | None) -> MemAlign:
+    from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
+
+    return optimizer or MemAlign()
