@@ -1,0 +1,210 @@
+"""Files that are written whole or not at all, and by one writer at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from memalign.errors import InputError
+from memalign.io import JudgmentWriter
+from memalign.io.files import atomic_write, locked, try_lock, unlock
+
+posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes, links, devices and signals")
+
+
+def write(path: Path, *parts: bytes) -> None:
+    with atomic_write(path) as file:
+        for part in parts:
+            file.write(part)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_the_new_content_takes_the_old_ones_place_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "card.jsonl"
+    path.write_bytes(b"old")
+    with atomic_write(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_bytes() == b"old"
+        file.write(b" and whole")
+    assert contents(tmp_path) == {"card.jsonl": b"new and whole"}
+
+
+@pytest.mark.parametrize("before", [{"card.jsonl": b"old"}, {}])
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, before: dict[str, bytes]) -> None:
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content)
+
+    def fill_the_disk() -> None:
+        with atomic_write(tmp_path / "card.jsonl") as file:
+            file.write(b"half")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fill_the_disk()
+    assert contents(tmp_path) == before
+
+
+@posix
+def test_a_new_file_is_readable_where_umask_allows(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write(tmp_path / "bundle.json", b"{}")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "bundle.json").stat().st_mode) == 0o644
+
+
+@posix
+def test_a_link_stays_one_and_private_files_private(tmp_path: Path) -> None:
+    private, link = tmp_path / "private.json", tmp_path / "link.json"
+    private.write_bytes(b"old")
+    private.chmod(0o600)
+    link.symlink_to(private)
+    write(link, b"new")
+    assert (link.is_symlink(), private.read_bytes(), stat.S_IMODE(private.stat().st_mode)) == (True, b"new", 0o600)
+
+
+@posix
+def test_two_names_of_one_file_make_two_runs(tmp_path: Path) -> None:
+    file, link = tmp_path / "far" / "out.jsonl", tmp_path / "link.jsonl"
+    file.parent.mkdir()
+    link.symlink_to(file)
+    with JudgmentWriter(file, judge="j"), pytest.raises(InputError, match="another run"):
+        JudgmentWriter(link, judge="j")
+    with JudgmentWriter(link, judge="j"):
+        assert {path.name for path in tmp_path.iterdir()} == {"far", "link.jsonl"}, "what it needs stands by the file"
+
+
+def test_a_folder_is_no_file_to_be_replaced(tmp_path: Path) -> None:
+    for folder in (tmp_path, Path()):
+        with pytest.raises(IsADirectoryError):
+            write(folder, b"x")
+
+
+@posix
+def test_a_device_is_written_but_never_replaced() -> None:
+    ours, theirs = os.openpty()
+    device = Path(os.ttyname(theirs))
+    try:
+        write(device, b"whole\n")
+        assert os.read(ours, 100) == b"whole\r\n"
+        with pytest.raises(InputError, match="is no file"):
+            JudgmentWriter(device, judge="j")
+        assert device.is_char_device()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from memalign.io.files import atomic_write
+with atomic_write(Path(sys.argv[1])) as file:
+    file.write(b"half of something long")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@posix
+def test_a_killed_writers_leftovers_go_with_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "judge.json"
+    for content in (b"first", b"2"):
+        for _ in range(2):
+            killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+            assert killed.returncode == -signal.SIGKILL
+        left = contents(tmp_path)
+        assert left.keys() <= {"judge.json", ".judge.json.part", ".judge.json.part.lock"}
+        assert left.get("judge.json", b"first") == b"first"
+        write(path, content)
+        assert contents(tmp_path) == {"judge.json": content}
+
+
+def test_the_content_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[object] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append(os.fstat(descriptor).st_size))
+    monkeypatch.setattr(Path, "replace", lambda part, path: steps.append((part.name, path.name)))
+    write(tmp_path / "judge.json", b"whole")
+    assert steps == [5, (".judge.json.part", "judge.json")]
+
+
+def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "judge.json"
+    pieces = [bytes([n]) * 1000 for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(lambda piece: write(path, *[piece] * 20), pieces):
+            assert path.read_bytes() in [piece * 20 for piece in pieces]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_writer_that_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = threading.Event()
+    monkeypatch.setattr(logging.getLogger("memalign.io"), "handle", lambda record: said.set())
+    path = tmp_path / "judge.json"
+    with ThreadPoolExecutor(1) as pool:
+        with atomic_write(path) as first:
+            second = pool.submit(write, path, b"second")
+            assert said.wait(60), "before the first is done"
+            first.write(b"first")
+        second.result(60)
+    assert path.read_bytes() == b"second"
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_holder_at_a_time_has_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / ".out.lock"
+    for _ in range(2):
+        lock = try_lock(path)
+        assert lock is not None
+        assert try_lock(path) is None
+        unlock(lock)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_on_a_deleted_file_is_none(tmp_path: Path) -> None:
+    path = tmp_path / ".out.lock"
+    first = try_lock(path)
+    path.unlink()  # somebody tidied up
+    second = try_lock(path)
+    assert first is not None
+    assert second is not None
+    assert try_lock(path) is None, "the file that is there is the one that counts"
+    unlock(second)
+    unlock(first)
+
+
+def test_the_holder_is_waited_for_and_the_wait_is_said_once(tmp_path: Path) -> None:
+    path = tmp_path / ".out.lock"
+    lock = try_lock(path)
+    assert lock is not None
+    said: list[str] = []
+
+    def waiting() -> None:
+        said.append("waiting")
+        unlock(lock)
+
+    with locked(path, waiting=waiting):
+        assert try_lock(path) is None
+    assert said == ["waiting"]
+
+
+def test_no_folder_is_made_for_a_lock(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        try_lock(tmp_path / "none" / ".out.lock")
+    assert not list(tmp_path.iterdir())

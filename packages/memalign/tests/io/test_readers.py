@@ -1,0 +1,176 @@
+"""Rows from object stores, folders and Parquet files."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from memalign import Example, Judge
+from memalign.errors import ConfigurationError, InputError, InvalidRows
+from memalign.io import Examples, read_examples, read_feedback
+from memalign.testing import ScriptedChatModel
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+ROWS: list[dict[str, Any]] = [{"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)]
+EXAMPLES = [Example(**row) for row in ROWS]
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """fsspec's file system in memory, and a cache of this machine."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fs = fsspec.filesystem("memory")
+    fs.store.clear()
+    fs.pseudo_dirs[:] = [""]
+    yield fs
+    fs.store.clear()
+
+
+def jsonl(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+
+
+def parquet(rows: list[dict[str, Any]], **options: Any) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), file, **options)
+    return file.getvalue()
+
+
+CSV = ("id,inputs,outputs\n" + "".join(f"{row['id']},{row['inputs']},{row['outputs']}\n" for row in ROWS)).encode()
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({"rows.jsonl": jsonl(ROWS)}, "rows.jsonl"),
+        ({"rows.csv": CSV}, "rows.csv"),
+        ({"rows.parquet": parquet(ROWS)}, "rows.parquet"),
+        ({"a.jsonl": jsonl(ROWS[:6]), "b.jsonl": jsonl(ROWS[6:])}, ""),
+    ],
+)
+def test_a_url_is_read_like_a_file_or_a_folder(store: Any, files: dict[str, bytes], where: str) -> None:
+    for name, data in files.items():
+        store.pipe_file(f"/in/{name}", data)
+    assert read_examples(f"memory://in/{where}") == EXAMPLES
+
+
+def test_partitioned_parquet_is_one_table(store: Any, tmp_path: Path) -> None:
+    for day in (1, 2):
+        part, name = parquet(ROWS[6 * (day - 1) : 6 * day]), f"day=2026-01-0{day}"
+        store.pipe_file(f"/lake/{name}/part-0.parquet", part)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part-0.parquet").write_bytes(part)
+    for examples in (read_examples("memory://lake"), read_examples(tmp_path)):
+        assert [(case.id, case.outputs) for case in examples] == [(case.id, case.outputs) for case in EXAMPLES]
+        assert [case.meta["day"] for case in examples] == ["2026-01-01"] * 6 + ["2026-01-02"] * 6
+
+
+def test_what_cannot_be_read_is_said(store: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"memory://in/none.jsonl: no such file"):
+        read_examples("memory://in/none.jsonl")
+    with pytest.raises(InputError, match="Protocol not known: nowhere"):
+        read_examples("nowhere://in/none.jsonl")
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(ConfigurationError, match=r"none.jsonl cannot be read: Please install gcsfs"):
+        read_examples("gs://in/none.jsonl")
+    with pytest.raises(InputError, match="without Parquet or JSONL files"):
+        read_examples(tmp_path)
+
+
+@pytest.mark.parametrize("out", ["s3://bucket/judged.jsonl", "memory://out/judged", "judged.parquet"])
+def test_judgments_go_to_a_file_of_this_machine(out: str, tmp_path: Path) -> None:
+    model = ScriptedChatModel([])
+    judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model)
+    with pytest.raises(InputError, match=r"judgments are kept as JSON lines, in a \.jsonl file on this machine"):
+        judge.judge_many(EXAMPLES, out=out if "://" in out else tmp_path / out)
+    assert not model.requests
+
+
+# -- Parquet -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "f.parquet"
+
+
+def test_rows_keep_their_order_over_row_groups(path: Path) -> None:
+    rows = [{"id": f"c-{n}", "outputs": f"Reply {n}."} for n in range(1_000)]
+    path.write_bytes(parquet(rows, row_group_size=70))
+    assert read_examples(path) == [Example(**row) for row in rows]
+
+
+def test_times_structs_and_lists_are_read(path: Path) -> None:
+    more = {"created_at": datetime(2026, 3, 1, 12, tzinfo=UTC), "day": date(2026, 3, 2), "price": Decimal("2.50")}
+    inputs: dict[str, Any] = {"question": "Late?", "history": ["Hi", "Hello"]}
+    other: dict[str, Any] = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False}
+    path.write_bytes(parquet([{"id": "t-1", "inputs": inputs, "outputs": "Soon.", "value": True} | more, other]))
+    first, second = read_feedback(path).rows
+    assert (first.inputs, first.created_at) == (inputs, "2026-03-01T12:00:00+00:00")
+    assert first.meta == {"day": "2026-03-02", "price": 2.5}
+    assert (second.inputs, second.value, second.meta) == (None, False, {})
+
+
+@pytest.mark.parametrize("pandas", [True, False])
+def test_times_to_the_nanosecond_are_read(path: Path, monkeypatch: pytest.MonkeyPatch, pandas: bool) -> None:
+    if not pandas:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    moment = pa.scalar(1, pa.timestamp("ns", "UTC"))
+    columns = {
+        "id": ["a"],
+        "outputs": ["x"],
+        "value": [True],
+        "created_at": pa.array([moment]),
+        "inputs": pa.array([[{"at": moment}]]),
+        "took": pa.array([1_500_000_001], pa.duration("ns")),
+        "daily": pa.array([1], pa.time64("ns")),
+    }
+    pq.write_table(pa.table(columns), path)
+    (row,) = read_feedback(path).rows
+    assert (row.created_at, row.inputs) == ("1970-01-01T00:00:00+00:00", [{"at": "1970-01-01T00:00:00+00:00"}])
+    assert row.meta == {"took": 1.5, "daily": "00:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (parquet([{"id": "a", "outputs": "x"}] * 2), r"line 2 \(a\): 'a' is on line 1 already"),
+        (
+            parquet([{"id": "a", "outputs": "x", "image": b"\x89"}]),
+            r"line 1 \(a\): column image holds bytes; leave the col",
+        ),
+        (parquet([{"key": "a", "answer": "x"}]), "has no column for inputs, outputs; its columns: key, answer"),
+        (parquet([{"id": "a"}])[:-20], "no readable Parquet file"),
+        (None, "no such file"),
+    ],
+)
+def test_what_is_wrong_with_a_parquet_file_is_said(path: Path, data: bytes | None, error: str) -> None:
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(InputError, match=error):
+        read_examples(path)
+
+
+def test_a_table_of_bytes_or_without_rows_is_refused() -> None:
+    with pytest.raises(InvalidRows, match=r"line 1 \(a\): column image holds bytes; leave the column out"):
+        Examples.of(pa.Table.from_pylist([{"id": "a", "outputs": "x", "image": b"\x89"}])).check()
+    with pytest.raises(InputError, match="empty: it has no row"):
+        Examples.of(pa.Table.from_pylist([{"id": "a", "outputs": "x"}]).slice(0, 0)).check()
+
+
+def test_a_missing_pyarrow_names_its_install_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(parquet([{"id": "a", "outputs": "x"}]))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r"pip install pyarrow"):
+        read_examples(path)
