@@ -203,13 +203,18 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a value carries no words of its own; only `str` values do."""
         return self.kind != "str"
 
+    @property
+    def tolerance(self) -> float:
+        """How far apart two floats may be and still agree: a tenth of a scale that has bounds, and 0 of all else."""
+        if self.kind != "float" or not self.bounded:
+            return 0.0
+        return FLOAT_TOLERANCE * ((self.high or 0.0) - (self.low or 0.0))
+
     def agree(self, one: Value, other: Value) -> bool:
-        """Whether two values say the same: equal ones, and floats within a tenth of a scale that has bounds."""
-        words = isinstance(one, str) or isinstance(other, str)  # of a judge that once answered otherwise
-        if self.kind != "float" or words or not self.bounded:
+        """Whether two values say the same: equal ones, and floats within the `tolerance`."""
+        if isinstance(one, str) or isinstance(other, str):  # also of a judge that once answered otherwise
             return one == other
-        scale = (self.high or 0.0) - (self.low or 0.0)
-        return abs(float(one) - float(other)) <= FLOAT_TOLERANCE * scale
+        return one == other or abs(one - other) <= self.tolerance
 
     def parse(self, raw: object) -> Value:
         """The value that `raw` (from a file, a person or a model) stands for.

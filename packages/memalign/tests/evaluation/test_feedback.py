@@ -44,3 +44,17 @@ def test_a_missing_or_rare_label_is_named(kind: str | None, labels: list[Any], r
 def test_large_numbers_stay_distinct_labels() -> None:
     large = review_feedback([row(n, 1_000_000.0 + n, "ana") for n in range(9)], ValueType.of("float:0..2000000"))
     assert len(large.labels) == 9
+
+
+def test_numbers_within_the_tolerance_of_the_scale_are_no_conflict() -> None:
+    scale = ValueType.of("float:0..1")
+    near = review_feedback([row(1, 0.70), row(1, 0.71, "ben")], scale)
+    far = review_feedback([row(1, 0.70), row(1, 0.95, "ben")], scale)
+    assert (len(near.conflicts), len(far.conflicts)) == (0, 1)
+
+
+def test_an_id_whose_content_comes_twice_is_one_case() -> None:
+    """Ana and Ben labelled one case, under two ids, and Eva the second of them in other words of the same id."""
+    rows = [row(1, True), {**row(2, True, "ben"), "inputs": "question 1"}, row(3, False), row(3, True, "ben")]
+    review = review_feedback(rows, BOOL)
+    assert (review.cases, review.compared, review.duplicates) == (2, 2, (("t-1", "t-2"),))

@@ -12,7 +12,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.cases import ScoredCase, clusters, too_few_groups
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, clusters, too_few_groups
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.evaluation.judgment_file import judgments_from, made_by
@@ -197,7 +197,7 @@ class LabelledCases:
             read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields).rows
         )
         memory, known = judge.memory, _known_to(outside)
-        annotations = _by_case(rows)
+        annotations = annotations_by_case(rows)
         fresh = {name: notes for name, notes in annotations.items() if not known & _keys(notes)}
         if not fresh:
             raise InputError(
@@ -313,7 +313,10 @@ async def aevaluate(
 
 def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgment], usage: Usage) -> Evaluation:
     by_id = {example.id: judgment for example, judgment in zip(labelled.examples, judgments, strict=True)}
-    cases = tuple(_case(example, labelled.labels[example.id], by_id[example.id]) for example in labelled.examples)
+    cases = tuple(
+        _scored(example, labelled.labels[example.id], by_id[example.id], judge.value_type)
+        for example in labelled.examples
+    )
     scored = [(case.value, case) for case in cases if case.value is not None]
     values, truth = [value for value, _ in scored], [case.label for _, case in scored]
     listed = _listed(judge.value_type, [*values, *truth])
@@ -331,7 +334,7 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgm
         confusion=confusion(values, truth, listed) if listed else (),
         people_shares=_shares(truth, listed),
         judge_shares=_shares(values, listed),
-        disagreements=_disagreements(scored, by_id, _by_case(labelled.rows)),
+        disagreements=_disagreements(scored, by_id, annotations_by_case(labelled.rows)),
         usage=usage,
         model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
         memory_hash=next((judgment.memory_hash for judgment in judgments if judgment.memory_hash), ""),
@@ -341,7 +344,7 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgm
     )
 
 
-def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
+def _scored(example: Example, label: Value, judgment: Judgment, value_type: ValueType) -> ScoredCase:
     group = example.meta.get("group")
     error = judgment.error or ("the judgment has no value" if judgment.value is None else None)
     return ScoredCase(
@@ -351,22 +354,11 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
         own=judgment.own_value if judgment.decided_by == "calibrator" else None,
         error=error,
         group=None if group is None else str(group),
+        tolerance=value_type.tolerance,
     )
 
 
 # -- whose cases -----------------------------------------------------------------------------------------------------
-
-
-def _by_case(rows: Sequence[Feedback]) -> dict[str, list[Feedback]]:
-    """All annotations on each case, by its first id: the same content under two ids is one case, as in a memory."""
-    annotations: dict[str, list[Feedback]] = {}
-    first: dict[str, str] = {}  # of every id and of every content
-    for row in rows:
-        content = row.example.content_hash if row.example is not None else row.id
-        case = first.get(row.id) or first.get(content) or row.id
-        first[row.id] = first[content] = case
-        annotations.setdefault(case, []).append(row)
-    return annotations
 
 
 def _keys(rows: Sequence[Feedback]) -> set[str]:

@@ -1,23 +1,51 @@
-"""A labelled case with the judge's verdict on it, and the groups that cases come in."""
+"""A case and its annotations, a labelled case with the judge's verdict on it, and the groups that cases come in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from memalign.types import Feedback
 from memalign.values import Value
 
-__all__ = ["ScoredCase", "clusters", "same_value", "too_few_groups"]
+__all__ = ["ScoredCase", "annotations_by_case", "clusters", "labels_by_source", "same_value", "too_few_groups"]
 
 FEWEST_GROUPS = 10
 """Groups from which on there is an interval: fewer do not show how far the cases of one go together."""
 
 
-def same_value(value: Value, label: Value) -> bool:
-    """Whether a verdict is the people's label; white space around free text does not count."""
-    if isinstance(value, str) and isinstance(label, str):
-        return value.strip() == label.strip()
-    return value == label
+def annotations_by_case(
+    rows: Sequence[Feedback], contents: Mapping[str, str] | None = None
+) -> dict[str, list[Feedback]]:
+    """All annotations on each case, by its first id: the same content under two ids is one case, as in a memory.
+
+    Args:
+        rows: People's rows.
+        contents: The content hashes of cases that a judge knows, by id: rows on them may have no content.
+    """
+    annotations: dict[str, list[Feedback]] = {}
+    first: dict[str, str] = {}  # of every id and of every content
+    for row in rows:
+        content = row.example.content_hash if row.example is not None else (contents or {}).get(row.id, row.id)
+        case = first.get(row.id) or first.get(content) or row.id
+        first[row.id] = first[content] = case
+        annotations.setdefault(case, []).append(row)
+    return annotations
+
+
+def labels_by_source(annotations: Sequence[Feedback]) -> dict[str, Value]:
+    """One label a person, also if they saw the same content under two ids. An unknown source is a person too."""
+    return {row.source: row.value for row in annotations if row.value is not None}
+
+
+def same_value(value: Value, label: Value, tolerance: float = 0.0) -> bool:
+    """Whether a verdict is the people's label.
+
+    White space around free text does not count, and of floats a difference up to `ValueType.tolerance`.
+    """
+    if isinstance(value, str) or isinstance(label, str):
+        return str(value).strip() == str(label).strip() if isinstance(value, str) is isinstance(label, str) else False
+    return value == label or abs(value - label) <= tolerance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +59,7 @@ class ScoredCase:
         own: The model's own verdict, where a calibrator decided.
         error: Why there is no verdict.
         group: What several cases share (a document, a customer), or None.
+        tolerance: How far apart a float and its label may be and still agree; see `ValueType.tolerance`.
     """
 
     id: str
@@ -39,11 +68,12 @@ class ScoredCase:
     own: Value | None = None
     error: str | None = None
     group: str | None = None
+    tolerance: float = 0.0
 
     @property
     def correct(self) -> bool | None:
         """Whether the verdict is the label; None when there is no verdict."""
-        return None if self.value is None else same_value(self.value, self.label)
+        return None if self.value is None else same_value(self.value, self.label, self.tolerance)
 
 
 def clusters(cases: Sequence[ScoredCase]) -> list[str] | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 import msgspec
 
 from memalign.errors import RowError
+from memalign.evaluation.cases import annotations_by_case, labels_by_source, same_value
 from memalign.io import FeedbackSource, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import misfit
@@ -99,16 +101,12 @@ def review_feedback(
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
     if value_type is None:
         rows = [_one_spelling(row) for row in rows]
-    by_content: dict[str, list[Feedback]] = defaultdict(list)
-    for row in rows:
-        # A row without content is on a case that the judge knows.
-        by_content[row.content_hash if row.content else hashes[row.id]].append(row)
     authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
     cases = [
         _Case(annotations=tuple(annotations), label=policy_label(annotations, authority, policy))
-        for annotations in by_content.values()
+        for annotations in annotations_by_case(rows, hashes).values()
     ]
-    pairable = [list(unit.values()) for each in cases if len(unit := _by_source(each.annotations)) > 1]
+    pairable = [list(unit.values()) for each in cases if len(unit := labels_by_source(each.annotations)) > 1]
     labels = _label_counts(rows, value_type)
     groups = (tuple(dict.fromkeys(row.id for row in each.annotations)) for each in cases)
     return FeedbackReview(
@@ -119,7 +117,7 @@ def review_feedback(
         labels=labels,
         sources=dict(Counter(row.source for row in rows).most_common()),
         duplicates=tuple(ids for ids in groups if len(ids) > 1),
-        conflicts=_conflicts(cases),
+        conflicts=_conflicts(cases, value_type),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
         remarks=_rare_labels(labels, value_type),
@@ -135,14 +133,15 @@ def _one_spelling(row: Feedback) -> Feedback:
     return msgspec.structs.replace(row, value=written == "true") if written in ("true", "false") else row
 
 
-def _conflicts(cases: Sequence[_Case]) -> tuple[ConflictingLabels, ...]:
-    found = []
-    for each in cases:
-        said = {str(row.key): row.value for row in each.annotations if row.value is not None}
-        if len(set(said.values())) > 1:
-            ids = tuple(dict.fromkeys(row.id for row in each.annotations))
-            found.append(ConflictingLabels(ids=ids, annotations=said, label=each.label))
-    return tuple(found)
+def _conflicts(cases: Sequence[_Case], value_type: ValueType | None) -> tuple[ConflictingLabels, ...]:
+    tolerance = 0.0 if value_type is None else value_type.tolerance
+    conflicts = []
+    for case in cases:
+        values = {str(row.key): row.value for row in case.annotations if row.value is not None}
+        if not all(same_value(*pair, tolerance) for pair in combinations(values.values(), 2)):
+            ids = tuple(dict.fromkeys(row.id for row in case.annotations))
+            conflicts.append(ConflictingLabels(ids=ids, annotations=values, label=case.label))
+    return tuple(conflicts)
 
 
 def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
@@ -169,11 +168,6 @@ def _rare_labels(labels: Mapping[str, int], value_type: ValueType | None) -> tup
     ]
     same = [f"all {n} labels are {next(iter(counts))}"] if len(counts) == 1 and value_type is None else []
     return tuple(f"{remark}; a judge hardly learns when to say it" for remark in (*missing, *rare, *same))
-
-
-def _by_source(annotations: Sequence[Feedback]) -> Mapping[str, Value]:
-    """One label a person, also where they saw the same content under two ids. An unknown source is a person too."""
-    return {row.source: row.value for row in annotations if row.value is not None}
 
 
 def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dict[str, int]:

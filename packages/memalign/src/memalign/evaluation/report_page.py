@@ -16,7 +16,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
-from memalign.evaluation.cases import ScoredCase, too_few_groups
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, labels_by_source, too_few_groups
 from memalign.evaluation.comparison import compare
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
@@ -230,12 +230,8 @@ def _constant(value_type: ValueType, labels: Sequence[Value]) -> Value:
 
 
 def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
-    labels: dict[str, dict[str, Value]] = {}
-    for row in rows:
-        if row.value is not None:
-            case = row.id if row.example is None else row.example.content_hash
-            labels.setdefault(case, {})[row.source] = row.value
-    shared = [list(by_source.values()) for by_source in labels.values() if len(by_source) > 1]
+    labels = [labels_by_source(annotations) for annotations in annotations_by_case(rows).values()]
+    shared = [list(by_source.values()) for by_source in labels if len(by_source) > 1]
     if not shared:
         return None
     pairs = [
