@@ -30,7 +30,7 @@ TEAM = {
     "GET /judges/{judge}/review/next", "POST /judges/{judge}/review/undo", "POST /judges/{judge}/review/words",
     "GET /judges/{judge}/settle", "POST /judges/{judge}/teach",
     "GET /judges/{judge}/jobs/{job}", "POST /judges/{judge}/jobs/{job}/again", "GET /judges/{judge}/changed",
-    "GET /judges/{judge}/memory", "POST /judges/{judge}/guidelines", "POST /judges/{judge}/guidelines/new",
+    "GET /judges/{judge}/memory", "POST /judges/{judge}/guidelines",
     "POST /judges/{judge}/withdraw", "GET /judges/{judge}/trust",
     "GET /judges/{judge}/data", "POST /judges/{judge}/data",
     "GET /judges/{judge}/download/{name}", "GET /api/v1/openapi.json", "GET /api/v1/me", "GET /api/v1/judges",

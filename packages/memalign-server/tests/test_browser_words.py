@@ -166,12 +166,17 @@ def test_a_key_that_is_held_down_answers_one_case(chromium: Browser, url: str) -
         page = opened(chromium, address)
         page.goto("/judges/tone/review")
         page.locator("main").focus()
-        for key in ("k", "y"):
+        first = page.inner_text("#case-name")
+        for key, happened in (
+            ("k", f"document.querySelector('#case-name')?.innerText !== {first!r}"),
+            ("y", "document.querySelector('#card.done')"),
+        ):
+            page.keyboard.down(key)
+            until(page, happened)
             for _ in range(5):
-                page.keyboard.down(key)  # the second and later ones are repeats
+                page.keyboard.down(key)  # repeats
                 page.wait_for_timeout(100)
             page.keyboard.up(key)
-        page.wait_for_selector("#card.done")
         assert sorted(row.state for row in rows(url).values()) == ["answered", "skipped"]
 
 
@@ -474,7 +479,7 @@ def test_signing_out_tells_what_is_unsent(chromium: Browser, people: str) -> Non
 
         page.once("dialog", stay)
         page.click("button:has-text('Sign out')")
-        page.wait_for_timeout(4_000)
+        wait_for(page, lambda: bool(asked))
         assert ["not saved yet" in each for each in asked] == [True]
         assert "/judges/tone/review" in page.url
         page.once("dialog", lambda dialog: dialog.accept())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from memalign.align import write_guideline
 from memalign_server.review.judges import Judges
 from memalign_server.review.turning import Turn, readable_first
 from memalign_server.store import Store
@@ -29,31 +30,28 @@ def taught(local: TestClient) -> TestClient:
     return local
 
 
-def test_a_guideline_is_edited_pinned_and_retired(taught: TestClient) -> None:
+def test_a_guideline_is_edited_and_retired(taught: TestClient) -> None:
     post(taught, "/judges/tone/guidelines", guideline="G1", action="edit", text="Sympathy comes before facts.")
-    post(taught, "/judges/tone/guidelines", guideline="G1", action="pin")
     page = taught.get("/judges/tone/memory").text
     assert "Sympathy comes before facts." in page
     assert "Words by local." in page
-    assert "pinned" in page
     post(taught, "/judges/tone/guidelines", guideline="G1", action="retire")
     assert "not in use" in taught.get("/judges/tone/memory").text
-    post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
-    assert "Never promise a date." in taught.get("/judges/tone/memory").text
 
 
 def test_many_guidelines_come_by_parts(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memalign_server.pages.memory._RULES", 2)
     texts = [f"A reply must name the order by number {number}." for number in range(1, 4)]
-    *_, new = (post(local, "/judges/tone/guidelines/new", text=text) for text in texts)
-    assert new.headers["location"] == "/judges/tone/memory?rule=G3#G3"
+    registry = local.app.state.server.registry  # type: ignore[attr-defined]  # a FastAPI
+    for text in texts:
+        registry.update("tone", lambda old, text=text: write_guideline(old, text, by="olga"))
     first = local.get("/judges/tone/memory").text
     assert re.findall(r'<article class="card rule active" id="(\w+)"', first) == ["G1", "G2"]
     assert "1 to 2 of 3" in first
     assert 'rel="next" href="/judges/tone/memory?rule=G3#rules"' in first
     last = local.get("/judges/tone/memory?rule=G3").text
     assert re.findall(r'<article class="card rule active" id="(\w+)"', last) == ["G3"]
-    edited = post(local, "/judges/tone/guidelines", guideline="G2", action="pin", back="/judges/tone/memory?rule=G3")
+    edited = post(local, "/judges/tone/guidelines", guideline="G2", action="retire", back="/judges/tone/memory?rule=G3")
     assert edited.headers["location"] == "/judges/tone/memory?rule=G2#G2"
 
 
@@ -72,8 +70,11 @@ def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (loads, len(set(map(id, found)))) == ([1], 1)
 
 
-@pytest.mark.parametrize(("text", "case"), [("THREE  weeks", "late"), ("the lamp", "lamp")])
+@pytest.mark.parametrize(
+    ("text", "case"), [("THREE  weeks", "late"), ("the lamp", "lamp"), ('say "it BROKE"', "quoted")]
+)
 def test_cases_are_found_by_a_text_taught_or_not(taught: TestClient, text: str, case: str) -> None:
+    put_in(taught, [{"id": "quoted", "inputs": 'They say\n"it broke" again.', "outputs": "Oh."}])
     page = taught.get("/judges/tone/memory", params={"find": text}).text
     assert "1 case found" in page
     assert f"<b>{case}</b>" in page

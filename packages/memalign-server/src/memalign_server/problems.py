@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -41,22 +42,6 @@ _STATUS: tuple[tuple[type[MemalignError], int], ...] = (
     (MemalignError, 400),
 )
 """The first class that fits gives the status; a registry that is locked or full may answer later."""
-
-_TITLES = {
-    400: "Bad request",
-    401: "Sign in first",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Method not allowed",
-    409: "Conflict",
-    413: "Too large",
-    415: "Unsupported media type",
-    422: "Wrong input",
-    429: "Too many requests",
-    502: "The model failed",
-    503: "Not available now",
-}
-
 
 _SHAPE = {
     "type": "object",
@@ -111,7 +96,7 @@ def status_of(error: MemalignError) -> int:
 
 def problem(status: int, detail: str, *, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
     """A problem's answer."""
-    body = {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status, "detail": detail, **more}
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 

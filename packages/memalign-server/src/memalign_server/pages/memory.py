@@ -9,7 +9,6 @@ from fastapi.responses import RedirectResponse, Response
 
 from memalign import Guideline, Judge, Memory
 from memalign.align import edit_guideline
-from memalign.align import write_guideline as written
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.access import Asking
@@ -82,11 +81,9 @@ def change_guideline(
     text: Annotated[str, Form()] = "",
     back: Annotated[str, Form()] = "",
 ) -> Response:
-    """Give a guideline other words, pin it, take it out of use or back into it."""
+    """Give a guideline other words, take it out of use or back into it."""
     options: dict[str, dict[str, object]] = {
         "edit": {"text": text},
-        "pin": {"pinned": True},
-        "unpin": {"pinned": False},
         "retire": {"retired": True},
         "restore": {"retired": False},
     }
@@ -99,14 +96,6 @@ def change_guideline(
     server.registry.update(judge, change)
     elsewhere = back.startswith("/judges/") and not back.startswith(link(judge, "memory"))
     return RedirectResponse(f"{back if elsewhere else link(judge, 'memory', rule=guideline)}#{guideline}", 303)
-
-
-@router.post("/guidelines/new")
-def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[str, Form()]) -> Response:
-    """A guideline in a person's own words."""
-    saved = server.registry.update(judge, lambda old: written(old, text, by=person.name))
-    new = saved.judge.memory.guidelines[-1].id
-    return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
 
 
 @router.post("/withdraw")

@@ -15,10 +15,20 @@ from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.verdicts import choices_of
 from memalign_server.people.access import Asking
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import LONGEST, Answer, Review, State, review_of, save, say_drafts, undo
+from memalign_server.review.answers import (
+    LONGEST,
+    Answer,
+    Review,
+    State,
+    disagreement_count,
+    disagreements,
+    review_of,
+    save,
+    say_drafts,
+    undo,
+)
 from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
-from memalign_server.review.disagreement import disagreement_count, disagreements
 from memalign_server.review.drafts import draft_of, end_draft, save_draft
 from memalign_server.review.evidence import evidence_of
 from memalign_server.review.judges import Loaded

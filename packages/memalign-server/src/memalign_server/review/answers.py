@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
 
+from memalign.types import FeedbackKey
 from memalign.values import Value, ValueType
 from memalign_server.problems import Refused
-from memalign_server.review.cases import QueuedCase, case_of, disputed_cases
+from memalign_server.review.cases import QueuedCase, case_of, disputed_cases, queued
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.store.columns import from_json, new_id, now, to_json
+from memalign_server.store.judgment_erasing import forget_judgments
+from memalign_server.store.store import Store
 from memalign_server.store.tables import queue, reviews
 
-__all__ = ["Answer", "Review", "Saved", "answers_on", "review_of", "save", "say_drafts", "undo"]
+__all__ = [
+    "Answer",
+    "Disagreement",
+    "Review",
+    "Saved",
+    "answers_on",
+    "disagreement_count",
+    "disagreements",
+    "review",
+    "review_of",
+    "save",
+    "say_drafts",
+    "undo",
+    "withdrawn",
+]
 
 State = Literal["answered", "skipped", "unclear", "undone"]
 
@@ -239,3 +257,48 @@ def _mark_disagreement(connection: Connection, judge: str, case: QueuedCase, kin
     if differ != case.disputed:
         same = and_(queue.c.judge == judge, queue.c.case_id == case.example.id)
         connection.execute(update(queue).where(same).values(disputed=int(differ)))
+
+
+def withdrawn(store: Store, judge: str, keys: Collection[FeedbackKey], guidelines: Collection[str]) -> None:
+    """Take the answers of these keys back, and judgments that saw them or the guidelines that went with them.
+
+    The next teaching must not teach them again, and no word of them stays.
+    """
+    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
+    with store.write() as connection:
+        forget_judgments(connection, judge, guidelines=guidelines, cases={key.id for key in keys})
+        for key in keys:
+            connection.execute(
+                update(reviews)
+                .where(reviews.c.judge == judge, reviews.c.case_id == key.id, reviews.c.person == key.source)
+                .values(state="undone", form="", taught=0, revision=reviews.c.revision + 1, updated_at=now(), **empty)
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disagreement:
+    """One case and what each person says of it."""
+
+    case: QueuedCase
+    answers: tuple[Review, ...]
+
+
+def disagreements(connection: Connection, judge: str, person: str, *, limit: int = 20) -> list[Disagreement]:
+    """Cases that a person and somebody else answered differently, the person's latest answer first."""
+    query = _differing(select(queue), judge, person).order_by(reviews.c.updated_at.desc()).limit(limit)
+    found = [queued(row) for row in connection.execute(query)]
+    said = answers_on(connection, judge, *(each.example.id for each in found))
+    return [Disagreement(case=c, answers=tuple(a for a in said if a.case_id == c.example.id)) for c in found]
+
+
+def disagreement_count(connection: Connection, judge: str, person: str) -> int:
+    """How many cases a person and somebody else answered differently."""
+    query = _differing(select(func.count()).select_from(queue), judge, person)
+    return int(connection.execute(query).scalar_one())
+
+
+def _differing(query: Select[Any], judge: str, person: str) -> Select[Any]:
+    """The disputed cases that the person answered."""
+    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = query.join(reviews, mine).where(reviews.c.state == "answered")
+    return query.where(queue.c.judge == judge, queue.c.disputed == 1)

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, Select, and_, case, exists, func, insert, select, update
 
+from memalign.evaluation.label_next import silence
 from memalign.judge import Judge
+from memalign.memory.retrieval import RELEVANT
 from memalign.types import Example, Judgment
 from memalign.values import Value, ValueType, value_text
 from memalign_server.problems import Refused
-from memalign_server.review.usefulness import UNKNOWN, usefulness
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.tables import queue, reviews
 
@@ -36,6 +37,8 @@ __all__ = [
 CaseState = Literal["open", "answered", "skipped", "unclear"]
 """What a case is for one person."""
 
+UNKNOWN = 0.5
+"""The rank of a case without a judgment."""
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
@@ -139,7 +142,7 @@ def store_judgments(
         if judgment.error is not None:
             connection.execute(update(queue).where(there).values(problem=judgment.error))
             continue
-        rank = usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
+        rank = _usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
         connection.execute(
             update(queue)
             .where(there)
@@ -152,6 +155,24 @@ def store_judgments(
                 rank=case((queue.c.rank > rank, queue.c.rank), else_=rank) if judgment.id in no_lower else rank,
             )
         )
+
+
+def _usefulness(judgment: Judgment, *, likeness: float | None, new_guidelines: Collection[str] = ()) -> float:
+    """A rank from 0 to 1, the most useful first: the mean of five degrees.
+
+    No check speaks; the calibrator decides another verdict than the model; the verdict is unsure; memory has nothing
+    alike; a guideline that this version learned spoke.
+
+    Args:
+        judgment: The judgment on the case.
+        likeness: The cosine of the nearest case of the memory; None without one.
+        new_guidelines: The guidelines that this version learned.
+    """
+    fresh = any(finding.guideline in new_guidelines and finding.answer != "n/a" for finding in judgment.findings)
+    two_verdicts = judgment.decided_by == "calibrator" and judgment.own_value != judgment.value
+    unsure = 0.0 if judgment.confidence is None else min(1.0, 2 * (1 - judgment.confidence))
+    unlike = 1.0 if likeness is None else min(1.0, max(0.0, (1 - likeness) / (1 - RELEVANT) / 2))
+    return (silence(judgment) + two_verdicts + unsure + unlike + fresh) / 5
 
 
 def next_cases(

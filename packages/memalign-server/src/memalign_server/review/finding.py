@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 from memalign.judge import Judge
 from memalign.registry.residue import strings
 from memalign.types import Example
-from memalign_server.store.columns import from_json
+from memalign_server.store.columns import from_json, to_json
 from memalign_server.store.tables import queue
 
 __all__ = ["find_cases"]
@@ -19,7 +19,9 @@ def find_cases(connection: Connection, judge: Judge, text: str, *, most: int = 2
     if not wanted:
         return []
     query = select(queue.c.example).where(queue.c.judge == judge.name).order_by(queue.c.number)
-    queued = (Example.from_dict(from_json(row)) for row in connection.execute(query).scalars())
+    words = [to_json(word)[1:-1] for word in wanted.split()]  # as JSON spells them: most rows need not be read
+    rows = (row for row in connection.execute(query).scalars() if all(word in row.casefold() for word in words))
+    queued = (Example.from_dict(from_json(row)) for row in rows)
     cases = {case.id: case for case in (*queued, *(case.example for case in judge.memory.cases))}
     holding = (case for case in cases.values() if wanted in _plain(" ".join(strings(list(case.content.values())))))
     return [case for case, _ in zip(holding, range(most), strict=False)]

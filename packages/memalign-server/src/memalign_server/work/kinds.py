@@ -13,10 +13,10 @@ from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
 from memalign.types import Example
+from memalign_server.review.answers import withdrawn
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.teaching import teach as teach_answers
-from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
 
 if TYPE_CHECKING:
