@@ -49,8 +49,8 @@ def test_the_requested_wait_is_kept_within_limits():
 async def test_a_failure_that_may_pass_is_tried_again():
     attempts = []
 
-    async def attempt() -> str:
-        attempts.append(1)
+    async def attempt(number: int) -> str:
+        attempts.append(number)
         if len(attempts) < 3:
             raise AttemptFailed(ModelUnavailable, "down", retry=True)
         return "up"
@@ -60,7 +60,7 @@ async def test_a_failure_that_may_pass_is_tried_again():
 
 
 async def test_the_last_error_names_model_cause_and_attempts():
-    async def attempt() -> str:
+    async def attempt(_: int) -> str:
         raise AttemptFailed(RateLimited, "HTTP 429", advice="Ask later.", retry=True)
 
     with pytest.raises(RateLimited, match=r"^openai:m at http://x: HTTP 429 \(3 attempts\)\. Ask later\.$"):
@@ -70,8 +70,8 @@ async def test_the_last_error_names_model_cause_and_attempts():
 async def test_a_permanent_failure_is_tried_once():
     attempts = []
 
-    async def attempt() -> str:
-        attempts.append(1)
+    async def attempt(number: int) -> str:
+        attempts.append(number)
         raise AttemptFailed(ModelUnavailable, "gone")
 
     with pytest.raises(ModelUnavailable, match=r"^m: gone$"):
@@ -80,7 +80,7 @@ async def test_a_permanent_failure_is_tried_once():
 
 
 async def test_a_bug_is_not_retried():
-    async def attempt() -> str:
+    async def attempt(_: int) -> str:
         raise TypeError("a bug")
 
     with pytest.raises(TypeError, match="a bug"):

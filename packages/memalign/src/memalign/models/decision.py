@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +17,7 @@ from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefuse
 from memalign.models.answers import show_raw
 from memalign.models.base import Decision, Question
 from memalign.models.provider_client import open_decision
-from memalign.models.provider_errors import OVERLOAD, failure_of, raw_of, status_of
+from memalign.models.provider_errors import failure_of, raw_of, status_of
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
 from memalign.models.retry import AttemptFailed
@@ -152,17 +151,13 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
 
         subject = self._subject(seconds)
         request = DecisionRequest(state=state, questions={each.key: _typed(each, bare=bare) for each in group})
-        refused_at: float | None = None  # the limit when an attempt before was refused as one too many
         misfits = 0
 
-        async def attempt() -> dict[str, dict[str, float]]:
-            nonlocal refused_at, misfits
-            began = time.monotonic()
+        async def attempt(number: int) -> dict[str, dict[str, float]]:
+            nonlocal misfits
             try:
-                async with self._limiter:  # not while waiting for the next attempt
-                    began = time.monotonic()
-                    async with asyncio.timeout(seconds):
-                        response = await model.decide(request, self._settings())
+                async with self._attempt(subject, again=number > 1), asyncio.timeout(seconds):
+                    response = await model.decide(request, self._settings())
                 answers = {each.key: _probabilities(each, response.answers.get(each.key)) for each in group}
             except Exception as error:
                 if isinstance(error, ContentFilterError) and (declined := self._declined(error, spent)):
@@ -170,8 +165,6 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                 if (failed := failure_of(error, subject)) is None:
                     raise
                 show_raw(str(subject), failed.reason, raw_of(error), about=" ".join(state[:200].split()))
-                if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
-                    refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
                 if isinstance(error, UnexpectedModelBehavior) and failed.error is not ModelRefused:
                     misfits += 1  # once may be an accident, as of a proxy that cuts
                     failed = AttemptFailed(InvalidOutput, failed.reason, retry=misfits == 1)
@@ -179,7 +172,6 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                     failed.advice = await self._what_is_there(model) or failed.advice
                 raise failed from error
             self._has_answered = True
-            self._limiter.succeeded(began=began, refused_at=refused_at)
             spent.append(self._usage(response.usage, response.model_name))
             return answers
 

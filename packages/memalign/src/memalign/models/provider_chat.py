@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
@@ -19,7 +18,7 @@ from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_client import open_chat
-from memalign.models.provider_errors import OVERLOAD, PromptTooLong, failure_of, raw_of, status_of, told
+from memalign.models.provider_errors import PromptTooLong, failure_of, raw_of, status_of, told
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
 from memalign.types import Usage
@@ -73,16 +72,15 @@ class ProviderChatModel(ProviderModel["Model"]):
         account and has answered nothing yet. Otherwise a ModelError whose `usage` holds what was spent: ModelUnavailable
         or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
-        async with self._limiter:
-            model = await self._clients.get()
-            spent: list[Usage] = []
-            try:
-                return await self._complete(model, request, spent)
-            except ModelError as error:
-                if error.denied and not self._has_answered:
-                    raise AccessDenied(str(error)) from error
-                error.usage = sum(spent, Usage())
-                raise
+        model = await self._clients.get()
+        spent: list[Usage] = []
+        try:
+            return await self._complete(model, request, spent)
+        except ModelError as error:
+            if error.denied and not self._has_answered:
+                raise AccessDenied(str(error)) from error
+            error.usage = sum(spent, Usage())
+            raise
 
     async def _complete(self, model: Model, request: ChatRequest, spent: list[Usage]) -> ChatReply:
         trial = self._known.trial()
@@ -156,14 +154,11 @@ class ProviderChatModel(ProviderModel["Model"]):
         if correction:
             user = f"{user}\n\nYour last answer could not be used: {correction}. Answer again, briefly, to the schema."
         parameters = _parameters(request, mode)
-        refused_at: float | None = None  # the limit when an attempt before was refused as one too many
 
-        async def attempt() -> ModelResponse:
-            nonlocal refused_at
+        async def attempt(number: int) -> ModelResponse:
             from pydantic_ai.direct import model_request
             from pydantic_ai.messages import ModelRequest, UserPromptPart
 
-            began = time.monotonic()
             while True:
                 settings = self._settings(model, request, trial, longer=bool(correction))
                 if trial.no_system:
@@ -171,19 +166,16 @@ class ProviderChatModel(ProviderModel["Model"]):
                 else:
                     message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
                 try:
-                    async with asyncio.timeout(timeout):
+                    async with self._attempt(subject, again=number > 1), asyncio.timeout(timeout):
                         response = await model_request(
                             model, [message], model_settings=settings, model_request_parameters=parameters
                         )
                     self._has_answered = True
-                    self._limiter.succeeded(began=began, refused_at=refused_at)
                     self._known.keep(trial)
                     return response
                 except Exception as error:
                     if (failed := failure_of(error, subject)) is None:
                         raise
-                    if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
-                        refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
                     text = told(error)
                     show_raw(str(subject), failed.reason, raw_of(error), about=request.about)
                     if learn_of_logprobs(trial, text, settings, status_of(error)):

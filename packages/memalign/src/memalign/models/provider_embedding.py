@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memalign.errors import InvalidOutput, ModelRejected
-from memalign.models.concurrency import ConcurrencyLimiter
+from memalign.models.limiter import Limiter
 from memalign.models.provider_client import LoopClients, open_embedding
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
 from memalign.models.providers import Target
@@ -48,7 +48,7 @@ class ProviderEmbedding:
         self._subject = Subject(
             model=target.plain_name, base_url=target.address, key_name=target.key_name, timeout=timeout
         )
-        self._limiter = ConcurrencyLimiter(concurrency)
+        self._limiter = Limiter(concurrency)
         self._clients = LoopClients(lambda: open_embedding(target))
 
     @property
@@ -87,8 +87,7 @@ class ProviderEmbedding:
 
     async def _batch(self, texts: Sequence[str]) -> list[Sequence[float]]:
         try:
-            async with self._limiter:
-                return await self._request(texts)
+            return await self._request(texts)
         except PromptTooLong:
             pass  # one of the texts is: find it, and cut only that one
         if len(texts) > 1:
@@ -100,14 +99,14 @@ class ProviderEmbedding:
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model = await self._clients.get()
-        result = await self._retry.run(lambda: self._attempt(model, texts), subject=str(self._subject))
+        result = await self._retry.run(lambda _: self._attempt(model, texts), subject=str(self._subject))
         if len(result.embeddings) != len(texts):
             raise InvalidOutput(f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts")
         return list(result.embeddings)
 
     async def _attempt(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResult:
         try:
-            async with asyncio.timeout(self._subject.timeout):
+            async with self._limiter, asyncio.timeout(self._subject.timeout):
                 # Always as documents, so that the same text has one vector, as query and as record.
                 settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
                 return await model.embed(list(texts), input_type="document", settings=settings)

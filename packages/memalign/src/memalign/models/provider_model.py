@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from memalign.models.base import Limits
-from memalign.models.concurrency import ConcurrencyLimiter
+from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
 from memalign.models.provider_address import what_it_serves
 from memalign.models.provider_client import LoopClients
-from memalign.models.provider_errors import Subject
+from memalign.models.provider_errors import OVERLOAD, Subject, failure_of, status_of
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
@@ -67,8 +67,8 @@ class ProviderModel(Generic[ClientT]):
         self._prices = prices
         self._extra = dict(extra or {})
         most = max_concurrency or self._limits.concurrency
-        self._limiter = ConcurrencyLimiter(min(_FIRST_IN_FLIGHT, most), most=most)
-        self._asking = ConcurrencyLimiter(1)
+        self._limiter = Limiter(min(_FIRST_IN_FLIGHT, most), most=most)
+        self._asking = Limiter(1)
         self._clients = LoopClients(lambda: opening(target))
         self._has_answered = False
         self._served: str | None = None  # what the server said of itself; None: not asked yet
@@ -102,6 +102,19 @@ class ProviderModel(Generic[ClientT]):
             server_name=self._target.server_variable,
             timeout=timeout or self._timeout,
         )
+
+    @asynccontextmanager
+    async def _attempt(self, subject: Subject, *, again: bool) -> AsyncIterator[None]:
+        """One request: it has its slot while it is under way, and not while a retry waits."""
+        async with self._limiter:
+            try:
+                yield
+            except Exception as error:
+                failed = failure_of(error, subject)
+                if failed and failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
+                    self._limiter.overloaded(failed.retry_after, again=again)
+                raise
+            self._limiter.succeeded(again=again)
 
     async def _what_is_there(self, model: object) -> str | None:
         """What the user's own server says of its address and models: asked once, for all calls that failed alike."""

@@ -76,8 +76,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             seconds = self.base_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
         return min(seconds, self.max_wait)
 
-    async def run(self, attempt: Callable[[], Awaitable[T]], *, subject: str) -> T:
-        """What `attempt` returns, tried again for as long as it raises an AttemptFailed that may be retried.
+    async def run(self, attempt: Callable[[int], Awaitable[T]], *, subject: str) -> T:
+        """What `attempt` of a number from 1 returns, tried again for as long as it raises an AttemptFailed that may be retried.
 
         Raises the failure's `error`, whose message names `subject` (model and address) and the attempts. Every other
         exception passes through.
@@ -85,7 +85,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         number = 1
         while True:
             try:
-                return await attempt()
+                return await attempt(number)
             except AttemptFailed as failed:
                 if not failed.retry or number >= self.attempts:
                     # Not how long it took: a hundred items on a server that is down are one reason, told once.
