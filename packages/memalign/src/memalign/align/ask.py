@@ -235,9 +235,8 @@ async def _answers(
                 answers = replace(answers, verdict=answered.value, chances=answered.chances)
     finally:
         past.count()
-    exposed = unknowing.memory.exposure(shown).union(
-        answers.exposed_to
-    )  # a recorded verdict keeps what it was given beside
+    # A recorded verdict keeps what it was given beside.
+    exposed = unknowing.memory.exposure(shown) | {*answers.exposed_to}
     answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=tuple(sorted(exposed)))
     return _wordless(answers, unknowing.memory) if rewritten else answers
 
