@@ -106,13 +106,17 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_rows_keep_their_order_over_row_groups(path: Path) -> None:
-    rows = [{"id": f"c-{n}", "outputs": f"Reply {n}."} for n in range(1_000)]
+    rows: list[dict[str, Any]] = [{"id": f"c-{n}", "outputs": f"Reply {n}."} for n in range(1_000)]
     path.write_bytes(parquet(rows, row_group_size=70))
     assert read_examples(path) == [Example(**row) for row in rows]
 
 
 def test_times_structs_and_lists_are_read(path: Path) -> None:
-    more = {"created_at": datetime(2026, 3, 1, 12, tzinfo=UTC), "day": date(2026, 3, 2), "price": Decimal("2.50")}
+    more: dict[str, Any] = {
+        "created_at": datetime(2026, 3, 1, 12, tzinfo=UTC),
+        "day": date(2026, 3, 2),
+        "price": Decimal("2.50"),
+    }
     inputs: dict[str, Any] = {"question": "Late?", "history": ["Hi", "Hello"]}
     other: dict[str, Any] = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False}
     path.write_bytes(parquet([{"id": "t-1", "inputs": inputs, "outputs": "Soon.", "value": True} | more, other]))
