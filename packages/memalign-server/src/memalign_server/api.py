@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -194,45 +195,21 @@ class ThumbShown(BaseModel):
     rationale: str | None
 
 
-class JobShown(BaseModel):
-    """Long work: how far it is, and what it gave.
-
-    `state` is queued, running, done or failed. `done` of `total` steps of `phase` are finished. A `stopped` one
-    failed because its server died: ask for the same again. Of a `result`
-    whoever is no owner is told what does not give away verdicts and answers on cases that may wait for them.
-    """
-
-    id: str
-    kind: str
-    judge: str
-    state: Literal["queued", "running", "done", "failed"]
-    asked_by: str
-    phase: str
-    done: int
-    total: int
-    result: Any
-    problem: str | None
-    stopped: bool
-    created_at: str
-    started_at: str | None
-    ended_at: str | None
-
-
 # -- long work ---------------------------------------------------------------------------------------------------------
 
 
 def _beginning(
     request: Request, answer: Response, judge: JudgeName, server: Here, person: Asking
-) -> Callable[[str, Mapping[str, Any]], JobShown]:
-    def begin(kind: str, arguments: Mapping[str, Any]) -> JobShown:
+) -> Callable[[str, Mapping[str, Any]], Job]:
+    def begin(kind: str, arguments: Mapping[str, Any]) -> Job:
         job = server.jobs.start(kind, judge, arguments, asked_by=person.name)
         answer.headers["location"] = request.url_for("show_job", judge=judge, job=job.id).path
-        return JobShown(**job.to_dict())
+        return job
 
     return begin
 
 
-Begin = Annotated[Callable[[str, Mapping[str, Any]], JobShown], Depends(_beginning)]
+Begin = Annotated[Callable[[str, Mapping[str, Any]], Job], Depends(_beginning)]
 """A parameter of a route: `begin("align", arguments)` asks for work on the path's judge; the answer says where its job is."""
 
 
@@ -332,7 +309,7 @@ def _thumbed(given: ThumbGiven, verdict: Value | None) -> Value | None:
 
 
 @of_judge.post("/cases", status_code=202, tags=["review"])
-def put_cases(given: CasesGiven, begin: Begin) -> JobShown:
+def put_cases(given: CasesGiven, begin: Begin) -> Job:
     """Put cases in the queue and judge those there that are not judged. Content that is there already stays as it is."""
     return begin("queue", {"examples": given.cases})
 
@@ -416,13 +393,13 @@ def _answer(review: Review) -> AnswerShown:
 
 
 @of_judge.post("/teach", status_code=202, tags=["learning"])
-def teach_answers(begin: Begin) -> JobShown:
+def teach_answers(begin: Begin) -> Job:
     """Let the judge learn what people said on the pages and by thumbs, and has not learned yet."""
     return begin("teach", {})
 
 
 @of_judge.post("/align", status_code=202, tags=["learning"])
-def align_judge(given: FeedbackGiven, begin: Begin, person: Asking) -> JobShown:
+def align_judge(given: FeedbackGiven, begin: Begin, person: Asking) -> Job:
     """Learn from experts' feedback: a new version. A reviewer hands in their own."""
     rows = [row if row.get("source") else {**row, "source": person.name} for row in given.feedback]
     if not person.owner and (others := {str(row["source"])[:100] for row in rows if row["source"] != person.name}):
@@ -431,7 +408,7 @@ def align_judge(given: FeedbackGiven, begin: Begin, person: Asking) -> JobShown:
 
 
 @of_judge.post("/unalign", status_code=202, tags=["learning"])
-def unalign_judge(given: WithdrawalGiven, begin: Begin, person: Asking) -> JobShown:
+def unalign_judge(given: WithdrawalGiven, begin: Begin, person: Asking) -> Job:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
     if not person.owner and given.source != person.name:
         raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
@@ -439,18 +416,18 @@ def unalign_judge(given: WithdrawalGiven, begin: Begin, person: Asking) -> JobSh
 
 
 @of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])
-def erase(given: ErasureGiven, begin: Begin) -> JobShown:
+def erase(given: ErasureGiven, begin: Begin) -> Job:
     """Take feedback out of every version, for good; the job's result is the signed receipt."""
     return begin("erase", given.model_dump())
 
 
 @of_judge.get("/jobs/{job}", tags=["jobs"])
-def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> JobShown:
+def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
     """One job: its state, how far it is, and what it gave."""
     found = server.jobs.find(job)
     if found is None or found.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
-    return JobShown(**{**found.to_dict(), "result": found.result if person.owner else _open_result(found, person.name)})
+    return found if person.owner else replace(found, result=_open_result(found, person.name))
 
 
 def _open_result(job: Job, person: str) -> Any:

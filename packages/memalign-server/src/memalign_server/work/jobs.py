@@ -13,8 +13,8 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 from sqlalchemy import Update, delete, insert, select, update
 
@@ -43,20 +43,17 @@ _log = logging.getLogger("memalign_server")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One piece of long work.
+    """Long work: how far it is, and what it gave.
 
-    Attributes:
-        state: queued, running, done or failed.
-        phase: What is under way; `done` of `total` steps of it are finished.
-        result: What the kind of work gives; None until it is done.
-        problem: Why it failed.
-        stopped: Whether its server died: it can be started again.
+    `done` of `total` steps of `phase` are finished. A `stopped` one failed because its server died: ask for the same
+    again. Of a `result` whoever is no owner is told what does not give away verdicts and answers on cases that may
+    wait for them.
     """
 
     id: str
     kind: str
     judge: str
-    state: str
+    state: Literal["queued", "running", "done", "failed"]
     asked_by: str
     phase: str
     done: int
@@ -72,10 +69,6 @@ class Job:
     def ended(self) -> bool:
         """Whether nothing more happens to it."""
         return self.state in ("done", "failed")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
-        return asdict(self)
 
 
 _STOPPED = ((table.c.state == "failed") & table.c.arguments.is_not(None)).label("stopped")
