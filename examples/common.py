@@ -8,7 +8,7 @@ import sys
 import memalign as ma
 from memalign.models import default_model_name
 from memalign.models.catalogue import DEFAULT, find
-from memalign.models.pull import pull
+from memalign.models.download import pull
 
 
 def chosen_model() -> str:

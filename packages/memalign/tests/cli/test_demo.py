@@ -122,7 +122,7 @@ def test_the_first_run_tells_what_it_will_pull(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
-    monkeypatch.setattr("memalign.models.pull.pull", lambda *_, **__: tmp_path)
+    monkeypatch.setattr("memalign.models.download.pull", lambda *_, **__: tmp_path)
     embedded_model_name(Screen(), yes=True)
     shown = " ".join(capsys.readouterr().out.split())
     assert "downloaded once: 1,117 MB" in shown

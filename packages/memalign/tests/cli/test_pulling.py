@@ -15,7 +15,7 @@ from memalign.cli.demo import Screen, embedded_model_name
 from memalign.errors import InputError
 from memalign.models import catalogue
 from tests.cli.conftest import Run
-from tests.models.test_pull import BYTES, PATH, put_wheel, tiny
+from tests.models.test_download import BYTES, PATH, put_wheel, tiny
 from tests.support.hub import Hub
 
 SHA = tiny().sha256

@@ -79,7 +79,7 @@ def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Pat
         NotPulled: Neither source gives it.
         InputError: Nobody can be asked.
     """
-    from memalign.models.pull import NotPulled, pull
+    from memalign.models.download import NotPulled, pull
 
     try:
         with show_progress(size=True) as progress:

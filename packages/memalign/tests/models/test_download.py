@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memalign.errors import ConfigurationError
-from memalign.models import wheels
+from memalign.models import download
 from memalign.models.catalogue import CATALOGUE, DEFAULT, EmbeddedModel, find, models_dir
-from memalign.models.pull import NotPulled, pull
+from memalign.models.download import NotPulled, pull
 from tests.support.hub import Hub
 from tests.support.patience import PATIENCE
 
@@ -268,7 +268,7 @@ def quick_pip(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         f"shutil.copy(f'{shelf}/{{name}}-{{version}}-py3-none-any.whl', folder)\n",
         "utf-8",
     )
-    monkeypatch.setattr(wheels, "_pip", lambda: [sys.executable, "-I", "-S", str(program)])
+    monkeypatch.setattr(download, "_pip", lambda: [sys.executable, "-I", "-S", str(program)])
 
 
 class TestTheWheels:
