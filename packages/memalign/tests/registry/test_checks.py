@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from memalign import Check, Registry
+from memalign.cli.diff_text import diff_text
 from memalign.memory import Answers, Memory
 from tests.support.keys import keys
 from tests.support.places import Place
@@ -111,7 +112,7 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     changed = replace(first, checks=(first.checks[0], Check(question=PLAIN, value=True)))
     registry.save(judge(replace(memory, guidelines=(changed, second, replace(third, pinned_by="dora")))))
     found = registry.diff("helpfulness", 1, 2)
-    said = str(found).splitlines()
+    said = diff_text(found).splitlines()
     assert said[1:4] == ["  ~ G1 the checks", f"    - {SHORT}  [yes]", f"    + {PLAIN}  [yes speaks for true]"]
     one, other = found.to_dict()["guidelines"]
     assert one["fields"] == ["checks"]
@@ -124,9 +125,9 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
 def test_a_new_guideline_is_listed_with_its_checks(registry: Registry) -> None:
     registry.create(judge())
     registry.save(judge(taught()))
-    said = str(registry.diff("helpfulness", 1, 2))
+    said = diff_text(registry.diff("helpfulness", 1, 2))
     assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no speaks for false]\n    + {SHORT}  [yes]" in said
-    gone = str(registry.diff("helpfulness", 2, 1))
+    gone = diff_text(registry.diff("helpfulness", 2, 1))
     assert SHORT not in gone
 
 

@@ -42,8 +42,10 @@ def diff(
     second: Annotated[int, typer.Argument(metavar="V2", min=1, help="The version to compare with.")],
 ) -> int:
     """Show what changed from one version to another."""
+    from memalign.cli.diff_text import diff_text
+
     changes = session.registry().diff(name, first, second)
-    session.give(changes.to_dict(), str(changes))
+    session.give(changes.to_dict(), diff_text(changes))
     return DONE
 
 

@@ -12,7 +12,6 @@ from memalign.memory.label_policy import POLICY
 from memalign.memory.status import GuidelineStatus
 from memalign.registry.judge_rows import SETTINGS, Codec, Contents, RowKey, decoded, memory_of
 from memalign.types import Check, FeedbackKey, Guideline, as_json, guideline_number
-from memalign.values import Value, value_text
 
 __all__ = [
     "COMPARED",
@@ -77,9 +76,9 @@ class GuidelineChange(_Change[Guideline]):
         return {**super().to_dict(), **{name: as_json(checks) for name, checks in changed.items() if checks}}
 
 
-def _only_in(one: Guideline | None, other: Guideline | None) -> tuple[Check, ...]:
-    known = () if other is None else other.checks
-    return () if one is None else tuple(check for check in one.checks if check not in known)
+def _only_in(guideline: Guideline | None, without: Guideline | None) -> tuple[Check, ...]:
+    common = () if without is None else without.checks
+    return () if guideline is None else tuple(check for check in guideline.checks if check not in common)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +110,7 @@ class SettingChange:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryDiff:
-    """What changed between two versions. Reads as text (`str`), and as JSON values (`to_dict`).
+    """What changed between two versions.
 
     A change without `before` was added, one without `after` was removed. `states` are pieces of feedback that say the
     same as before and ended elsewhere in the ledger, or for another reason; `reworded` say something else.
@@ -129,31 +128,6 @@ class MemoryDiff:
 
     def __bool__(self) -> bool:
         return any((self.settings, self.guidelines, self.added, self.removed, self.reworded, self.states))
-
-    def __str__(self) -> str:
-        lines = [f"{self.judge}: version {self.before} -> {self.after}"]
-        if not self:
-            lines.append("  no difference")
-        for setting in self.settings:
-            lines += [f"  {setting.name}:", f"    - {_short(setting.before)}", f"    + {_short(setting.after)}"]
-        for guideline in self.guidelines:
-            lines += _guideline_lines(guideline)
-        for mark, changes in (("+", self.added), ("-", self.removed)):
-            for change in changes:
-                annotation = change.after or change.before
-                if annotation is not None:
-                    entry = change.entry_after or change.entry_before
-                    said = _said(annotation.value, annotation.rationale)
-                    lines.append(f"  {mark} {change.key}: {said} [{entry.state if entry else ''}]")
-        for change in self.reworded:
-            if change.before and change.after and change.entry_after:
-                lines.append(f"  ~ {change.key}: {_said(change.before.value, change.before.rationale)}")
-                now = _said(change.after.value, change.after.rationale)
-                lines.append(f"    now: {now} [{change.entry_after.state}]")
-        for change in self.states:
-            if change.entry_before and change.entry_after:
-                lines.append(f"  ~ {change.key}: {change.entry_before.state} -> {change.entry_after.state}")
-        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -248,43 +222,3 @@ def summary(before: Contents, after: Contents) -> str:
                 shown = f" ({', '.join(sorted(names, key=lambda g: int(g[1:]))[:8])})" if kind == "guideline" else ""
                 parts.append(f"{len(names)} {what}{plural} {verb}{shown}")
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")
-
-
-def _guideline_lines(change: GuidelineChange) -> list[str]:
-    before, after = change.before, change.after
-    if before is None and after is not None:
-        source = ", ".join(map(str, after.supported_by)) or after.origin
-        lines = [f"  + {change.id} {after.text}  [{change.status_after}, from {source}]"]
-    elif after is None and before is not None:
-        lines = [f"  - {change.id} {before.text}"]
-    elif before is None or after is None:
-        return []
-    elif before.text != after.text:
-        lines = [f"  ~ {change.id} {before.text}", f"    now: {after.text}  [{after.origin}]"]
-    else:
-        fields = [name for name in change.fields if name != "checks"] or ["checks"] * bool(change.fields)
-        both = {"status": (change.status_before, change.status_after)}
-        shown = [
-            f"{name}: {' -> '.join(map(_short, both.get(name) or (getattr(before, name), getattr(after, name))))}"
-            for name in fields
-        ]
-        lines = [f"  ~ {change.id} {'the checks' if fields == ['checks'] else '; '.join(shown)}"]
-    if after is not None:  # with a guideline that is gone its checks are
-        lines += [f"    - {_asked(check)}" for check in change.checks_removed]
-        lines += [f"    + {_asked(check)}" for check in change.checks_added]
-    return lines
-
-
-def _asked(check: Check) -> str:
-    speaks = "" if check.value is None else f" speaks for {value_text(check.value)}"
-    return f"{check.question}  [{check.answer}{speaks}]"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    return value_text(value) if isinstance(value, bool) else str(value)
-
-
-def _said(value: Value | None, rationale: str | None) -> str:
-    return " · ".join(part for part in (None if value is None else value_text(value), rationale) if part)

@@ -381,9 +381,15 @@ class Registry:
         )
 
     def import_registry(self, source: Registry) -> tuple[ImportedJudge, ...]:
-        """Take over all judges of another registry with all their versions, all or none; see `import_judges`.
+        """Take over all judges of another registry, with all their versions, or none.
 
-        Erased feedback stays erased. Raises JudgeExists where a name is taken.
+        Versions keep their numbers, and erased feedback stays erased: its hashes come along, with the secret that they
+        are under. Answers kept for an align that was stopped do not.
+
+        Raises:
+            JudgeExists: There is a judge of one of the names here.
+            RegistryError: Both registries remember what was erased, under different secrets.
+            InputError: Both are the same registry.
         """
         return import_judges(source._database, self._database)
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Table, func, insert, select, update
+from sqlalchemy import Connection, exists, insert, select, update
 
 from memalign.errors import InputError, JudgeExists, RegistryError
-from memalign.registry import versions
 from memalign.registry.database import Database
-from memalign.registry.tables import erasures, judges, meta, rows
-from memalign.registry.tables import versions as versions_table
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+from memalign.registry.tables import erasures, judges, meta, rows, versions
+from memalign.registry.versions import add_judge
 
 __all__ = ["ImportedJudge", "import_judges"]
 
@@ -44,29 +39,19 @@ class ImportedJudge:
 
 
 def import_judges(source: Database, target: Database) -> tuple[ImportedJudge, ...]:
-    """Copy all judges of `source` into `target`, in one transaction or not at all.
-
-    Versions keep their numbers, and erased feedback stays erased: its hashes come along, with the secret that they are
-    under. Answers kept for an align that was stopped do not.
-
-    Raises:
-        JudgeExists: The target has a judge of one of the names.
-        RegistryError: Both registries remember what was erased, under different secrets.
-        InputError: Both are the same registry.
-    """
+    """Copy all judges of `source` into `target`, in one transaction or not at all; see `Registry.import_registry`."""
     if source.engine.url == target.engine.url:
         raise InputError(f"{source.url} is both the registry to import and the one to import into; name two")
     with source.read() as reading:
-        numbers = {row.name: row.id for row in reading.execute(select(judges).order_by(judges.c.name))}
-        with target.write(*numbers) as writing:
-            taken = [name for name in writing.execute(select(judges.c.name)).scalars() if name in numbers]
-            if taken:
+        found = reading.execute(select(judges.c.name, judges.c.id, judges.c.latest).order_by(judges.c.name)).all()
+        with target.write(*(name for name, _, _ in found)) as writing:
+            if taken := {name for name, _, _ in found} & set(writing.execute(select(judges.c.name)).scalars()):
                 raise JudgeExists(
                     f"{target.url} has judges of these names: {', '.join(sorted(taken))}. Nothing was imported; delete "
                     "them first, or export and import single judges with --name"
                 )
             _take_secret(source, target, reading, writing)
-            return tuple(_imported(reading, writing, name, number) for name, number in numbers.items())
+            return tuple(_copy(reading, writing, *judge) for judge in found)
 
 
 def _take_secret(source: Database, target: Database, reading: Connection, writing: Connection) -> None:
@@ -74,36 +59,23 @@ def _take_secret(source: Database, target: Database, reading: Connection, writin
     secret = source.meta(reading, "secret")
     if secret == target.meta(writing, "secret"):
         return
-    if not writing.execute(select(func.count()).select_from(erasures)).scalar_one():
+    any_erasure = select(exists().select_from(erasures))
+    if not writing.execute(any_erasure).scalar_one():
         writing.execute(update(meta).where(meta.c.name == "secret").values(value=secret))
-    elif reading.execute(select(func.count()).select_from(erasures)).scalar_one():
+    elif reading.execute(any_erasure).scalar_one():
         raise RegistryError(
             f"{source.url} and {target.url} both remember what was erased, as hashes under different secrets, which "
             "cannot be put together; import into a registry of its own. Nothing was imported"
         )
 
 
-def _imported(reading: Connection, writing: Connection, name: str, number: int) -> ImportedJudge:
-    new = versions.add_judge(writing, name)
-    for table in (versions_table, rows, erasures):
-        for batch in _batches(reading, table, number):
-            writing.execute(insert(table), [row | {"judge": new} for row in batch])
-    _, latest = versions.find(reading, name)
+def _copy(reading: Connection, writing: Connection, name: str, number: int, latest: int) -> ImportedJudge:
+    new, row_count, keys = add_judge(writing, name), 0, 0
+    for table in (versions, rows, erasures):
+        query = select(table).where(table.c.judge == number).execution_options(yield_per=_MANY)
+        for batch in reading.execute(query).mappings().partitions():
+            writing.execute(insert(table), [{**row, "judge": new} for row in batch])
+            row_count += len(batch) if table is rows else 0
+            keys += sum(row["kind"] == "key" for row in batch) if table is erasures else 0
     writing.execute(update(judges).where(judges.c.id == new).values(latest=latest))
-    return ImportedJudge(
-        name=name,
-        versions=latest,
-        rows=_count(writing, rows, [new]),
-        erasures=_count(writing, erasures, [new], kind="key"),
-    )
-
-
-def _batches(connection: Connection, table: Table, judge: int) -> Iterator[list[dict[str, Any]]]:
-    query = select(table).where(table.c.judge == judge).execution_options(yield_per=_MANY)
-    for batch in connection.execute(query).mappings().partitions():
-        yield [dict(row) for row in batch]
-
-
-def _count(connection: Connection, table: Table, of: Collection[int], *, kind: str = "") -> int:
-    query = select(func.count()).select_from(table).where(table.c.judge.in_(of))
-    return int(connection.execute(query.where(table.c.kind == kind) if kind else query).scalar_one())
+    return ImportedJudge(name=name, versions=latest, rows=row_count, erasures=keys)
