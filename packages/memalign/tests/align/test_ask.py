@@ -18,7 +18,8 @@ from memalign.align.annotations import with_own_verdicts
 from memalign.align.ask import ask
 from memalign.errors import ModelUnavailable
 from memalign.io import read_judgments
-from memalign.judge.calibrator import FEWEST, calibrator_of
+from memalign.judge.decision import calibrator_of
+from memalign.judge.observations import FEWEST
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Answers, Memory
 from memalign.models.calls import Calls

@@ -25,8 +25,9 @@ from memalign.align.learned_tests import (
     with_mined,
 )
 from memalign.content import judged_texts
-from memalign.judge.calibrator import calibrator_of, fit
+from memalign.judge.calibrator import fit
 from memalign.judge.code_tests import holds
+from memalign.judge.decision import calibrator_of
 from memalign.judge.observations import LabelledCase, Observation, expectations
 from memalign.judge.observations import test_margins as margins_of_tests
 from memalign.judge.spec import base_fingerprint_of

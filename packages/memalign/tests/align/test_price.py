@@ -13,7 +13,7 @@ import pytest
 from memalign import Judge
 from memalign.align import write_guideline
 from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelUnavailable
-from memalign.judge.calibrator import FEWEST
+from memalign.judge.observations import FEWEST
 from memalign.models import Limits
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel

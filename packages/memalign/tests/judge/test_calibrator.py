@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign.judge.calibrator import FEWEST, HABIT, VERDICT, Calibrator, Worth, fit
-from memalign.judge.observations import LabelledCase, Observation, margin_of
-from memalign.judge.regression import conditional_logit, softmax
+from memalign.judge.calibrator import HABIT, VERDICT, Calibrator, Worth, conditional_logit, fit, softmax
+from memalign.judge.observations import FEWEST, LabelledCase, Observation, margin_of
 from memalign.memory import Expectation
 from memalign.values import ValueType
 

@@ -22,9 +22,8 @@ from memalign import aio
 from memalign.align.forget import forget
 from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge, Progress
-from memalign.judge.calibrator import FEWEST
 from memalign.judge.decision import Answered, AskedCheck, answered_about, asked_checks
-from memalign.judge.observations import expectations
+from memalign.judge.observations import FEWEST, expectations
 from memalign.judge.spec import base_fingerprint_of, lacks
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide

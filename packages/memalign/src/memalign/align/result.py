@@ -13,7 +13,7 @@ import msgspec
 
 from memalign.align.annotations import NO_ROWS, RowStatus
 from memalign.io import FeedbackFile
-from memalign.judge.calibrator import calibrator_of
+from memalign.judge.decision import calibrator_of
 from memalign.memory import FeedbackConflict, Memory
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of

@@ -2,9 +2,9 @@
 
 A guideline fires where the answers to its checks are as its experts would expect them, all of them: a soft AND. Fires,
 what the answers say one by one, the model's own verdict and the length are weighed by one small regression with one
-ridge, drawn to what experts said: a guideline that fires counts +1 before any case was seen. It is fitted to the memory's own
-cases, a pure function of them and of the recorded answers. No guideline counts on a case that it stems from.
-Evidence: LLM-Rubric (arXiv 2501.00274); docs/decisions/0019-checks.md.
+ridge, drawn to what experts said: a guideline that fires counts +1 before any case was seen. It is fitted to the
+memory's own cases, a pure function of them and of the recorded answers. No guideline counts on a case that it stems
+from. Evidence: LLM-Rubric (arXiv 2501.00274); docs/decisions/0019-checks.md.
 """
 
 from __future__ import annotations
@@ -12,37 +12,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal, TypeAlias
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from memalign.cache import kept
-from memalign.judge.observations import LabelledCase, Observation, labelled_cases, sides_in
-from memalign.judge.regression import conditional_logit, least_squares, softmax
-from memalign.judge.spec import base_fingerprint_of
+from memalign.judge.observations import FEWEST, LabelledCase, Observation
 from memalign.memory.model import Expectation
 from memalign.values import Value, ValueType
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+__all__ = ["HABIT", "LENGTH", "VERDICT", "Calibrated", "Calibrator", "Worth", "conditional_logit", "fit", "softmax"]
 
-    from memalign.judge.judge import Judge
-
-__all__ = ["FEWEST", "HABIT", "LENGTH", "VERDICT", "Calibrated", "Calibrator", "Worth", "calibrator_of", "fit"]
+Array: TypeAlias = NDArray[np.float64]
 
 HABIT, VERDICT, LENGTH = "how often experts say so", "the model's own verdict", "the length"
 FIRES, CHECKS, MINED = "guidelines that fire", "answers one by one", "mined guidelines that fire"
-FEWEST = 10
-"""Labelled cases that weights are fitted to."""
-MOST_LABELS = 10
-"""With more labels there is no calibrator."""
 FOLDS = 5
 RIDGE = 1.0
 """How strongly every weight is drawn to where it starts."""
 START = {FIRES: 1.0, VERDICT: 2.0, MINED: 5.0}
 """What counts before any case was seen, in log-odds; all else starts at 0. Below 2 weak checks outvote a good model.
-Mined guidelines were admitted by these labels already; with less than 5 two dozen guidelines that say nothing drown them."""
+Mined guidelines were admitted by these labels already; with less than 5 two dozen that say nothing drown them."""
 ALONE = 0.3
 """The size of a column of one check alone: so the one ridge holds it ten times as strongly as what all checks share."""
 SHRUNK = 2.0
@@ -52,7 +43,8 @@ FAR, WIDTH = 3.0, 0.3
 SURE = 6.0
 """Log-odds of an answer, at most: what models say beyond tells nothing more."""
 SAME = 1e-9
-"""Two verdicts are as near to a label where their nearness differs by no more."""
+"""Two verdicts are as near to a label where their nearness differs by no more, and a step that wins less is the last."""
+STEPS = 50
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +71,8 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
         if not model:
             return cls()
         gains = [after - before for before, after in zip(model, calibrator, strict=True)]
-        return cls(
-            n=len(gains),
-            model=fmean(model),
-            calibrator=fmean(calibrator),
-            fixed=sum(gain > SAME for gain in gains),
-            broken=sum(gain < -SAME for gain in gains),
-        )
+        fixed, broken = sum(gain > SAME for gain in gains), sum(gain < -SAME for gain in gains)
+        return cls(n=len(gains), model=fmean(model), calibrator=fmean(calibrator), fixed=fixed, broken=broken)
 
     @property
     def decides(self) -> bool:
@@ -117,13 +104,14 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         code: How one number of an item speaks for the labels, (columns, labels).
         alone: The checks with a weight of their own, by name.
         usual: The mean and the spread of the answers to each check, and under "" to all of them.
-        asks_new: Whether checks that no case answered count: where cases were asked others, written without them, or none.
+        asks_new: Whether checks that no case answered count: where cases were asked others, written without them, or
+            none.
         length: The mean and the spread of the length.
     """
 
     kind: Literal["sides", "labels", "ranks", "number"]
     labels: tuple[Value, ...]
-    code: Any
+    code: Array
     middle: float
     half: float
     alone: tuple[str, ...]
@@ -132,43 +120,42 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     length: tuple[float, float]
 
     @property
+    def height(self) -> int:
+        """Rows of one observation."""
+        return max(len(self.labels), 1)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What each column stands for."""
-        habits = max(len(self.labels), 1)
-        return (*[HABIT] * habits, VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, MINED, *self.alone)
+        return (*[HABIT] * self.height, VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, MINED, *self.alone)
 
-    def rows(self, known: Observation) -> NDArray[np.float64]:
+    def rows(self, known: Observation) -> Array:
         """Shape (labels, columns); of a number (1, columns)."""
-        import numpy as np
-
-        height = max(len(self.labels), 1)
-        terms = self.terms(known)
-        shared = sum(terms.values(), np.zeros((height, 4)))
-        alone = [terms[name][:, 3] if name in terms else np.zeros(height) for name in self.alone]
+        terms, nothing = self.terms(known), np.zeros((self.height, 4))
+        shared = sum(terms.values(), nothing)
+        alone = [terms.get(name, nothing)[:, 3] for name in self.alone]
         length = np.clip((known.length - self.length[0]) / self.length[1], -FAR, FAR)
-        habit = np.eye(height) - 1 / height if self.labels else np.ones((1, 1))
+        habit = np.eye(self.height) - 1 / self.height if self.labels else np.ones((1, 1))
         return np.column_stack([habit, self._verdict(known), self.code.T * length, shared[:, :3], *alone])
 
-    def terms(self, known: Observation) -> dict[str, NDArray[np.float64]]:
+    def terms(self, known: Observation) -> dict[str, Array]:
         """What each answered check adds to four columns (labels, 4): FIRES, CHECKS, MINED, and its own."""
-        import numpy as np
-
         answers = {
             name: self._centred(name, margin)
             for name, margin in known.answers.items()
             if margin is not None and (self.asks_new or name in self.usual)
         }
-        terms: dict[str, NDArray[np.float64]] = {}
-        counting = [each for each in known.expected if any(name in answers for name, _ in each.checks)]
+        terms: dict[str, Array] = {}
+        counting = [expected for expected in known.expected if any(name in answers for name, _ in expected.checks)]
         for expected in counting:
             towards = self._towards(expected.label)
-            told = [(name, sign, sign * answers[name]) for name, sign in expected.checks if name in answers]
-            missing = 0.5 ** (len(expected.checks) - len(told))
-            fires = missing * self._fires([margin for *_, margin in told])
-            for name, sign, margin in told:
-                term = terms.setdefault(name, np.zeros((len(towards), 4)))
-                part, alone = fires / len(told), margin / len(told) / math.sqrt(len(counting))
+            signed = [(name, sign, sign * answers[name]) for name, sign in expected.checks if name in answers]
+            missing = 0.5 ** (len(expected.checks) - len(signed))
+            fires = missing * self._fires([margin for *_, margin in signed])
+            for name, sign, margin in signed:
+                part, alone = fires / len(signed), margin / len(signed) / math.sqrt(len(counting))
                 shares = (0.0, 0.0, part, sign) if expected.mined else (part, alone, 0.0, sign)
+                term = terms.setdefault(name, np.zeros((self.height, 4)))
                 term += towards[:, None] * shares
         for name, term in terms.items():
             # Its own weight has either sign, whatever is expected. Only of several labels does it matter for which.
@@ -177,33 +164,29 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         return terms
 
     def _fires(self, margins: Sequence[float]) -> float:
-        """How far a guideline fires beyond what nothing known would say; of two sides, for the first one less for the other."""
+        """How far a guideline fires beyond what nothing known would say; of two sides the difference of both."""
         fires = math.prod(1 / (1 + math.exp(-2 * margin)) for margin in margins)
         other = math.prod(1 / (1 + math.exp(2 * margin)) for margin in margins)
         return fires - (other if self.kind == "sides" else 0.5 ** len(margins))
 
     def _centred(self, name: str, margin: float) -> float:
         mean, spread = self.usual.get(name, self.usual[""])
-        return max(-FAR, min(FAR, (max(-SURE, min(SURE, margin)) - mean) / spread))
+        return max(-FAR, min(FAR, (_bounded(margin) - mean) / spread))
 
-    def _towards(self, label: Value | None) -> NDArray[np.float64]:
-        """Which labels a guideline speaks for, (labels,), where the answers are as expected; zeros where nobody knows."""
-        import numpy as np
-
+    def _towards(self, label: Value | None) -> Array:
+        """Which labels a guideline speaks for, (labels,), if the answers are as expected; zeros if nobody knows."""
         if self.kind == "sides":
             return np.asarray(self.code[0])
         if label is None or (self.labels and label not in self.labels):
-            return np.zeros(len(self.code.T))
+            return np.zeros(self.height)
         if self.kind == "labels":
             return np.array([other == label for other in self.labels]) - 1 / len(self.labels)
         return np.asarray(np.sign(float(label) - self.middle) * self.code[0])
 
-    def _verdict(self, known: Observation) -> NDArray[np.float64]:
-        import numpy as np
-
-        height, verdict = max(len(self.labels), 1), known.verdict
+    def _verdict(self, known: Observation) -> Array:
+        verdict = known.verdict
         if verdict is None or (self.labels and verdict not in self.labels):
-            return np.zeros(height)
+            return np.zeros(self.height)
         chances = known.chances or {verdict: 1.0}
         if self.kind in ("ranks", "number"):
             mean = sum(float(label) * chance for label, chance in chances.items())
@@ -211,19 +194,21 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         return np.array([chances.get(label, 0.0) for label in self.labels]) - 1 / len(self.labels)
 
 
+def _bounded(margin: float) -> float:
+    return max(-SURE, min(SURE, margin))
+
+
 class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
     """Weights (columns,) of `columns`, and what they are worth on the labelled cases, each held out in turn."""
 
     columns: Columns
-    weights: Any
+    weights: Array
     value_type: ValueType
     worth: Worth = Worth()
     fitted: bool = True
 
     def says(self, known: Observation) -> Calibrated:
         """The verdict on an item of which this is known."""
-        import numpy as np
-
         columns, probabilities = self.columns, None
         scores = columns.rows(known) @ self.weights
         if columns.kind == "number":
@@ -242,24 +227,21 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
             value: The verdict, whoever gave it.
 
         Returns:
-            Of labels the log-odds for it against the strongest other, of a float the points from the mean of all labels.
-            A check has its share of what all checks have together.
+            Of labels the log-odds for it against the strongest other, of a float the points from the mean of all
+            labels. A check has its share of what all checks have together.
         """
-        import numpy as np
-
         columns, rows = self.columns, self.columns.rows(known)
         if columns.kind == "number":
             counts = np.array([columns.half])
         else:
-            place = columns.labels.index(value)
-            scores = rows @ self.weights
-            others = np.where(np.arange(len(scores)) == place, -np.inf, scores)
-            counts = np.eye(len(scores))[place] - np.eye(len(scores))[int(np.argmax(others))]
-        weight = dict(zip(columns.names, map(float, self.weights), strict=True))
+            place, units = columns.labels.index(value), np.eye(columns.height)
+            others = np.where(units[place] == 1, -np.inf, rows @ self.weights)
+            counts = units[place] - units[int(np.argmax(others))]
         parts: dict[str, float] = {}
         for name, part in zip(columns.names, counts @ (rows * self.weights), strict=True):
             if name in (HABIT, VERDICT, LENGTH):
                 parts[name] = parts.get(name, 0.0) + float(part)
+        weight = dict(zip(columns.names, map(float, self.weights), strict=True))
         for name, term in columns.terms(known).items():
             parts[name] = float(counts @ term @ [weight[FIRES], weight[CHECKS], weight[MINED], weight.get(name, 0.0)])
         return parts
@@ -271,28 +253,32 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
 def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...] = ()) -> Calibrator | None:
     """The calibrator of these cases; a pure function of them.
 
-    With fewer than ten, or one label only, nothing is fitted: guidelines count as their experts meant them, and it never
-    decides. None for a float then, which has no unit to start in.
+    With fewer than ten, or one label only, nothing is fitted: guidelines count as their experts meant them, and it
+    never decides. None for a float then, which has no unit to start in.
 
     Args:
         value_type: What labels and verdicts are.
         cases: The labelled cases, in an order that does not hang on who came first.
         sides: The two labels that name the sides of every item; empty where it has none.
     """
-    import numpy as np
-
     columns = _columns(value_type, cases, sides)
-    starts = np.array([START.get(name, 0.0) for name in columns.names])
-    if columns.kind == "number":  # the verdict as it is: of a guideline nobody knows by how many points it counts
-        starts = np.array([float(name == VERDICT) for name in columns.names])
-    made = Calibrator(columns=columns, weights=starts, value_type=value_type)
+    number, ridge = columns.kind == "number", np.full(len(columns.names), RIDGE)
+    # Of a number the verdict as it is: of a guideline nobody knows by how many points it counts.
+    starts = np.array([float(name == VERDICT) if number else START.get(name, 0.0) for name in columns.names])
+    start = Calibrator(columns=columns, weights=starts, value_type=value_type)
     if len(cases) < FEWEST or len({case.label for case in cases}) < 2:
-        return None if columns.kind == "number" else msgspec.structs.replace(made, fitted=False)
+        return None if number else msgspec.structs.replace(start, fitted=False)
     rows, numbers = np.stack([columns.rows(case.known) for case in cases]), np.arange(len(cases))
 
     def fitted(chosen: NDArray[np.bool_]) -> Calibrator:
-        weights = _weights(columns, rows[chosen], [cases[n].label for n in numbers[chosen]], starts)
-        return msgspec.structs.replace(made, weights=weights)
+        labels = [cases[n].label for n in numbers[chosen]]
+        if number:
+            values = np.array([(float(label) - columns.middle) / columns.half for label in labels])
+            weights = least_squares(rows[chosen][:, 0], values, ridge, starts)
+        else:
+            codes = np.array([columns.labels.index(label) for label in labels])
+            weights = conditional_logit(rows[chosen], codes, ridge, starts)
+        return msgspec.structs.replace(start, weights=weights)
 
     own: list[float] = []
     calibrated: list[float] = []
@@ -305,65 +291,51 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
     return msgspec.structs.replace(fitted(numbers >= 0), worth=Worth.of(own, calibrated))
 
 
-def _weights(
-    columns: Columns, rows: NDArray[np.float64], labels: Sequence[Value], starts: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    import numpy as np
-
-    ridge = np.full(len(starts), RIDGE)
-    if columns.kind == "number":
-        values = np.array([(float(label) - columns.middle) / columns.half for label in labels])
-        return least_squares(rows[:, 0], values, ridge, starts)
-    return conditional_logit(rows, np.array([columns.labels.index(label) for label in labels]), ridge, starts)
-
-
 def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...]) -> Columns:
-    import numpy as np
-
     kind: Literal["sides", "labels", "ranks", "number"] = "sides" if sides else "labels"
+    middle, low, high = 0.5, 0.0, 1.0
     if value_type.numeric:
         kind = "ranks" if value_type.kind == "int" else "number"
+        low, high = float(value_type.low or 0), float(value_type.high or 1)
+        middle = fmean(float(case.label) for case in cases) if cases else (low + high) / 2
     labels = value_type.labels if kind != "number" else ()
-    low, high = (float(value_type.low or 0), float(value_type.high or 1)) if value_type.numeric else (0.0, 1.0)
     margins: dict[str, list[float]] = {}
     for known, _ in cases:
         for name, margin in known.answers.items():
             if margin is not None:
-                margins.setdefault(name, []).append(max(-SURE, min(SURE, margin)))
+                margins.setdefault(name, []).append(_bounded(margin))
     lengths = np.array([known.length for known, _ in cases] or [0.0])
-    centre = (
-        0.0 if kind == "sides" else float(lengths.mean())
-    )  # swapping sides must turn every sign: nothing is taken off
-    named = {name for known, _ in cases for each in known.expected for name, _ in each.checks}
+    # Swapping sides must turn every sign: nothing is taken off.
+    centre = 0.0 if kind == "sides" else float(lengths.mean())
+    wordless = {name for name in margins if name.startswith(Expectation.WORDLESS)}
+    named = {name for known, _ in cases for expected in known.expected for name, _ in expected.checks}
     return Columns(
         kind=kind,
         labels=labels,
         code=_code(kind, labels, sides),
-        middle=fmean(float(case.label) for case in cases) if value_type.numeric and cases else (low + high) / 2,
+        middle=middle,
         half=(high - low) / 2,
-        alone=tuple(name for name in sorted(margins.keys() & named) if not name.startswith(Expectation.WORDLESS)),
+        alone=tuple(sorted((margins.keys() & named) - wordless)),
         usual=_usual(margins, centred=kind != "sides"),
-        asks_new=not margins or any(name.startswith(Expectation.WORDLESS) for name in margins),
+        asks_new=not margins or bool(wordless),
         length=(centre, float(np.sqrt(((lengths - centre) ** 2).mean())) + SAME),
     )
 
 
 def _usual(margins: Mapping[str, Sequence[float]], *, centred: bool) -> dict[str, tuple[float, float]]:
-    """The mean and spread of the answers to each check, drawn to those of all: what was never asked has none of its own."""
-    every = [margin for several in margins.values() for margin in several]
+    """The mean and spread of the answers to each check, drawn to those of all, which a check never asked has."""
+    every = [margin for answers in margins.values() for margin in answers]
     mean = fmean(every) if every and centred else 0.0
     square = fmean((margin - mean) ** 2 for margin in every) if every else 1.0
     usual = {"": (mean, math.sqrt(square) + WIDTH)}
-    for name, several in margins.items():
-        own = (sum(several) + SHRUNK * mean) / (len(several) + SHRUNK) if centred else 0.0
-        squares = sum((margin - own) ** 2 for margin in several) + SHRUNK * square
-        usual[name] = own, math.sqrt(squares / (len(several) + SHRUNK)) + WIDTH
+    for name, answers in margins.items():
+        own = (sum(answers) + SHRUNK * mean) / (len(answers) + SHRUNK) if centred else 0.0
+        squares = sum((margin - own) ** 2 for margin in answers) + SHRUNK * square
+        usual[name] = own, math.sqrt(squares / (len(answers) + SHRUNK)) + WIDTH
     return usual
 
 
-def _code(kind: str, labels: tuple[Value, ...], sides: tuple[str, ...]) -> NDArray[np.float64]:
-    import numpy as np
-
+def _code(kind: str, labels: tuple[Value, ...], sides: tuple[str, ...]) -> Array:
     if kind == "number":
         return np.ones((1, 1))
     if kind == "ranks":
@@ -380,18 +352,50 @@ def _nearness(value_type: ValueType, value: Value, label: Value) -> float:
     return 1 - abs(float(value) - float(label)) / (float(value_type.high or 1) - float(value_type.low or 0))
 
 
-def calibrator_of(judge: Judge) -> Calibrator | None:
-    """The calibrator of the judge's memory, fitted once for all who ask; None where it has none.
+# -- two regressions with a ridge, by closed steps ---------------------------------------------------------------------
 
-    It is fitted to what this very judge's models answered: not another model, nor these with other instructions.
+
+def conditional_logit(rows: Array, codes: NDArray[np.int64], ridge: Array, centre: Array) -> Array:
+    """Weights (features,) of the model in which label k has the score `rows[i, k] @ weights`; by Newton's method.
+
+    `rows` is (n, labels, features), `codes` (n,) in [0, labels), `ridge` (features,): how strongly each weight is drawn
+    to its `centre` (features,). McFadden's conditional logit (1974). With one column a label and feature it is
+    multinomial logistic regression, with columns that grow with the label's rank an ordinal one (adjacent categories).
     """
-    value_type, memory = judge.value_type, judge.memory
-    if not value_type.closed or len(value_type.labels) > MOST_LABELS or not memory.cases:
-        return None
+    n, labels, features = rows.shape
+    truth = np.eye(labels)[codes]
+    weights = centre.copy()
 
-    def make() -> Calibrator | None:
-        made = fit(value_type, labelled_cases(judge), sides_in(judge))
-        checked = any(guideline.checks for guideline in memory.semantic)
-        return made if made is not None and (made.fitted or checked) else None
+    def loss_of(tried: Array) -> float:
+        scores = rows @ tried
+        scores -= scores.max(axis=1, keepdims=True)
+        likely = scores[np.arange(n), codes] - np.log(np.exp(scores).sum(axis=1))
+        return float(-likely.sum() + 0.5 * (ridge * (tried - centre) ** 2).sum())
 
-    return kept(memory, ("calibrator", base_fingerprint_of(judge)), make)
+    loss = loss_of(weights)
+    for _ in range(STEPS):
+        p = softmax(rows @ weights)
+        slope = np.einsum("nkf,nk->f", rows, p - truth) + ridge * (weights - centre)
+        flat = (rows * np.sqrt(p)[:, :, None]).reshape(n * labels, features)
+        means = np.einsum("nkf,nk->nf", rows, p)
+        step = np.linalg.lstsq(flat.T @ flat - means.T @ means + np.diag(ridge), slope, rcond=None)[0]
+        size = 1.0
+        while (new := loss_of(weights - size * step)) > loss and size > 1e-4:
+            size /= 2  # where the labels are far apart a whole step may overshoot
+        weights = weights - size * step
+        if loss - new < SAME * max(1.0, loss):
+            break
+        loss = new
+    return weights
+
+
+def least_squares(rows: Array, values: Array, ridge: Array, centre: Array) -> Array:
+    """Weights (features,) of a linear regression, drawn to `centre`; `rows` is (n, features), `values` (n,)."""
+    curve, slope = rows.T @ rows + np.diag(ridge), rows.T @ values + ridge * centre
+    return np.asarray(np.linalg.lstsq(curve, slope, rcond=None)[0])
+
+
+def softmax(scores: Array) -> Array:
+    """Probabilities (n, labels) of scores (n, labels)."""
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

@@ -15,10 +15,19 @@ import msgspec
 from memalign.cache import kept
 from memalign.content import part_in
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
-from memalign.judge.calibrator import Calibrated, calibrator_of
 from memalign.judge.code_tests import facts
-from memalign.judge.observations import Observation, expectations, length_of, margin_of, test_margins
+from memalign.judge.observations import (
+    Observation,
+    chances_of,
+    expectations,
+    labelled_cases,
+    length_of,
+    margin_of,
+    sides_in,
+    test_margins,
+)
 from memalign.judge.prompt import budget_of, fit_guidelines, items_alone
+from memalign.judge.spec import base_fingerprint_of
 from memalign.memory.check_answers import questions_of
 from memalign.memory.model import Memory
 from memalign.models.base import Decision, DecisionModel, Limits, Question
@@ -30,6 +39,7 @@ from memalign.types import Example, FeedbackKey, Finding, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
+    from memalign.judge.calibrator import Calibrator
     from memalign.judge.judge import Judge
 
 __all__ = [
@@ -37,6 +47,7 @@ __all__ = [
     "AskedCheck",
     "answered_about",
     "asked_checks",
+    "calibrator_of",
     "decided",
     "finding_text",
     "with_checks",
@@ -48,6 +59,8 @@ MOST_BRIEF = 24
 """Questions that a model in this process is asked about an item: each takes it a tenth of a second or more."""
 LEVELS = 5
 """Levels of a scale without steps, of which the mean is the verdict."""
+MOST_LABELS = 10
+"""With more labels there is no calibrator."""
 NAMED = 3
 """Guidelines that a reason in words names, the weightiest first."""
 
@@ -129,7 +142,7 @@ async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool 
     own = Judgment(
         id=example.id,
         value=answered.value,
-        confidence=_confidence(answered.chances, answered.value),
+        confidence=answered.chances.get(value_text(answered.value)),
         findings=(*answered.findings, *facts(judge.memory, example.content, judge.value_type.choices)),
         memory_hash=judge.memory.hash,
         model=model.name,
@@ -142,39 +155,54 @@ async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool 
     return replace(judgment, guideline_ids=tuple(firing), rationale=words)
 
 
+def calibrator_of(judge: Judge) -> Calibrator | None:
+    """The calibrator of the judge's memory, fitted once for all who ask; None where it has none.
+
+    It is fitted to what this very judge's models answered: not another model, nor these with other instructions.
+    """
+    value_type, memory = judge.value_type, judge.memory
+    if not value_type.closed or len(value_type.labels) > MOST_LABELS or not memory.cases:
+        return None
+
+    def make() -> Calibrator | None:
+        from memalign.judge.calibrator import fit  # computes with vectors, whose library takes a while to import
+
+        calibrator = fit(value_type, labelled_cases(judge), sides_in(judge))
+        checked = any(guideline.checks for guideline in memory.semantic)
+        return calibrator if calibrator is not None and (calibrator.fitted or checked) else None
+
+    return kept(memory, ("calibrator", base_fingerprint_of(judge)), make)
+
+
 def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) -> Judgment:
     """The judgment with the calibrator's say: its value where held-out cases say it is better, and its confidence."""
     own = replace(own, own_value=own.value)
-    calibrator = calibrator_of(judge)
+    calibrator, memory, value_type = calibrator_of(judge), judge.memory, judge.value_type
     if calibrator is None:
         return own
-    known = _observation(judge, example, own, answered)
+    known = Observation(
+        answers={**answered.margins, **test_margins(memory, example, value_type)},
+        expected=expectations(memory.semantic),
+        verdict=own.value,
+        chances=chances_of(answered.chances, value_type),
+        length=length_of(example, value_type),
+    )
     calibrated = calibrator.says(known)
     value = calibrated.value if calibrated.decides or own.value is None else own.value
+    # How sure the verdict delivered is, the calibrator says where labelled cases taught it; else the model itself.
+    sure = calibrated.fitted and calibrated.probabilities is not None
     judgment = replace(
         own,
         value=value,
         decided_by="calibrator" if calibrated.decides else "model",
         findings=_contributing(own.findings, calibrator.parts(known, value)),
-        confidence=_calibrated_confidence(own, calibrated, value),
+        confidence=(calibrated.probabilities or {}).get(value) if sure else own.confidence,
     )
     if not calibrated.decides:
         return judgment
-    reason = _in_words(judge.memory, _firing(judge.memory, judgment.findings), judgment.findings)
+    reason = _in_words(memory, _firing(memory, judgment.findings), judgment.findings)
     also = f" The model's own verdict: {value_text(own.value)}. {own.rationale or ''}".rstrip()
     return replace(judgment, rationale=reason + also)
-
-
-def _observation(judge: Judge, example: Example, own: Judgment, answered: Answered) -> Observation:
-    memory, value_type = judge.memory, judge.value_type
-    chances = {label: answered.chances.get(value_text(label), 0.0) for label in value_type.labels}
-    return Observation(
-        answers={**answered.margins, **test_margins(memory, example, value_type)},
-        expected=expectations(memory.semantic),
-        verdict=own.value,
-        chances=chances if answered.chances and value_type.labels else None,
-        length=length_of(example, value_type),
-    )
 
 
 def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
@@ -187,17 +215,6 @@ def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tu
         if name not in asked and part != 0.0
     ]
     return tuple(sorted((*taught, *untaught), key=lambda finding: -abs(finding.contribution or 0.0)))
-
-
-def _calibrated_confidence(own: Judgment, calibrated: Calibrated, value: Value) -> float | None:
-    """The calibrator's probability of the verdict delivered, where labelled cases taught it; else the model's own."""
-    if not calibrated.fitted or calibrated.probabilities is None:
-        return own.confidence
-    return calibrated.probabilities.get(value)
-
-
-def _confidence(chances: Mapping[str, float], value: Value) -> float | None:
-    return chances.get(value_text(value))
 
 
 # -- the reason in words -----------------------------------------------------------------------------------------------

@@ -211,27 +211,28 @@ def without_memory(judge: Judge) -> Judge:
     return judge.replace(memory=Memory(authority=judge.memory.authority, policy=judge.memory.policy))
 
 
-def fingerprint_of(judge: Judge) -> str:
-    """See `Judge.fingerprint`."""
+def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
+    """See `Judge.fingerprint`; with another memory than its own where one is given."""
+    memory = judge.memory if memory is None else memory
     parts = {
         "instructions": judge.instructions,
         "value_type": judge.value_type.spec,
         "model": judge.model_name,
-        "retrieval_k": judge.retrieval_k if judge.memory else None,  # nothing to retrieve, nothing to tell apart
+        "retrieval_k": judge.retrieval_k if memory else None,  # nothing to retrieve, nothing to tell apart
         "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
-        "memory": judge.memory.hash,
+        "memory": memory.hash,
     }
     if (check_model := check_model_name(judge)) is not None:
         parts["check_model"] = _canonical(check_model)
     # Left out where it finds nothing or is the usual one: a judge that names the usual one is the same judge.
-    if judge.memory and (embedding := _other_embedding_model(judge)) is not None:
+    if memory and (embedding := _other_embedding_model(judge)) is not None:
         parts["embedding_model"] = embedding
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
 
 def base_fingerprint_of(judge: Judge) -> str:
     """16 hex digits over instructions, value type, model and parameters: what a verdict without memory is made with."""
-    return fingerprint_of(judge.replace(memory=Memory()))  # whose label counts is no part of it
+    return fingerprint_of(judge, Memory())  # whose label counts is no part of it
 
 
 def _other_embedding_model(judge: Judge) -> str | None:
