@@ -110,7 +110,7 @@ def test_the_build_page_and_test_report_are_written(memalign: Run, warm: str, tm
     files = ("--junit", tmp_path / "gate.xml", "--report", tmp_path / "page.md")
     assert memalign("evaluate", warm, cases, "--min-accuracy", "0.99", *files).code == 1
     assert b"<failure" in (tmp_path / "gate.xml").read_bytes()
-    assert "Outcome: **worse**" in (tmp_path / "page.md").read_text("utf-8")
+    assert "### The gate: worse" in (tmp_path / "page.md").read_text("utf-8")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file on which every write fails")

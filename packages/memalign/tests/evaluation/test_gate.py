@@ -265,8 +265,8 @@ class TestReports:
         rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(20)]
         evaluation = evaluate(judge, rows, against=base, unseen=True)
         text = as_markdown(report(judge, evaluation, gate=gate(evaluation, not_worse_than=5)))
-        assert "Broken: \\<b\\>\\|h-3" in text
-        assert "Outcome: **too few cases**" in text
+        assert "Broken against “the other judge”: \\<b\\>\\|h-3" in text
+        assert "### The gate: too few cases" in text
 
     def test_all_of_it_is_json(self) -> None:
         plain = json.loads(json.dumps(self.found().to_dict()))

@@ -1,4 +1,4 @@
-"""A report that anybody can read: how far a judge agrees with people on cases that nobody taught it."""
+"""A report of one page that anybody can read: how far a judge agrees with people on cases that nobody taught it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ LEAST = 0.05
 
 _WIDTH = 0.05  # half of the interval that settles most questions
 _BINS = 10
-_SLICES = 30  # rows of a table
-_WRONG, _RIGHT = 50, 5  # cases of a cell that are shown in full
-_LONG = 1200  # characters of a field
+_LISTED = 12  # rows of a table, or ids on a line
+_ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
+_MATRIX = 12  # labels from which on a table of all their pairs is no help
+_LONG = 400  # characters of a field
 _COLUMNS = ("accuracy", "balanced_accuracy", "kappa", "weighted_kappa", "ccc", "mae")
 
 
@@ -89,16 +90,16 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuidelineUse:
-    """What one guideline did: how often its checks answered yes or no, and which way they pulled.
+    """What one guideline did: on how many cases it applied, and which way it pulled.
 
-    `right` and `wrong` count cases where its contribution pulled towards people's label, or away from it.
+    `right` and `wrong` count cases where it pulled towards people's label, or away from it: by its contribution, or by
+    the value that a chat model says it means.
     """
 
     id: str
     text: str
     taught_by: tuple[str, ...]
-    yes: int
-    no: int
+    cases: int
     right: int
     wrong: int
 
@@ -301,35 +302,39 @@ def _calibration(evaluation: Evaluation) -> Calibration | None:
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> tuple[GuidelineUse, ...]:
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {guideline.id: Counter() for guideline in judge.memory.semantic}
     for case in evaluation.cases:
         if case.value is None:
             continue
-        for guideline, pull in _pulls(evaluation.judgments[case.id], counts).items():
-            if abs(pull) >= LEAST:
-                counts[guideline]["right" if _towards(judge.value_type, case, pull) else "wrong"] += 1
+        judgment = evaluation.judgments[case.id]
+        for name, towards in _pulls(judge.value_type, case, judgment).items():
+            counts.setdefault(name, Counter())["right" if towards else "wrong"] += 1
+        answered = (finding.guideline for finding in judgment.findings if finding.answer == "yes" and finding.guideline)
+        for name in {*judgment.guideline_ids, *answered}:
+            counts.setdefault(name, Counter())["cases"] += 1
     return tuple(
         GuidelineUse(
             id=guideline.id,
             text=guideline.text,
             taught_by=tuple(map(str, judge.memory.sources_of(guideline))),
-            **{name: counts.get(guideline.id, Counter())[name] for name in ("yes", "no", "right", "wrong")},
+            **{name: counts[guideline.id][name] for name in ("cases", "right", "wrong")},
         )
         for guideline in judge.memory.semantic
     )
 
 
-def _pulls(judgment: Judgment, counts: dict[str, Counter[str]]) -> dict[str, float]:
-    """What each guideline contributes to the verdict; its answers are counted in `counts`."""
-    pulls: dict[str, float] = {}
+def _pulls(kind: ValueType, case: ScoredCase, judgment: Judgment) -> dict[str, bool]:
+    """Whether each guideline that pulled did so towards people's label."""
+    sums: dict[str, float] = {}
+    pulls: dict[str, bool] = {}
     for finding in judgment.findings:
         if finding.guideline is None:
             continue
-        answers = counts.setdefault(finding.guideline, Counter())
-        if finding.answer in ("yes", "no"):
-            answers[finding.answer] += 1
-        pulls[finding.guideline] = pulls.get(finding.guideline, 0.0) + (finding.contribution or 0.0)
-    return pulls
+        if finding.contribution is not None:
+            sums[finding.guideline] = sums.get(finding.guideline, 0.0) + finding.contribution
+        elif finding.value is not None:
+            pulls[finding.guideline] = kind.agree(finding.value, case.label)
+    return pulls | {name: _towards(kind, case, pull) for name, pull in sums.items() if abs(pull) >= LEAST}
 
 
 def _towards(kind: ValueType, case: ScoredCase, pull: float) -> bool:
@@ -374,76 +379,123 @@ def _more(figure: Estimate, n: int) -> int | None:
     return max(0, math.ceil(n * (half / _WIDTH) ** 2) - n)
 
 
-# -- the page --------------------------------------------------------------------------------------------------------
+# -- the page, which HTML and Markdown write from one structure ------------------------------------------------------
 
 
-class _Cell(NamedTuple):
-    anchor: str
+class Cell(NamedTuple):
+    """A cell of a table: its text, whether it is good or bad news, and a share to draw."""
+
+    text: str
+    tone: str = ""
+    bar: Estimate | None = None
+
+
+class Section(NamedTuple):
+    """A part of the page: paragraphs, a table, words to quote as they are, and cases under their titles."""
+
     title: str
-    cases: tuple[ReportedCase, ...]
-    most: int
+    lines: Sequence[str] = ()
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[Cell]] = ()
+    quote: str = ""
+    errors: Sequence[tuple[str, Sequence[ReportedCase]]] = ()
+    parts: Sequence[Section] = ()
 
 
 def as_html(report: Report) -> str:
-    """The report as one HTML file that needs no network and no script."""
+    """The report as one HTML file that needs no network and no script.
+
+    Args:
+        report: What `report` gathered.
+
+    Returns:
+        The page.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    pages = Environment(
-        loader=PackageLoader("memalign", "evaluation"), autoescape=True, undefined=StrictUndefined, trim_blocks=False
-    )
+    pages = Environment(loader=PackageLoader("memalign", "evaluation"), autoescape=True, undefined=StrictUndefined)
     page = pages.get_template("report.html.jinja").render(
-        r=report,
-        e=report.evaluation,
+        title=_title(report),
         headline=_headline(report),
-        sentences=_sentences(report),
-        metric=report.sides[-1].metric,
-        columns=[name for name in _COLUMNS if name in report.sides[0].metrics],
-        names=[value_text(label) for label in report.evaluation.labels],
-        cells=_confusion_cells(report),
-        cost=_cost(report),
-        most=_SLICES,
-        number=_number,
-        points=_points,
-        words=_words,
+        sections=_sections(report),
         at=lambda value: round(100 * min(1.0, max(0.0, value)), 1),
-        short=lambda text: text if len(text) <= _LONG else f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)",
+        number=_number,
+        short=_short,
     )
     return page.lstrip()
 
 
 def as_markdown(report: Report) -> str:
-    """The report without its cases, as Markdown."""
-    names = [name for name in _COLUMNS if name in report.sides[0].metrics]
-    lines = [f"# {_escaped(report.judge)}: agreement with people", "", f"**{_headline(report)}**", ""]
-    if report.gate is not None:
-        criteria = [[each.outcome, _escaped(each.demand), _escaped(each.why)] for each in report.gate.criteria]
-        lines += [f"Outcome: **{report.gate.outcome}**", "", *_table(["", "criterion", "figure"], criteria), ""]
-    lines += [*_sentences(report), ""]
-    lines += _table(
-        ["", *map(_words, names), "ahead"],
-        [
-            [
-                _escaped(side.name),
-                *(_figure(side.metrics.get(name)) for name in names),
-                _points(side.ahead) if side.ahead else "",
+    """The report as Markdown, with the same parts in the same order as `as_html` has.
+
+    Args:
+        report: What `report` gathered.
+
+    Returns:
+        The text.
+    """
+    lines = [f"# {_escaped(_title(report))}", "", f"**{_escaped(_headline(report))}**"]
+    for section in _sections(report):
+        lines += _markdown(section, "##")
+    return "\n".join([*lines, ""])
+
+
+def _markdown(section: Section, level: str) -> list[str]:
+    lines = ["", f"{level} {_escaped(section.title)}", ""]
+    lines += [f"> {_escaped(line)}" for line in section.quote.splitlines()]
+    for line in section.lines:
+        lines += [*([""] if lines[-1] else []), _escaped(line)]
+    if section.rows:
+        cells = [[_escaped(cell.text) for cell in row] for row in section.rows]
+        table = (list(map(_escaped, section.head)), ["---"] * len(section.head), *cells)
+        lines += [*([""] if lines[-1] else []), *(f"| {' | '.join(row)} |" for row in table)]
+    for title, cases in section.errors:
+        lines += ["", f"**{_escaped(title)}**", ""]
+        for case in cases:
+            words = case.people | ({"the judge": case.rationale} if case.rationale else {})
+            fields = [*case.content.items(), *words.items()]
+            lines += [
+                f"- {_escaped(case.id)}",
+                *(f"  - {_escaped(name)}: {_escaped(_short(text))}" for name, text in fields),
             ]
-            for side in report.sides
-        ],
+    for part in section.parts:
+        lines += _markdown(part, f"{level}#")
+    return lines
+
+
+def _sections(report: Report) -> list[Section]:
+    gate = report.gate
+    criteria = gate and Section(f"The gate: {gate.outcome}", head=("", "criterion", "figure"), rows=_gate_rows(gate))
+    return [
+        Section("What it judges", [_cases_line(report)], quote=report.instructions.strip()),
+        Section(
+            "How often it agrees with people",
+            _sentences(report),
+            head=("", *map(_words, _metrics(report)), "", "ahead"),
+            rows=_side_rows(report),
+            parts=[criteria] if criteria else [],
+        ),
+        _where_it_errs(report),
+        _lessons(report),
+        Section("What it costs", [_cost(report)]),
+    ]
+
+
+def _title(report: Report) -> str:
+    return f"{report.judge}: agreement with people"
+
+
+def _cases_line(report: Report) -> str:
+    measured = report.evaluation
+    line = f"Model {report.model}, memory {measured.memory_hash[:12] or 'empty'}. "
+    line += f"{measured.n} cases that the judge has not learned from."
+    counts = (
+        (measured.taught, "more in its memory, which do not count"),
+        (measured.unscored, "without a verdict"),
+        (measured.unlabelled, "without a label that counts"),
     )
-    comparison = report.evaluation.comparison
-    for title, ids in () if comparison is None else (("Fixed", comparison.fixed), ("Broken", comparison.broken)):
-        if ids:
-            more = f" and {len(ids) - _SLICES} more" if len(ids) > _SLICES else ""
-            lines += ["", f"{title}: {', '.join(map(_escaped, ids[:_SLICES]))}{more}"]
-    if report.people:
-        lines += ["", f"People give the same label in {_figure(report.people.same)} of {report.people.pairs} pairs."]
-    if report.slices:
-        rows = [[part.of, _escaped(part.name), str(part.n), _figure(part.figure)] for part in report.slices[:_SLICES]]
-        lines += ["", "## By part", "", *_table(["", "", "cases", "right"], rows)]
-    if report.guidelines:
-        used = [[g.id, _escaped(g.text), f"{g.yes} / {g.no}", str(g.right), str(g.wrong)] for g in report.guidelines]
-        lines += ["", "## Guidelines", "", *_table(["", "guideline", "yes / no", "towards", "away"], used)]
-    return "\n".join([*lines, "", _cost(report), ""])
+    rest = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return f"{line} Not among them: {rest}." if rest else line
 
 
 def _headline(report: Report) -> str:
@@ -455,46 +507,134 @@ def _headline(report: Report) -> str:
 
 
 def _sentences(report: Report) -> list[str]:
-    sentences = []
+    sentences = ["Intervals, in brackets, are at 95 %."]
     for side in report.sides[1:]:
         if side.ahead is None or side.ahead.value is None:
             continue
-        what = {"ahead": "It is ahead of", "behind": "It is behind"}.get(
+        verdict = {"ahead": "It is ahead of", "behind": "It is behind"}.get(
             side.verdict, "These cases do not tell it from"
         )
-        sentences.append(f"{what} “{side.name}”: {_points(side.ahead)} ({_words(side.metric)}).")
+        sentences.append(f"{verdict} “{side.name}”: {_points(side.ahead)} ({_words(side.metric)}).")
     if report.people and report.people.same.value is not None:
         sentences.append(f"People give the same label in {_percent(report.people.same.value)} of pairs.")
     if report.more:
         sentences.append(f"About {report.more:,} labels more would bring the interval to 5 points either way.")
     if reason := report.evaluation.metrics[report.headline].no_interval:
         sentences.append(f"There is no interval: {reason}.")
+    if report.calibration:
+        sentences.append(
+            f"Its confidence and the share right differ by {_number(report.calibration.error)} on average."
+        )
+    sentences.append(f"“Ahead” is the judge's {_words(report.sides[-1].metric)} less the other's.")
     return sentences
 
 
-def _confusion_cells(report: Report) -> list[_Cell]:
-    """The cases by people's label and verdict, the wrong ones first; of numbers those that differ most."""
-    names = [value_text(label) for label in report.evaluation.labels]
-    if not names:
-        places = {case.id: place for place, case in enumerate(report.evaluation.disagreements)}
-        cases = sorted((case for case in report.cases if case.id in places), key=lambda case: places[case.id])
-        return [_Cell("c", "Where judge and people differ", tuple(cases), _WRONG)]
-    wrong: list[_Cell] = []
-    right: list[_Cell] = []
-    for row, label in enumerate(names):
-        for column, value in enumerate(names):
-            cases = [case for case in report.cases if case.label == label and case.value == value]
-            if cases:
-                title, most = f"People say {label}, the judge says {value}", _RIGHT if row == column else _WRONG
-                (right if row == column else wrong).append(_Cell(f"c{row}-{column}", title, tuple(cases), most))
-    return [*wrong, *right]
+def _metrics(report: Report) -> list[str]:
+    return [name for name in _COLUMNS if name in report.sides[0].metrics]
+
+
+def _side_rows(report: Report) -> list[list[Cell]]:
+    names = _metrics(report)
+    rows = []
+    for side in report.sides:
+        figures = [Cell(_figure(side.metrics.get(name))) for name in names]
+        tone = {"ahead": "good", "behind": "bad"}.get(side.verdict, "")
+        ahead = Cell(_points(side.ahead), tone) if side.ahead else Cell("")
+        rows.append([Cell(side.name), *figures, Cell("", bar=side.metrics.get(report.headline)), ahead])
+    if report.people:
+        alpha = "" if report.people.alpha is None else f"; alpha {_number(report.people.alpha)}"
+        same = Cell(f"{_figure(report.people.same)} of {report.people.pairs} pairs{alpha}")
+        rest = [Cell("")] * (len(names) - 1)
+        rows.append([Cell("people with each other"), same, *rest, Cell("", bar=report.people.same), Cell("")])
+    return rows
+
+
+def _gate_rows(gate: GateResult) -> list[list[Cell]]:
+    tones = {"pass": "good", "worse": "bad"}
+    return [
+        [Cell(criterion.outcome, tones.get(criterion.outcome, "")), Cell(criterion.demand), Cell(criterion.why)]
+        for criterion in gate.criteria
+    ]
+
+
+def _where_it_errs(report: Report) -> Section:
+    """How labels and verdicts meet, the commonest errors with cases, and the parts of the cases."""
+    measured = report.evaluation
+    names = [value_text(label) for label in measured.labels]
+    lines, head, rows = [], [], list[list[Cell]]()
+    if measured.confusion and len(names) <= _MATRIX:
+        head = ["people ↓ judge →", *names]
+        for row, counts in enumerate(measured.confusion):
+            cells = [Cell(str(n), "bad" if n and column != row else "") for column, n in enumerate(counts)]
+            rows.append([Cell(names[row]), *cells])
+    errors = _errors(report)
+    if not errors:
+        lines.append("On these cases it gives the people's label every time.")
+    if len(errors) > _ERRORS:
+        lines.append(f"The {_ERRORS} commonest errors are below; the JSON report has every case.")
+    comparison = measured.comparison
+    for title, ids in () if comparison is None else (("Fixed", comparison.fixed), ("Broken", comparison.broken)):
+        if ids:
+            more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
+            lines.append(f"{title} against “{report.sides[1].name}”: {', '.join(ids[:_LISTED])}{more}.")
+    return Section("Where judge and people differ", lines, head, rows, errors=errors[:_ERRORS], parts=_parts(report))
+
+
+def _parts(report: Report) -> list[Section]:
+    if not report.slices:
+        return []
+    score = report.headline == "ccc"
+    rows = [
+        [
+            Cell(part.of),
+            Cell(part.name),
+            Cell(str(part.n)),
+            Cell(_figure(part.figure)),
+            Cell("", bar=None if score else part.figure),
+        ]
+        for part in report.slices[:_LISTED]
+    ]
+    more = len(report.slices) - _LISTED
+    lines = [f"{more} smaller parts are in the JSON report."] if more > 0 else []
+    return [Section("By part", lines, ("", "", "cases", "mean error" if score else "right", ""), rows)]
+
+
+def _errors(report: Report) -> list[tuple[str, list[ReportedCase]]]:
+    """Three cases of each kind of error, the commonest first; of numbers the three that differ most."""
+    places = {case.id: place for place, case in enumerate(report.evaluation.disagreements)}
+    wrong = sorted((case for case in report.cases if case.id in places), key=lambda case: places[case.id])
+    if not report.evaluation.labels or len(report.evaluation.labels) > _MATRIX:
+        return [(f"{len(wrong)} cases, those that differ most", wrong[:_EXAMPLES])] if wrong else []
+    kinds: dict[tuple[str, str], list[ReportedCase]] = {}
+    for case in wrong:
+        kinds.setdefault((case.label, case.value), []).append(case)
+    return [
+        (f"People say {label}, the judge says {value}: {len(cases)}", cases[:_EXAMPLES])
+        for (label, value), cases in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    ]
+
+
+def _lessons(report: Report) -> Section:
+    if not report.guidelines:
+        return Section("What people taught it", ["Nobody has taught it anything: it has no guidelines."])
+    used = sorted(report.guidelines, key=lambda guideline: -guideline.cases)
+    rows = []
+    for guideline in used[:_LISTED]:
+        sources = ", ".join(guideline.taught_by[:3])
+        more = f" and {len(guideline.taught_by) - 3} more" if len(guideline.taught_by) > 3 else ""
+        counts = (guideline.cases, guideline.right, guideline.wrong)
+        rows.append([Cell(guideline.id), Cell(guideline.text), Cell(sources + more), *(Cell(str(n)) for n in counts)])
+    lines = ["“Towards” and “away” count cases where a guideline pulled to the people's label, or from it."]
+    if len(used) > _LISTED:
+        lines.append(f"{len(used) - _LISTED} guidelines that applied more rarely are in the JSON report.")
+    return Section("What people taught it", lines, ("", "guideline", "taught by", "cases", "towards", "away"), rows)
 
 
 def _cost(report: Report) -> str:
     seconds = "" if report.seconds is None else f"A judgment takes {report.seconds:.2g} s in the median. "
     if report.dollars is None:
         return f"{seconds}What it costs is not known."
-    return f"{seconds}1,000 cost ${1000 * report.dollars:.2g}."
+    return f"{seconds}1,000 cost ${1000 * report.dollars:.2f}."
 
 
 def _number(value: float | None) -> str:
@@ -524,10 +664,10 @@ def _figure(figure: Estimate | None) -> str:
     return f"{figure.value:.2f}{interval}"
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)"
+
+
 def _escaped(text: str) -> str:
-    """Text from data as a cell of Markdown, in which no character is markup."""
+    """Text from data as a line or a cell of Markdown, in which no character is markup."""
     return " ".join(re.sub(r"([\\`*_{}\[\]<>|#!~])", r"\\\1", text).split())
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
