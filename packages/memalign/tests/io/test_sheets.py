@@ -1,4 +1,4 @@
-"""Files as spreadsheets of any country write them, and cases as people read them."""
+"""CSV and XLSX files as spreadsheets of any country write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from memalign.content import as_read
 from memalign.errors import InputError, InvalidRows
 from memalign.io import Examples, RowSource, parse_columns, read_feedback
 from memalign.values import ValueType
@@ -88,41 +87,6 @@ def test_columns_may_change_places_and_hold_commas() -> None:
     row = {"id": "t", "inputs": "answer", "outputs": "question", "label, please": 1, "why": "So."}
     (found,) = read_feedback([row], value_type=FLOAT, columns=columns).rows
     assert (found.inputs, found.outputs, found.value, found.rationale) == ("question", "answer", 1, "So.")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "read"),
-    [
-        ("inputs", "As it is: {x}\n", "As it is: {x}\n"),
-        (
-            "inputs",
-            {"question": "Why?", "context": ["a\nb", {"n": 1}], "none": None},
-            "question: Why?\ncontext:\n  -\n    a\n    b\n  -\n    n: 1\nnone: null",
-        ),
-        ("outputs", [True, 2.5], "- true\n- 2.5"),
-        ("inputs", {}, ""),
-        (
-            "conversation",
-            [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Two\nlines."}],
-            "user: Hi.\nassistant:\n  Two\n  lines.",
-        ),
-        (
-            "conversation",
-            [{"role": "assistant", "tool_calls": [{"function": {"name": "find", "arguments": '{"q": "x"}'}}]}],
-            "assistant:\ncalls:\n  -\n    name: find\n    arguments:\n      q: x",
-        ),
-        (
-            "trace",
-            [
-                {"span_id": "a", "parent_id": None, "name": "agent", "inputs": "Where?", "outputs": "Here."},
-                {"span_id": "b", "parent_id": "a", "name": "search", "inputs": {"q": "x"}},
-            ],
-            "agent\n  inputs: Where?\n  outputs: Here.\n  search\n    inputs:\n      q: x",
-        ),
-    ],
-)
-def test_a_case_reads_as_a_person_would(name: str, value: object, read: str) -> None:
-    assert as_read(name, value) == read
 
 
 # -- sheets whose own words about their size are wrong ------------------------------------------------------------------
