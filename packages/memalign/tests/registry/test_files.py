@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ from memalign import MemAlign, Registry
 from memalign.errors import ConfigurationError, MemalignError, RegistryError, RegistryTooNew
 from memalign.registry.database import Database
 from memalign.testing import ScriptedChatModel
+from tests.support.places import OnSQLite
 from tests.support.registry import case, judge, memory_of
 
 
@@ -51,16 +51,24 @@ def test_a_read_only_registry_refuses_to_be_written(path: Path):
         registry.save(judge(model="openai:gpt-5"))
 
 
-def test_a_too_new_registry_names_both_versions(path: Path):
+def changed(path: Path, statement: str, *values: object) -> None:
+    """Somebody else's statement."""
+    OnSQLite(path).execute(statement, *values)
+
+
+@pytest.mark.parametrize(
+    ("version", "error", "message"),
+    [
+        ("7", RegistryTooNew, "its schema is version 7, this one reads up to version 1; upgrade memalign"),
+        ("0", RegistryError, "has a registry of the format '0', which this memalign cannot read"),
+        ("early", RegistryError, "has a registry of the format 'early', which this memalign cannot read"),
+    ],
+)
+def test_another_format_is_refused_by_name(path: Path, version: str, error: type[Exception], message: str):
     Registry(f"sqlite:///{path}").create(judge())
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
-    connection.commit()
-    connection.close()
+    changed(path, "UPDATE memalign_meta SET value = ? WHERE name = 'schema_version'", version)
     before = path.read_bytes()
-    with pytest.raises(
-        RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade memalign"
-    ):
+    with pytest.raises(error, match=message):
         Registry(f"sqlite:///{path}")
     assert path.read_bytes() == before
 
@@ -69,10 +77,7 @@ def test_a_damaged_row_is_named_and_others_read(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(memory_of(case("t-1", "ana"))))
     registry.create(judge(name="tone"))
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", [b"{not json"])
-    connection.commit()
-    connection.close()
+    changed(path, "UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", b"{not json")
     with pytest.raises(RegistryError, match="a row of kind annotation is damaged"):
         registry.load("helpfulness")
     assert registry.load("tone") == judge(name="tone")
@@ -90,12 +95,9 @@ def test_a_damaged_file_gives_a_plain_error(path: Path):
 
 def test_somebody_elses_database_keeps_its_tables(tmp_path: Path):
     path = tmp_path / "app.db"
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE meta (id INTEGER)")
-    connection.commit()
+    changed(path, "CREATE TABLE meta (id INTEGER)")
     Registry(f"sqlite:///{path}").create(judge())
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    connection.close()
+    names = {name for (name,) in OnSQLite(path).execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert "meta" in names
     assert all(name == "meta" or name.startswith(("memalign_", "sqlite_")) for name in names)  # sqlite_ is SQLite's own
 
@@ -124,10 +126,7 @@ def test_a_bare_path_is_a_registry_too(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_error_never_prints_feedback(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge())
-    connection = sqlite3.connect(path)
-    connection.execute("DROP TABLE memalign_rows")
-    connection.commit()
-    connection.close()
+    changed(path, "DROP TABLE memalign_rows")
     with pytest.raises(MemalignError) as caught:
         registry.save(judge(memory_of(case("t-1", "ana", says="a secret"))))
     shown = f"{caught.value} {caught.value.__cause__}"

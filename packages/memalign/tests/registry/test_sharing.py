@@ -13,6 +13,7 @@ import pytest
 
 from memalign import MemAlign, Registry
 from memalign.errors import RegistryError, UnknownKey, VersionConflict
+from memalign.registry.erase import Selection, Selectors, _Plan
 from tests.support.keys import keys
 from tests.support.patience import PATIENCE
 from tests.support.places import Place
@@ -123,6 +124,29 @@ def test_an_align_always_overtaken_gives_up_saying_so(url: str):
     with pytest.raises(VersionConflict, match="3 times in a row; nothing was changed"):
         registry.align("helpfulness", [row("t-1", "ana", "too cold")], optimizer=learner, attempts=3)
     assert keys_of(registry.load("helpfulness")) == set()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_overtaken_erase_takes_what_came_meanwhile_too(
+    url: str, place: Place, monkeypatch: pytest.MonkeyPatch, times: int
+):
+    registry, aside, select, count = Registry(url), Registry(url, busy_timeout=5.0), _Plan._select, 0
+    registry.create(judge(memory_of(case("t-1", "ana"), case("t-7", "ana", says="a secret of the clinic"))))
+
+    def overtaken(self: _Plan, selectors: Selectors) -> Selection:
+        nonlocal count
+        count += 1
+        if count <= times:  # nobody waits for an erase that still finds out what to do
+            more = memory_of(case("t-1", "ana"), case("t-7", "ana", f"bob{count}", says="a secret of the clinic"))
+            aside.save(judge(more))
+        return select(self, selectors)
+
+    monkeypatch.setattr(_Plan, "_select", overtaken)
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert receipt.complete
+    assert receipt.keys == keys("t-7@ana", *(f"t-7@bob{n + 1}" for n in range(times)))
+    assert [version.action for version in registry.history("helpfulness")] == ["create", *["save"] * times, "erase"]
+    assert b"secret of the clinic" not in place.bytes()
 
 
 def test_an_overtaken_edit_is_made_again(url: str):
