@@ -83,7 +83,7 @@ def evaluate(
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Measure agreement with people, as a gate or a report too.
+    """Measure agreement with people; make a gate or a report of it.
 
     All figures have 95 % intervals. With a criterion (--min-accuracy, --min-kappa, --not-worse-than) it is a gate. Cases
     in memory are then left out, and it exits with 0 when the whole interval reaches the criterion, with 1 when none of it

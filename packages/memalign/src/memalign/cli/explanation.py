@@ -29,7 +29,7 @@ def explain(
     columns: ColumnMap = None,
     version: Version = None,
 ) -> int:
-    """Show the prompt, the guidelines and the cost of one judgment.
+    """Show the prompt, guidelines and cost of one judgment.
 
     The command finds the version that judged by its fingerprint, and shows the prompt byte for byte. It asks no model
     that judges. Where the judge finds similar cases by a provider's embedding model, it asks that one. On a terminal,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Keys = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY...",
+        metavar="KEY",
         help="Feedback by id@source. t-17 is all feedback on that case, t-17@ana is ana's, and t-17@ana@example.org is "
         "ana@example.org's. Quote an id that has an @: '\"mail@x\"@ana'.",
     ),

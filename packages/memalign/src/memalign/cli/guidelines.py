@@ -36,7 +36,7 @@ def guideline(
     text: Annotated[str | None, typer.Option(metavar="T", help="Replace its text, and drop its checks.")] = None,
     add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
     pin: Annotated[
-        bool | None, typer.Option("--pin/--unpin", help="Never leave it out of a prompt, or do so again.")
+        bool | None, typer.Option("--pin/--unpin", help="Never leave it out of a prompt, or let it be left out again.")
     ] = None,
     retire: Annotated[
         bool | None, typer.Option("--retire/--restore", help="Take it out of force, or bring it back.")
@@ -102,7 +102,7 @@ def lock(
     session: Session,
     name: Name,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID...", help="Cases. Without any, the locked cases are listed.")
+        list[str] | None, typer.Argument(metavar="ID", help="Cases. Without any, the locked cases are listed.")
     ] = None,
     *,
     unlock: Annotated[bool, typer.Option("--unlock", help="Let later aligns change their verdicts again.")] = False,

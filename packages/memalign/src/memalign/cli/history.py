@@ -16,7 +16,7 @@ _SQLITE = b"SQLite format 3"  # how such a file begins
 
 
 def history(session: Session, name: Name) -> int:
-    """List a judge's versions, and what changed in judge."""
+    """List a judge's versions, and what changed in each."""
     versions = session.registry().history(name)
     rows = [
         (

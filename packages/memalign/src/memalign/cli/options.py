@@ -38,7 +38,7 @@ __all__ = [
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.", autocompletion=judge_names)]
 Version = Annotated[
-    int | None, typer.Option("--version", metavar="N", min=1, help="Take this version; the default is the latest.")
+    int | None, typer.Option("--version", metavar="N", min=1, help="Take version N; the default is the latest.")
 ]
 Feedback = Annotated[
     str,
