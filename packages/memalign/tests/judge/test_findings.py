@@ -13,8 +13,8 @@ from memalign import Example, Finding, Guideline, Judge
 from memalign.content.encoding import encode
 from memalign.judge.evidence import quotation
 from memalign.memory import Annotation, Case, Memory
+from memalign.models import resolve
 from memalign.models.base import ChatRequest, Limits
-from memalign.models.resolve import configured
 from memalign.testing import ScriptedChatModel
 from tests.support.endpoint import Endpoint
 from tests.support.keys import keys
@@ -175,7 +175,7 @@ def test_what_was_read_in_a_long_trace_may_be_quoted() -> None:
 
 def test_over_http_malformed_findings_cost_no_second_call() -> None:
     with Endpoint(answer=answer("G1", named("G2", "x", "perhaps"))) as endpoint:
-        made = judge(None, model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
+        made = judge(None, model=resolve("openai:test", base_url=endpoint.base_url))(outputs="x")
     assert len(endpoint.requests) == made.usage.calls == 1
     assert (made.value, made.guideline_ids, made.findings[0].value) == (True, ("G2",), None)
 

@@ -20,7 +20,7 @@ from memalign.models import DecisionModel, Question, resolve, resolve_decision
 from memalign.models.decision import ProviderDecisionModel
 from memalign.models.list_prices import Prices
 from memalign.models.providers import Target, target_of
-from memalign.models.resolve import configured_decision, names_decision_model
+from memalign.models.resolve import names_decision_model
 from memalign.models.retry import Retry
 from memalign.types import Usage
 from tests.support.decision_servers import Decide, openai_decisions, system_one
@@ -274,7 +274,7 @@ class TestMessages:
     def test_a_server_that_is_down_is_named_with_its_variable(self, monkeypatch):
         with system_one(answering) as endpoint:
             address = endpoint.base_url
-        model = configured_decision(f"system-one:m@{address}")
+        model = resolve_decision(f"system-one:m@{address}")
         monkeypatch.setattr(model, "_retry", Retry(attempts=1))
         with pytest.raises(ModelUnavailable, match=rf"no connection.*{re.escape(address)}.*SYSTEM_ONE_BASE_URL"):
             decide(model, POLITE)
@@ -329,7 +329,7 @@ class TestNames:
 
     def test_headers_go_with_every_request(self):
         with system_one(answering) as endpoint:
-            model = configured_decision(f"system-one:m@{endpoint.base_url}", headers={"X-Team": "support"})
+            model = resolve_decision(f"system-one:m@{endpoint.base_url}", headers={"X-Team": "support"})
             decide(model, POLITE)
         assert endpoint.headers[0]["x-team"] == "support"
 

@@ -14,11 +14,10 @@ from memalign.models.list_prices import checked_prices
 from memalign.models.providers import parse_name
 from memalign.models.resolve import (
     canonical_name,
-    configured,
-    configured_decision,
     default_model_name,
     names_decision_model,
     resolve,
+    resolve_decision,
 )
 
 __all__ = [
@@ -107,7 +106,7 @@ def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> Chat
             settings["openai_reasoning_effort"] = effort
         else:
             settings["thinking"] = False if effort == "none" else effort
-    return configured(name, settings=settings, **_settings_of(judge, name))
+    return resolve(name, settings=settings, **_settings_of(judge, name))
 
 
 def open_decision_model(judge: JudgeModels, model: str | DecisionModel) -> DecisionModel:
@@ -115,7 +114,7 @@ def open_decision_model(judge: JudgeModels, model: str | DecisionModel) -> Decis
 
     Raises ConfigurationError as `resolve_decision` does, and for a header whose environment variable is not set.
     """
-    return configured_decision(model, **_settings_of(judge, model) if isinstance(model, str) else {})
+    return resolve_decision(model, **_settings_of(judge, model) if isinstance(model, str) else {})
 
 
 def _settings_of(judge: JudgeModels, name: str) -> dict[str, Any]:

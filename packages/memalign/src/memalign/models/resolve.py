@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memalign.errors import ConfigurationError
@@ -15,8 +16,6 @@ from memalign.models.providers import DECISION_PROVIDERS, DEFAULTS, Target, addr
 
 __all__ = [
     "canonical_name",
-    "configured",
-    "configured_decision",
     "default_model_name",
     "names_decision_model",
     "resolve",
@@ -42,15 +41,37 @@ RECORD_TOKENS = 2_500
 _models: dict[tuple[object, ...], object] = {}
 
 
-def resolve(name: str | ChatModel | None = None) -> ChatModel:
+def resolve(
+    name: str | Target | ChatModel | None = None,
+    *,
+    base_url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+    context_tokens: int | None = None,
+) -> ChatModel:
     """The chat model of that name; a ChatModel is given back as it is. One instance a process, name and address.
 
-    None stands for `default_model_name()`. Names are those of providers that pydantic-ai knows; `openai:` means any
-    OpenAI-compatible server when OPENAI_BASE_URL is set, and then needs no key; `openai:<name>@<address>` is one at an
-    address of its own, which gets no other server's key; `local:<name>` is the embedded model.
-    MEMALIGN_CONTEXT_TOKENS, MEMALIGN_SHARD_SIZE and MEMALIGN_CONCURRENCY override a provider model's limits.
-    Raises ConfigurationError for no model, an unknown provider, a missing key or package: with what to set or install.
+    Names are those of providers that pydantic-ai knows; `openai:` means any OpenAI-compatible server when OPENAI_BASE_URL
+    is set, and then needs no key; `openai:<name>@<address>` is one at an address of its own, which gets no other server's
+    key; `local:<name>` is the embedded model. MEMALIGN_CONTEXT_TOKENS, MEMALIGN_SHARD_SIZE and MEMALIGN_CONCURRENCY
+    override a provider model's limits.
+
+    Args:
+        name: None for `default_model_name()`; a Target for a name with an address and a key of its own.
+        base_url: The address of an OpenAI-compatible server.
+        headers: Sent with every request.
+        settings: pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …), sent with every request.
+        prices: What its tokens cost, whatever a list says.
+        context_tokens: What it takes, whatever a list says.
+
+    Raises:
+        ConfigurationError: No model, an unknown provider, a missing key or package: with what to set or install. The
+            embedded model takes no settings, and a `base_url` is for `openai`.
     """
+    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
+    if isinstance(name, Target):
+        return _chat_model(name, extra, prices, context_tokens)
     if name is not None and not isinstance(name, str):
         return name
     if name is None and (name := default_model_name()) is None:
@@ -60,55 +81,15 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
         )
     provider, model = parse_name(name)
     if provider == "local":
-        return _local(model)
-    return _provider_model(_chat_target(name))
-
-
-def resolve_decision(name: str | DecisionModel) -> DecisionModel:
-    """The decision model of that name, one instance a process and address; a DecisionModel is given back as it is.
-
-    Args:
-        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, or `local:<name>` for the embedded model.
-
-    Raises:
-        ConfigurationError: It is the name of a chat model or of nothing that is known; a key, an address or a package
-            is missing: with what to set or install.
-    """
-    return configured_decision(name)
-
-
-def names_decision_model(name: str) -> bool:
-    """Whether the name is that of a model that decides and cannot write. Raises ConfigurationError for no name."""
-    return parse_name(name)[0] in DECISION_PROVIDERS
-
-
-def configured(
-    name: str | Target,
-    *,
-    base_url: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
-    context_tokens: int | None = None,
-) -> ChatModel:
-    """The chat model of that name at an address of its own, with headers and settings of its own in every request.
-
-    A Target stands for a name with an address and a key of its own. `prices` are what its tokens cost and
-    `context_tokens` what it takes, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`,
-    `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a
-    `base_url` of a provider other than `openai`.
-    """
-    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
-    if isinstance(name, Target):
-        return _provider_model(name, extra, prices, context_tokens)
-    if not (base_url or headers or settings or prices or context_tokens):
-        return resolve(name)
-    provider, model = parse_name(name)
-    if provider == "local":
         own = {"base_url": base_url, "headers": headers, "prices": prices, "context": context_tokens}
-        raise _takes_no(name, {**own, **(settings or {})})
+        return _local(model, {**own, **(settings or {})})
+    if names_decision_model(name):
+        raise ConfigurationError(
+            f"{canonical_name(name)} is a decision model: it answers questions and writes nothing. Name a chat model "
+            "here, such as openai:gpt-4.1-mini"
+        )
     if base_url is None or address_of(model)[1] is not None:
-        target = _chat_target(name)
+        target = target_of(name)
     elif provider == "openai":
         key = os.environ.get("OPENAI_API_KEY")
         target = Target(provider=provider, model=model, base_url=base_url, api_key=key)
@@ -116,55 +97,53 @@ def configured(
         raise ConfigurationError(
             f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
         )
-    return _provider_model(target, extra, prices, context_tokens)
+    return _chat_model(target, extra, prices, context_tokens)
 
 
-def configured_decision(
+def names_decision_model(name: str) -> bool:
+    """Whether the name is that of a model that decides and cannot write. Raises ConfigurationError for no name."""
+    return parse_name(name)[0] in DECISION_PROVIDERS
+
+
+def resolve_decision(
     name: str | DecisionModel,
     *,
     headers: Mapping[str, str] | None = None,
     prices: Prices | None = None,
     context_tokens: int | None = None,
 ) -> DecisionModel:
-    """The decision model of that name, with headers of its own in every request.
+    """The decision model of that name, one instance a process and address; a DecisionModel is given back as it is.
 
     Args:
-        name: As for `resolve_decision`.
+        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, or `local:<name>` for the embedded model.
         headers: Sent with every request.
         prices: What its tokens cost, whatever a list says.
         context_tokens: What it takes, whatever a list says.
 
     Raises:
-        ConfigurationError: As for `resolve_decision`, and for a model that runs in this process.
+        ConfigurationError: It is the name of a chat model or of nothing that is known; a key, an address or a package
+            is missing: with what to set or install. The embedded model takes no settings.
     """
     if not isinstance(name, str):
         return name
     provider, model = parse_name(name)
     if provider == "local":
-        if headers or prices or context_tokens:
-            raise _takes_no(name, {"headers": headers, "prices": prices, "context": context_tokens})
-        return _local(model)
+        return _local(model, {"headers": headers, "prices": prices, "context": context_tokens})
     if provider not in DECISION_PROVIDERS:
         raise ConfigurationError(
             f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
             "openai-decisions:MODEL, and the embedded local:qwen2.5-coder-1.5b"
         )
-    target = target_of(name)
-    limits, look_up_context, most = _limits_of_provider(context_tokens)
+    from memalign.models.decision import ProviderDecisionModel
+
     extra = {"extra_headers": dict(headers)} if headers else {}
-
-    def open_provider() -> DecisionModel:
-        from memalign.models.decision import ProviderDecisionModel
-
-        return ProviderDecisionModel(
-            target, limits=limits, look_up_context=look_up_context, max_concurrency=most, prices=prices, extra=extra
-        )
-
-    settings = json.dumps(extra, sort_keys=True)
-    return _once(("decision", target, limits, look_up_context, most, prices, settings), open_provider)
+    return _provider_model(ProviderDecisionModel, target_of(name), extra, prices, context_tokens)
 
 
-def _local(model: str) -> LocalChatModel:
+def _local(model: str, settings: Mapping[str, Any]) -> LocalChatModel:
+    if own := ", ".join(setting for setting, value in settings.items() if value):
+        raise ConfigurationError(f"local:{model} runs in this process and takes no {own}")
+
     def open_local() -> LocalChatModel:
         from memalign.models.local import LocalChatModel
 
@@ -173,39 +152,31 @@ def _local(model: str) -> LocalChatModel:
     return _once(("local", model), open_local)
 
 
-def _takes_no(name: str, settings: Mapping[str, Any]) -> ConfigurationError:
-    what = ", ".join(setting for setting, value in settings.items() if value)
-    return ConfigurationError(f"{canonical_name(name)} runs in this process and takes no {what}")
+def _chat_model(
+    target: Target, extra: Mapping[str, Any], prices: Prices | None, context_tokens: int | None
+) -> ChatModel:
+    from memalign.models.provider_chat import ProviderChatModel
 
-
-def _chat_target(name: str) -> Target:
-    """The chat model that `name` means. Raises ConfigurationError for a decision model, and as `target_of`."""
-    if names_decision_model(name):
-        raise ConfigurationError(
-            f"{canonical_name(name)} is a decision model: it answers questions and writes nothing. Name a chat model "
-            "here, such as openai:gpt-4.1-mini"
-        )
-    return target_of(name)
+    return _provider_model(ProviderChatModel, target, extra, prices, context_tokens)
 
 
 def _provider_model(
+    kind: Callable[..., T],
     target: Target,
-    extra: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
-    context_tokens: int | None = None,
-) -> ChatModel:
-    limits, look_up_context, most = _limits_of_provider(context_tokens)
-
-    def open_provider() -> ChatModel:
-        from memalign.models.provider_chat import ProviderChatModel
-
-        return ProviderChatModel(
-            target, limits=limits, look_up_context=look_up_context, max_concurrency=most, prices=prices, extra=extra
-        )
-
+    extra: Mapping[str, Any],
+    prices: Prices | None,
+    context_tokens: int | None,
+) -> T:
+    limits = _limits(context_tokens)
+    look_up_context = context_tokens is None and _positive("MEMALIGN_CONTEXT_TOKENS") is None
+    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
+    most = _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
+    opening = partial(
+        kind, target, limits=limits, look_up_context=look_up_context, max_concurrency=most, prices=prices, extra=extra
+    )
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     settings = json.dumps(extra, sort_keys=True, default=str)
-    return _once(("chat", target, limits, look_up_context, most, prices, settings), open_provider)
+    return _once((kind, target, limits, look_up_context, most, prices, settings), opening)
 
 
 def resolve_embedding(
@@ -264,13 +235,6 @@ def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
         if key not in _models:
             _models[key] = make()
         return _models[key]  # type: ignore[return-value]  # a key belongs to one kind
-
-
-def _limits_of_provider(context_tokens: int | None) -> tuple[Limits, bool, int]:
-    """Its usual limits, whether to look up its context, and the most calls in flight that may be asked for."""
-    look_up_context = context_tokens is None and _positive("MEMALIGN_CONTEXT_TOKENS") is None
-    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-    return _limits(context_tokens), look_up_context, _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
 
 
 def _limits(context_tokens: int | None = None) -> Limits:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
 from memalign.models.providers import Target, address_of, parse_name
-from memalign.models.resolve import configured
 
 if TYPE_CHECKING:
     from mlflow.exceptions import MlflowException
@@ -68,7 +67,7 @@ def routed_chat(
         if target is None and not (settings or address or headers):
             resolve(name)  # a wrong name or a missing key is known before anything is asked
             return name
-        return configured(target or name, base_url=address, headers=headers, settings=settings)
+        return resolve(target or name, base_url=address, headers=headers, settings=settings)
 
 
 def routed_embedding(name: str, dimensions: int | None = None) -> str | EmbeddingModel:
