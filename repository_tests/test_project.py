@@ -128,7 +128,7 @@ def test_each_lock_has_the_smaller_ones_versions() -> None:
 
 HOSTS = {"IPython", "pydantic_core", "pytest"}
 """Imported only by what runs inside them, a kernel, pydantic or pytest, and so there already."""
-BEHIND = {"python-multipart"}
+BEHIND = {"itsdangerous", "python-multipart"}
 """What another dependency imports, which does not install it."""
 
 

@@ -70,7 +70,7 @@ def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
     assert version(local) == 1
 
 
-def test_work_of_a_server_that_stops_says_so_and_is_started_again_once(tmp_path: Path) -> None:
+def test_stopped_work_says_so_and_is_started_again_once(tmp_path: Path) -> None:
     started = threading.Event()
 
     async def never(_request: Any) -> dict[str, Any]:

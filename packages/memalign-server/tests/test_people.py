@@ -96,7 +96,7 @@ def test_a_link_is_good_for_a_week(shared: world.Shared) -> None:
     assert shared.browser().post(path).status_code == 404
 
 
-def test_who_is_removed_is_out_at_once_and_comes_back_to_their_answers(shared: world.Shared) -> None:
+def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     put_in(owner)
     browser = entered(shared, invited(owner, "Zoë"))
