@@ -207,7 +207,7 @@ def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) 
 
 def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
     """The findings with what each contributes to the verdict, and with what no expert taught, the weightiest first."""
-    taught = [replace(each, contribution=parts.get(each.check)) if each.check else each for each in findings]
+    taught = [replace(f, contribution=parts.get(f.check)) if f.check else f for f in findings]
     asked = {finding.check for finding in findings}
     untaught = [
         Finding(guideline=None, check=name, contribution=part)
@@ -252,11 +252,11 @@ def _in_words(memory: Memory, firing: Sequence[str], findings: Sequence[Finding]
     answers = {finding.check: finding.answer for finding in findings}
     for name in firing[:NAMED]:
         guideline = memory.guideline(name)
-        told = "; ".join(f"{check.question} {answers[check.question]}" for check in guideline.checks)
-        reasons.append(f"{name}: {guideline.text} Here: {told}.")
+        words = "; ".join(f"{check.question} {answers[check.question]}" for check in guideline.checks)
+        reasons.append(f"{name}: {guideline.text} Here: {words}.")
     if not reasons:
-        weighty = [each for each in findings if each.guideline and each.contribution][:NAMED]
-        reasons = [f"{each.guideline}: {memory.guideline(each.guideline or '').text}" for each in weighty]
+        weighty = [finding.guideline for finding in findings if finding.guideline and finding.contribution][:NAMED]
+        reasons = [f"{name}: {memory.guideline(name).text}" for name in weighty]
     return " ".join(reasons) or "No guideline applies."
 
 
@@ -354,16 +354,15 @@ def _read(
     margins: dict[str, float | None] = {}
     findings = list[Finding]()
     for number, check in enumerate(asking, 1):
-        told = [side[f"q{number}"] for side in sides if f"q{number}" in side]
-        if not told or len(told) < len(sides):
+        answers = [side[f"q{number}"] for side in sides if f"q{number}" in side]
+        if not answers or len(answers) < len(sides):
             continue
-        each = [margin_of(chances) for chances in told]
-        known = [margin for margin in each if margin is not None]
-        margins[check.question] = None if len(known) < len(each) else known[0] - sum(known[1:])
+        applying = [margin for margin in map(margin_of, answers) if margin is not None]
+        margins[check.question] = None if len(applying) < len(answers) else applying[0] - sum(applying[1:])
         finding = Finding(guideline=check.guideline, check=check.question, taught_by=check.taught_by)
-        if len(told) == 1:
-            answer = max(("yes", "no", "n/a"), key=lambda label: told[0].get(label, 0.0))
-            finding = replace(finding, answer=answer, probability=told[0].get("yes", 0.0))
+        if len(answers) == 1:
+            answer = max(("yes", "no", "n/a"), key=lambda label: answers[0].get(label, 0.0))
+            finding = replace(finding, answer=answer, probability=answers[0].get("yes", 0.0))
         findings.append(finding)
     return margins, tuple(findings)
 

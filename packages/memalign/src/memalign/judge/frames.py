@@ -123,29 +123,30 @@ def asked_rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[AskedRow]:
         import narwhals as nw
 
         table = nw.from_native(native.reset_index(), eager_only=True)
-    there = {field: name for field, name in names.items() if name in table.columns}
-    if not there.keys() & set(CONTENT_FIELDS):
+    columns = {field: name for field, name in names.items() if name in table.columns}
+    if not columns.keys() & set(CONTENT_FIELDS):
         raise InputError(
             f"the frame has no column of content: {', '.join(names[field] for field in CONTENT_FIELDS)}; its columns: "
             f"{', '.join(map(str, table.columns))[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a field is"
         )
     if not len(table):
         return
-    ids = table[there["id"]].to_list() if "id" in there else [None] * len(table)
+    ids = table[columns["id"]].to_list() if "id" in columns else [None] * len(table)
     asked = RowSource.of(
-        table.select(list(there.values())).to_native(), name="the frame", remembered=judge.columns
+        table.select(list(columns.values())).to_native(), name="the frame", remembered=judge.columns
     ).rows()
     first: dict[str, tuple[int, str]] = {}
     for position, (given, row) in enumerate(zip(ids, asked, strict=True), 1):
-        found = _asked(given, row)
-        if found.example is not None:
-            example = found.example
+        asked_row = _asked(given, row)
+        if (example := asked_row.example) is not None:
             place, content = first.setdefault(example.id, (position, example.content_hash))
             if content != example.content_hash:
-                found = AskedRow(found.id, None, f"its content differs from that of row {place}, which has the same id")
+                asked_row = AskedRow(
+                    asked_row.id, None, f"its content differs from that of row {place}, which has the same id"
+                )
             else:
-                found = found._replace(again=place < position)
-        yield found
+                asked_row = asked_row._replace(again=place < position)
+        yield asked_row
 
 
 def _asked(given: object, row: Any) -> AskedRow:

@@ -17,7 +17,7 @@ import msgspec
 
 from memalign.content import sides_of
 from memalign.errors import InputError
-from memalign.types import Example, Finding
+from memalign.types import Example, Finding, Usage
 from memalign.values import Value, ValueType
 
 __all__ = ["Sample", "average", "label_texts", "swapped", "swapped_names"]
@@ -33,6 +33,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         confidence: The probability of `value`; of averaged answers without probabilities, the share that agrees.
         findings: The guidelines that apply, as this answer names them.
         notes: What of the answer was dropped.
+        usage: What it cost.
     """
 
     value: Value
@@ -41,6 +42,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    usage: Usage = Usage()
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
         """The answer about an item whose sides were swapped, as one about the item itself; its reason says so."""
@@ -53,7 +55,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         )
         notes = tuple(f"swapped: {note}" for note in self.notes)
         return Sample(
-            value=_named(self.value, names), rationale=rationale, chances=chances, findings=findings, notes=notes
+            value=_named(self.value, names),
+            rationale=rationale,
+            chances=chances,
+            findings=findings,
+            notes=notes,
+            usage=self.usage,
         )
 
 
@@ -74,18 +81,19 @@ def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
     if len(samples) == 1:
         confidence = None if first.chances is None else first.chances.get(first.value, 0.0)
         return msgspec.structs.replace(first, confidence=confidence)
-    labels = tuple(label_texts(value_type).values())
     chances: dict[Value, float] | None = None
-    if labels:
+    if labels := label_texts(value_type).values():
         chances = {label: fmean(_chance(sample, label) for sample in samples) for label in labels}
-    if chances is None:
-        value = _middle([sample.value for sample in samples], value_type)
-        confidence = fmean(value_type.agree(sample.value, value) for sample in samples)
-    else:
         value = _best(chances, value_type, first.value)
         confidence = chances[value]
+    else:
+        value = _middle([sample.value for sample in samples], value_type)
+        confidence = fmean(value_type.agree(sample.value, value) for sample in samples)
     reasons = (sample for sample in samples if sample.value == value and sample.rationale)
-    return msgspec.structs.replace(next(reasons, first), value=value, chances=chances, confidence=confidence)
+    usage = sum((sample.usage for sample in samples), Usage())
+    return msgspec.structs.replace(
+        next(reasons, first), value=value, chances=chances, confidence=confidence, usage=usage
+    )
 
 
 def _best(chances: Mapping[Value, float], value_type: ValueType, first: Value) -> Value:

@@ -71,20 +71,20 @@ def named_parts(instructions: str) -> tuple[str, ...]:
 
 
 def _part(braces: str) -> Part:
-    said = braces.strip()
+    name = braces.strip()
     try:
-        part = Part.parse(said)
+        part = Part.parse(name)
     except InputError:
-        part = Part(said)
+        part = Part(name)
     if part.field in CONTENT_FIELDS:
         return part
     hint = ""
-    if any(said.startswith(name) for name in CONTENT_FIELDS):
+    if any(name.startswith(field) for field in CONTENT_FIELDS):
         hint = (
             "; instructions are no template: they may name a part of a field, such as {{ inputs.question }} or "
             "{{ outputs[0].text }}, and nothing else"
         )
-    raise InvalidInstructions(f"unknown field {{{{ {said} }}}} in the instructions; fields: {_FIELDS}{hint}")
+    raise InvalidInstructions(f"unknown field {{{{ {name} }}}} in the instructions; fields: {_FIELDS}{hint}")
 
 
 def never_rendered(instructions: str) -> str | None:
@@ -136,7 +136,7 @@ def misfit(judge: Judge, row: Feedback) -> str | None:
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
 
-_KNOWN = {  # whether it is a whole number, the least, the most
+_RANGES = {  # whether it is a whole number, the least, the most
     "temperature": (False, 0, 2),
     "max_tokens": (True, 1, 10**6),
     "seed": (True, -(2**63), 2**63),
@@ -144,7 +144,7 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "samples": (True, 1, 100),
     "trace_tool_calls": (True, 0, 100),
 }
-_SAYS = {
+_CHOICES = {
     "swap": (True, False),
     "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
 }
@@ -158,32 +158,26 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
     if not isinstance(parameters, Mapping):
         raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
     parameters = dict(parameters)
-    if "models" in parameters:
-        parameters["models"] = checked_models(parameters["models"])
     for key, value in parameters.items():
-        if key == "reflection_model":
+        if key == "models":
+            parameters[key] = checked_models(value)
+        elif key == "reflection_model":
             if not isinstance(value, str):
                 raise InputError(f"parameter reflection_model={value!r}: it is the name of a model")
-            parameters = {**parameters, key: canonical_name(value)}
-        elif key == "models":
-            continue
-        elif key in _SAYS:
-            if value not in _SAYS[key] or isinstance(value, bool) != isinstance(_SAYS[key][0], bool):
-                allowed = " or ".join(str(one).lower() for one in _SAYS[key])
+            parameters[key] = canonical_name(value)
+        elif key in _CHOICES:
+            if value not in _CHOICES[key] or isinstance(value, bool) != isinstance(_CHOICES[key][0], bool):
+                allowed = " or ".join(str(choice).lower() for choice in _CHOICES[key])
                 raise InputError(f"parameter {key}={value!r}: it is {allowed}")
-        elif key not in _KNOWN:
-            raise InputError(
-                f"parameter {key}={value!r}: parameters are {', '.join((*_KNOWN, *_SAYS, *sorted(OF_MODELS)))}"
-            )
+        elif key in _RANGES:
+            whole, least, most = _RANGES[key]
+            is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+            if not is_number or not least <= value <= most:
+                kind = "a whole number" if whole else "a number"
+                raise InputError(f"parameter {key}={value!r}: it is {kind} from {least} to {most}")
         else:
-            whole, least, most = _KNOWN[key]
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int if whole else int | float)
-                or not least <= value <= most
-            ):
-                what = "a whole number" if whole else "a number"
-                raise InputError(f"parameter {key}={value!r}: it is {what} from {least} to {most}")
+            names = ", ".join((*_RANGES, *_CHOICES, *sorted(OF_MODELS)))
+            raise InputError(f"parameter {key}={value!r}: parameters are {names}")
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:

@@ -27,19 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["decide"]
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    """What one call answered, and what it cost."""
-
-    sample: Sample
-    usage: Usage
-
-
 class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The model's own verdict on an item: the average of its answers, and what they were asked with."""
 
     prompt: Prompt
     sample: Sample
-    usage: Usage
+
+    @property
+    def usage(self) -> Usage:
+        """What all answers cost."""
+        return self.sample.usage
 
 
 async def decide(
@@ -59,18 +56,19 @@ async def decide(
         ModelError: The model failed; of several answers, one of them.
     """
     check_item(judge, example)
-    # An item that experts have judged has their label, and costs no call.
+    # 1. An item that experts have judged has their label, and costs no call.
     if standing and (judgment := standing_judgment(judge, example)) is not None:
         return judgment
     await libraries_loaded(judge, vectors=bool(judge.memory.cases))
-    # A decision model gets one request, for the verdict and all questions.
+    # 2. A decision model gets one request, for the verdict and all questions; the calibrator weighs them.
     if decides_alone(judge):
         return await decided(judge, example, calls, checks=checks)
+    # 3. A chat model gets one request, and answers with findings, a reason and a value; code keeps an evidence only
+    #    if the item has it. Samples and swapped sides average several answers.
     model = open_model(judge)
-    # One prompt and one answer: findings, reason, value. Samples and swapped sides average several.
     verdict = await _own_verdict(judge, example, model, calls)
     judgment = _judgment(judge, example, model, verdict)
-    # What a check model answers about the item: it makes the verdict more or less sure, or decides another.
+    # 4. A check model answers the questions of the guidelines: by the calibrator's rule they decide, or say how sure.
     return await with_checks(judge, example, judgment, calls) if checks else judgment
 
 
@@ -107,7 +105,6 @@ async def _own_verdict(judge: Judge, example: Example, model: ChatModel, calls: 
     return _Verdict(
         prompt=_both(verdict.prompt, other.prompt),
         sample=average([verdict.sample, other.sample.renamed(names)], judge.value_type),
-        usage=verdict.usage + other.usage,
     )
 
 
@@ -115,21 +112,19 @@ async def _asked_verdict(judge: Judge, example: Example, model: ChatModel, calls
     prompt = await prompt_of(judge, example, model, calls)
     prompt, reading = await read_trace(judge, example, prompt, model, calls)
     asking = [_ask(judge, model, calls, prompt, number) for number in range(judge.parameters.get("samples", 1))]
-    answers = await _all(asking, spent=reading)
-    return _Verdict(
-        prompt=prompt,
-        sample=average([answer.sample for answer in answers], judge.value_type),
-        usage=sum((answer.usage for answer in answers), Usage(seconds=prompt.seconds) + reading),
-    )
+    sample = average(await _all(asking, spent=reading), judge.value_type)
+    usage = Usage(seconds=prompt.seconds) + reading + sample.usage
+    return _Verdict(prompt=prompt, sample=msgspec.structs.replace(sample, usage=usage))
 
 
-async def _ask(judge: Judge, model: ChatModel, calls: Calls, prompt: Prompt, number: int) -> _Answer:
+async def _ask(judge: Judge, model: ChatModel, calls: Calls, prompt: Prompt, number: int) -> Sample:
     request, started = prompt.request, time.perf_counter()
     if number:  # the first sample has the judge's own seed
         request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
     reply = await calls.complete(model, request)
     sample = read_answer(judge, prompt, reply, model.name)
-    return _Answer(sample, reply.usage + Usage(seconds={"model": time.perf_counter() - started}))
+    usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
+    return msgspec.structs.replace(sample, usage=usage)
 
 
 def _both(prompt: Prompt, other: Prompt) -> Prompt:
@@ -143,7 +138,7 @@ def _both(prompt: Prompt, other: Prompt) -> Prompt:
     )
 
 
-T = TypeVar("T", _Answer, _Verdict)
+T = TypeVar("T", Sample, _Verdict)
 
 
 async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None = None) -> list[T]:
