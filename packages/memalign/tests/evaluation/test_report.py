@@ -146,6 +146,19 @@ class TestWhatItSays:
         assert people.same.high is not None
         assert people.same.high - people.same.low > 2 * (high - low)
 
+    def test_one_content_under_two_ids_is_one_case(self) -> None:
+        labelled = [*rows(0, 20), *(Feedback(id=f"again-{n}", outputs=f"item {n}", value=True, source="ben")
+                                    for n in range(0, 20))]  # fmt: skip
+        found = report(judge(), labelled)
+        assert found.evaluation.n + found.evaluation.unlabelled == 20
+        assert found.people is not None
+        assert (found.people.cases, found.people.pairs) == (20, 20)
+
+    def test_where_it_errs_has_three_cases_of_each_error(self, found: Report) -> None:
+        text = as_markdown(found)
+        assert "People say false, the judge says true: 10" in text
+        assert sum(line.startswith("- h-") for line in text.splitlines()) == 3
+
     def test_a_part_honours_groups_as_the_headline_does(self) -> None:
         grouped = [row for n in range(0, 60) for row in rows(n, n + 1, meta={"group": f"g{n % 3}"})]
         found = report(judge(), grouped)
