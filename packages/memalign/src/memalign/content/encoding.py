@@ -36,8 +36,8 @@ _CONTROL = re.compile(
 _LINE_SEPARATORS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 # What nobody sees and a model reads: terminal controls, bidirectional overrides, and the tag characters and selectors
-# in which whole sentences are smuggled. Joiners, direction marks, zero-width spaces and U+FEFF are part of ordinary text
-# in many languages and stay; no token contains them.
+# in which whole sentences are smuggled. Joiners, direction marks, zero-width spaces and U+FEFF are part of ordinary
+# text in many languages and stay; no token contains them.
 _HIDDEN = re.compile(
     "[\x7f-\x9f\u202a-\u202e\u2060-\u206f\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )

@@ -1,4 +1,4 @@
-"""Images, audio, video and files in a case are found and refused: a judge reads text, and base64 is a megabyte of none."""
+"""Images, audio, video and files in a case are refused: a judge reads text, and base64 is a megabyte of none."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Medium(NamedTuple):
 def media_in(value: object) -> Medium | None:
     """The first image, sound, video or file in `value`; None where all of it is text.
 
-    Found are the content parts of the usual message formats, data: URLs (inside a longer text from a thousand characters
-    on: a tiny icon in a page's source is text), and bytes.
+    Found are the content parts of the usual message formats, data: URLs (inside a longer text from a thousand
+    characters on: a tiny icon in a page's source is text), and bytes.
     """
     waiting: list[tuple[str, object]] = [("", value)]
     while waiting:

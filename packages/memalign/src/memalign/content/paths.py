@@ -1,4 +1,4 @@
-"""Parts of a case's fields, as instructions name them (`inputs.question`, `outputs[0].text`), and the sides of a pair."""
+"""Parts of fields, as instructions name them (`inputs.question`, `outputs[0].text`), and the sides of a pair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["Part", "each_side", "first_lacking", "part_in", "parts_of_sides", "s
 
 _FIELD = re.compile(r"\s*([^\W\d]\w*)")
 _STEP = re.compile(
-    r"""\s*(?:\.\s*(?P<name>\w+)|\[\s*(?P<place>-?\d+)\s*\]|\[\s*(?P<quote>["'])(?P<key>[^"'\x00-\x1f]+)(?P=quote)\s*\])"""
+    r"""\s*(?:\.\s*(?P<name>\w+)|\[\s*(?P<place>-?\d+)\s*\]|"""
+    r"""\[\s*(?P<quote>["'])(?P<key>[^"'\x00-\x1f]+)(?P=quote)\s*\])"""
 )
 
 

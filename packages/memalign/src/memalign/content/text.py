@@ -51,7 +51,7 @@ def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def as_read(name: str, value: object) -> str:
-    """The field `name` in lines for a reader: `user: …` for a turn, `question: …` for a key, indented below its parent."""
+    """The field `name` in lines for a reader: `user: …` for a turn, `question: …` for a key, indented as it nests."""
     if isinstance(value, str):
         return value
     if turns := _turns(name, value):

@@ -1,4 +1,4 @@
-"""What the parts of a span are called by the tracers that `traces` reads; of several names the first that a span has counts."""
+"""What tracers call the parts of a span; of several names the first that a span has counts."""
 
 from __future__ import annotations
 

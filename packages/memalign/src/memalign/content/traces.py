@@ -242,7 +242,7 @@ def _link(value: Mapping[str, Any]) -> _Link:
 
 
 def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
-    """What stands under one of the `keys`, or in the first attribute of `named`; those that say the same are taken out."""
+    """The value of one of the `keys`, or of the first attribute of `named`; those that say the same are taken out."""
     values = [span[key] for key in keys if span.get(key) is not None]
     taken = _opened(next((value for value in values if value not in _EMPTY), values[0] if values else None))
     for name in [name for name in named if attributes.get(name) is not None]:

@@ -57,10 +57,10 @@ def unmapped(name: str, fields: Iterable[str], columns: Collection[str]) -> Inpu
         fields: All fields that are needed and that no column gives.
         columns: The columns that there are.
     """
-    fields = list(fields)
+    fields, listed = list(fields), ", ".join(map(str, columns))[:300]
     return InputError(
-        f"{name} has no column for {', '.join(fields)}; its columns: {', '.join(map(str, columns))[:300]}; say which they "
-        f"are: --map {','.join(f'{field}=COLUMN' for field in fields)} (in Python columns={{{fields[0]!r}: 'COLUMN'}})"
+        f"{name} has no column for {', '.join(fields)}; its columns: {listed}; say which they are: "
+        f"--map {','.join(f'{field}=COLUMN' for field in fields)} (in Python columns={{{fields[0]!r}: 'COLUMN'}})"
     )
 
 
@@ -69,8 +69,8 @@ class Columns:
 
     Args:
         names: Field to column.
-        required: They were named for these very rows: each must be there. Columns that a judge remembers may be missing,
-            for another file has other columns.
+        required: They were named for these very rows: each must be there. Columns that a judge remembers may be
+            missing, for another file has other columns.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None, *, required: bool = False) -> None:
@@ -96,8 +96,7 @@ class Columns:
         """Raise InputError for columns that were named for these rows, called `name`, and are in none of them."""
         missing = {field: column for field, column in self.names.items() if column not in present}
         if self.required and missing:
-            plural = "s" if len(missing) > 1 else ""
+            what = f"{'columns' if len(missing) > 1 else 'column'} {', '.join(map(repr, missing.values()))}"
             raise InputError(
-                f"{name} has no column{plural} {', '.join(map(repr, missing.values()))}, from which {', '.join(missing)} "
-                f"{'were' if plural else 'was'} to be read; its columns: {', '.join(map(str, present))[:300]}"
+                f"{name} has no {what}, from which {', '.join(missing)} {'were' if len(missing) > 1 else 'was'} to be read; its columns: {', '.join(map(str, present))[:300]}"
             )

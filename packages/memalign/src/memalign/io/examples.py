@@ -25,8 +25,8 @@ class Examples:
     Several people's feedback on one case gives one example, where its content is first; label columns are ignored. Any
     other id that comes twice is an error, and so is a row without id or content.
 
-    `len` and iterating check everything first (see `check`). Iterating raises InputError when the file has changed since
-    it was checked.
+    `len` and iterating check everything first (see `check`). Iterating raises InputError when the file has changed
+    since it was checked.
     """
 
     def __init__(self, source: RowSource, fields: Collection[str] = ()) -> None:
@@ -44,7 +44,7 @@ class Examples:
         fields: Collection[str] = (),
         name: str = "examples",
     ) -> Self:
-        """The examples of a path, a DataFrame, a data set, an iterable of Examples, Feedback or mappings, or a RowSource.
+        """The examples of a path, a frame, a data set, an iterable of Examples, Feedback or mappings, or a RowSource.
 
         Args:
             rows: Whatever they are read from.

@@ -33,7 +33,7 @@ class FeedbackFile:
         rows: The good rows, in order.
         lines: The line of each.
         invalid: The bad ones, empty unless they were to be skipped.
-        notes: What else became of rows: how many of a sheet are not filled in, how many have an id made of their content.
+        notes: What else became of rows: how many of a sheet are not filled in, how many have a made id.
     """
 
     rows: tuple[Feedback, ...]
@@ -54,8 +54,8 @@ def read_feedback(
 ) -> FeedbackFile:
     """The feedback in a path, a DataFrame, a data set, an iterable of Feedback or mappings, or a RowSource.
 
-    A row needs an id, a value or a rationale, and content; the content may be missing when another row of the same id has
-    it (it is filled in). A key twice, or an id with other content than in another row, is an error. null, NaN and empty
+    A row needs an id, a value or a rationale, and content; the content may be missing when another row of the same id
+    has it (it is filled in). A key twice, or an id with other content than in another row, is an error. null, NaN and empty
     CSV cells mean "absent". Rows of a sheet for review that are not filled in are counted and left out.
 
     Args:
@@ -85,8 +85,8 @@ def read_feedback(
         raise InvalidRows(source.name, bad, hint=SKIP_HINT)
     if unfilled and not good and not bad:
         raise InputError(
-            f"{source.name}: none of its {unfilled} rows is filled in: write a verdict into the column value, words into "
-            "rationale, or both"
+            f"{source.name}: none of its {unfilled} rows is filled in: write a verdict into the column value, words "
+            "into rationale, or both"
         )
     notes = []
     if unfilled:
@@ -165,8 +165,8 @@ class _Reading(Reading):
 def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedback:
     if fields.keys() >= JUDGED and fields.get("source") in (None, ""):
         raise InputError(
-            "this is a judge's own verdict (a line of memalign judge), not an expert's; who agrees with it writes their "
-            "name in source, who does not writes their own value too"
+            "this is a judge's own verdict (a line of memalign judge), not an expert's; who agrees with it writes "
+            "their name in source, who does not writes their own value too"
         )
     case = case_fields(fields)
     if "value" in case:

@@ -1,4 +1,4 @@
-"""DataFrames, data sets and Parquet files as rows, their values as JSON has them. None of the libraries is a dependency."""
+"""DataFrames, data sets and Parquet files as rows, their values as JSON has them. No library of them is required."""
 
 from __future__ import annotations
 

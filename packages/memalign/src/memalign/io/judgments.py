@@ -119,9 +119,9 @@ class JudgmentWriter:
     """Writes judgments as they come, one flushed line each, and takes up where an earlier run stopped.
 
     `id in writer` says whether an example has its judgment already: made by an earlier run of the same `judge` (a
-    fingerprint), or written since. Opening an existing file removes lines with an error and a last line that a crash cut
-    off. With `examples`, lines whose example has changed since are removed too, and closing puts the lines into the order
-    of the examples, those of other ids at the end. Of what is in the file only the place of each line is kept in memory.
+    fingerprint), or written since. Opening an existing file removes lines with an error and a last line that a crash
+    cut off. With `examples`, lines whose example has changed since are removed too, and closing puts the lines into the
+    order of the examples, those of other ids at the end. Only the place of each line is kept in memory.
     """
 
     def __init__(self, path: str | Path, *, judge: str, examples: Mapping[str, str] | Iterable[Example] = ()) -> None:
@@ -133,13 +133,13 @@ class JudgmentWriter:
             examples: What is judged, or the content hashes by id (`Examples.hashes`), in order.
 
         Raises:
-            InputError: It was written by another judge or by another program, is being written by another run, or cannot
-                be written; the file is left as it is.
+            InputError: It was written by another judge or by another program, is being written by another run, or
+                cannot be written; the file is left as it is.
         """
         if str(path) == "-" or is_url(path) or Path(path).suffix.lower() in _OTHER_KINDS:
             raise InputError(
-                f"{shown_location(path)}: judgments are kept as JSON lines, in a .jsonl file on this machine; `memalign judge` "
-                "also writes .csv, and - for stdout"
+                f"{shown_location(path)}: judgments are kept as JSON lines, in a .jsonl file on this machine; "
+                "`memalign judge` also writes .csv, and - for stdout"
             )
         self._path = target_of(Path(path))
         if is_device(self._path):

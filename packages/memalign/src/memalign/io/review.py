@@ -74,7 +74,8 @@ def review_cases(
             continue
         if file.contents.get(example_id) not in ("", None, example.content_hash):
             raise InputError(
-                f"{source.name}: {example_id!r} is not what was judged in {judged}, it has changed since; give the file as it was"
+                f"{source.name}: {example_id!r} is not what was judged in {judged}, it has changed since; give the file "
+                "as it was"
             )
         cases.append(ReviewCase(example=example, judgment=None if judgment.error else judgment))
     return cases, missing

@@ -175,7 +175,7 @@ class Column:
 def write_sheet(
     path: Path, columns: Sequence[Column], rows: Sequence[Sequence[Any]], notes: Sequence[str] = ()
 ) -> None:
-    """Write a table as an XLSX sheet: wrapped texts, a frozen header, lists to choose from, and notes on a second sheet.
+    """Write a table as an XLSX sheet: wrapped texts, a frozen header, lists to choose from, notes on a second sheet.
 
     Texts are never formulas, whatever they begin with.
 

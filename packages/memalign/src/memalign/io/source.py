@@ -1,4 +1,4 @@
-"""Where feedback and examples come from: a file, a DataFrame, a data set or Python objects, under their own column names.
+"""Where feedback and examples come from: a file, a frame, a data set or Python objects, with their own columns.
 
 Every place that takes feedback or examples takes this, so that all of them read the same things by the same rules.
 """
@@ -83,8 +83,8 @@ class RowSource:
         elif isinstance(items, Mapping):
             splits = ", ".join(map(str, items))[:80]
             raise InputError(
-                f"{name}: one {type(items).__name__} is no list of rows; give a list of them, or of a DatasetDict one split "
-                f"({splits})"
+                f"{name}: one {type(items).__name__} is no list of rows; give a list of them, or of a DatasetDict one "
+                f"split ({splits})"
             )
         elif not is_frame(items) and not isinstance(items, Iterable):
             raise InputError(f"{name} is a path, a DataFrame or an iterable of rows, not {type(items).__name__}")
@@ -179,7 +179,7 @@ class Reading:
         return row
 
     def needed(self, fields: Collection[str]) -> Collection[str]:
-        """The content that rows must have: the `fields` that a judge reads, else any, for which the usual ones stand."""
+        """The content that rows must have: the `fields` that a judge reads, else any; the usual ones stand for it."""
         return fields or (() if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs"))
 
     def check_columns(self, source: RowSource, fields: Iterable[str]) -> None:
