@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memalign import Example, Judge, Usage
-from memalign.judge.estimate import estimate_judging, hours_at
+from memalign.judge.estimate import estimate_judging
 from memalign.models import ChatReply, ChatRequest, Limits
 
 
@@ -48,10 +48,3 @@ def test_a_long_prefix_costs_less() -> None:
     assert found.cached_cost is not None
     assert found.usage.cost is not None
     assert found.cached_cost < found.usage.cost / 2
-
-
-def test_hours_follow_the_tighter_limit() -> None:
-    usage = Usage(calls=6_000, input_tokens=5_000_000, output_tokens=1_000_000)
-    assert hours_at(usage) is None
-    assert hours_at(usage, calls=100) == 1.0
-    assert hours_at(usage, calls=100, tokens=20_000) == 5.0

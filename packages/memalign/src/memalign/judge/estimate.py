@@ -17,7 +17,7 @@ from memalign.models.dry_run import DryRun
 from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Usage
 
-__all__ = ["JudgingEstimate", "estimate_judging", "hours_at"]
+__all__ = ["JudgingEstimate", "estimate_judging"]
 
 
 class JudgingEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,12 +70,3 @@ async def _estimate(judge: Judge, examples: Sequence[Example], rows: int) -> Jud
         cached_cost=model.price_of(cached) if dry_run.prefix_tokens and isinstance(model, PricedModel) else None,
         margin=1.96 * left * stdev(each) / math.sqrt(len(each)) / mean if len(each) > 1 and mean else 0.0,
     )
-
-
-def hours_at(usage: Usage, *, calls: float | None = None, tokens: float | None = None) -> float | None:
-    """Hours that a usage takes at so many calls and tokens (in and out) a minute; None without a limit."""
-    minutes = [
-        *([usage.calls / calls] if calls else []),
-        *([(usage.input_tokens + usage.output_tokens) / tokens] if tokens else []),
-    ]
-    return max(minutes) / 60 if minutes else None
