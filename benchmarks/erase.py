@@ -3,7 +3,7 @@
     python benchmarks/erase.py [--versions 300] [--rows 10000]
 
 A row is a case, what somebody said of it, or its vector. Every version teaches one case more than the one before; the
-erased case is in all of them. 300 versions of 10,000 rows on SQLite, two busy cores: 86 s, 89 MB more, others wait 0.2 s.
+erased case is in all of them. 300 versions of 10,000 rows, SQLite, two busy cores: 86 s, 89 MB, others wait 0.2 s.
 """
 
 from __future__ import annotations

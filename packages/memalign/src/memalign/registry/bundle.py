@@ -33,7 +33,7 @@ FORMAT_VERSION = 1
 
 
 def bundle_of(judge: Judge) -> dict[str, Any]:
-    """The bundle of a judge, as JSON values. Models are named; objects of your own must be given again after loading."""
+    """The bundle of a judge, as JSON values. Models are named; your own must be given again after loading."""
     memory = judge.memory
     document: dict[str, Any] = {
         "format": FORMAT,

@@ -21,7 +21,7 @@ __all__ = ["commit", "erasures_of"]
 replace = msgspec.structs.replace
 
 _FOREIGN = ("save", "import")
-"""Actions whose judge need not come from the latest version: its guidelines may have numbers that were given here to others."""
+"""Actions whose judge need not come from the latest version: others may have its guidelines' numbers here."""
 
 
 def erasures_of(database: Database, connection: Connection, judge: int | None) -> ErasedHashes:

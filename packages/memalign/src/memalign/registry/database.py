@@ -67,8 +67,8 @@ class Database:
     def __init__(self, url: str, *, busy_timeout: float, create: bool = True) -> None:
         self._backend = _backend(url, busy_timeout)
         missing = JudgeNotFound(
-            f"there is no registry at {self.url.removeprefix('sqlite:///')}. `memalign create` makes one; --registry or "
-            "MEMALIGN_REGISTRY names another"
+            f"there is no registry at {self.url.removeprefix('sqlite:///')}. `memalign create` makes one; --registry "
+            "or MEMALIGN_REGISTRY names another"
         )
         if not create and not self._backend.exists():
             raise missing
@@ -113,7 +113,7 @@ class Database:
             yield connection
 
     def check_writable(self) -> None:
-        """Raise RegistryError where a commit would fail later: no right to write, a lock that stays, a disk that is full.
+        """Raise RegistryError where a commit would fail later: no right to write, a lock, a disk that is full.
 
         Called before model calls that cost money. Nothing is changed.
         """
@@ -313,7 +313,7 @@ class _SQLite:
 
 
 def _as_options(url: URL) -> URL:
-    """The URL in the form in which SQLite reads its options. Raises ConfigurationError for one that would do nothing."""
+    """The URL in which SQLite reads its options. Raises ConfigurationError for one that would do nothing."""
     if unknown := sorted(set(url.query) - set(_OPTIONS)):
         raise ConfigurationError(
             f"{url}: SQLite knows no option {unknown[0]}; it knows {', '.join(_OPTIONS)}, such as ?mode=ro to read only"
@@ -376,7 +376,8 @@ class _PostgreSQL:
         self._busy_timeout = busy_timeout
         if not url.database and "service" not in url.query:
             raise ConfigurationError(
-                f"{self.address} names no database; a registry's URL ends in one: postgresql+psycopg://user@host/database"
+                f"{self.address} names no database; a registry's URL ends in one: "
+                "postgresql+psycopg://user@host/database"
             )
         try:
             import psycopg  # noqa: F401  # SQLAlchemy's driver
@@ -416,8 +417,8 @@ class _PostgreSQL:
     @contextmanager
     def writing(self, locks: Collection[str]) -> Iterator[Connection]:
         with self.engine.connect() as connection, connection.begin():
-            # By name, and no row's lock: a judge that is created has no row yet. Every later statement sees what whoever
-            # had the lock before has committed.
+            # By name, and no row's lock: a judge that is created has no row yet. Every later statement sees what
+            # whoever had the lock before has committed.
             self._set_timeout(connection, of_transaction=True)
             # In one order, or two might wait for each other.
             for number in sorted(map(_number, locks)):
@@ -558,8 +559,8 @@ _ADVICE: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
 
 def _locked(registry: str, patience: float) -> str:
     return (
-        f"{registry} is locked: another process has been writing for more than {patience:g} s; nothing was changed, try "
-        "again when it has finished"
+        f"{registry} is locked: another process has been writing for more than {patience:g} s; nothing was changed, "
+        "try again when it has finished"
     )
 
 

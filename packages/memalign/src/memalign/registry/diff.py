@@ -91,7 +91,7 @@ class FeedbackChange(_Change[Annotation]):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What differs: the annotation's own fields, and its `state` and `reason`; none where it is in one version only."""
+        """What differs: the annotation's own fields, `state` and `reason`; none where it is in one version only."""
         own = tuple(name for name in super().fields if name != "outcome")
         before, after = self.entry_before, self.entry_after
         if before is None or after is None:

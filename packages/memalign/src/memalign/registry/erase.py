@@ -1,8 +1,8 @@
 """Erasing: out of every version and every table, without any model call.
 
-Select what is named; forget it in each version, by the rules of an unalign; forget what repeats its words; write the rows
-that differ; remember keyed hashes of it. `erase_check` then searches for what is left. Older versions stay what they were,
-less what may no longer be anywhere.
+Select what is named; forget it in each version, by the rules of an unalign; forget what repeats its words; write the
+rows that differ; remember keyed hashes of it. `erase_check` then searches for what is left. Older versions stay what
+they were, less what may no longer be anywhere.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class _Plan:
         self._forget(touched, named)
         self.cases = self._cases(selection)
         self.residue, self.elsewhere = self._residue(named)
-        # Only now it is known which words go. A guideline may repeat them without having been learned from them: a person
-        # wrote it, or a model chanced. And what memalign says of other feedback may quote them.
+        # Only now it is known which words go. A guideline may repeat them without having been learned from them: a
+        # person wrote it, or a model chanced. And what memalign says of other feedback may quote them.
         copied = self._copies(named)
         if not (self.keys or self.cases or touched or copied or self._is_mentioned()):
             raise UnknownKey(f"no version and no table of {holdings.name!r} holds feedback{selectors}")
@@ -487,7 +487,7 @@ class _Plan:
 
 
 def _annotations_with(timeline: Timeline, finder: Finder, codec: Codec) -> dict[FeedbackKey, tuple[str, ...]]:
-    """Key → the fields that hold a text; an annotation is found by a case that it once stood beside, also an older one."""
+    """Key → the fields that hold a text; an annotation is found by any case that it once stood beside."""
     places: dict[FeedbackKey, dict[str, None]] = {}
     for (kind, key), spans in sorted(timeline.items()):
         if kind != "annotation":

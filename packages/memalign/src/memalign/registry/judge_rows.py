@@ -140,7 +140,7 @@ def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models
 
 
 def memory_of(contents: Contents) -> Memory:
-    """The memory that `contents` hold. `Codec.memory` keeps what it decodes for other versions, and takes twice as long."""
+    """The memory that `contents` hold. `Codec.memory` keeps what it decodes, and takes twice as long."""
     return _memory(contents, _values)
 
 
@@ -209,7 +209,7 @@ def models_by_name(models: Iterable[ChatModel | EmbeddingModel]) -> dict[str, Ch
 
 
 def encoded(value: Any) -> bytes:
-    """The body of a value; a struct's fields that are None are left out. Raises InputError for what JSON cannot hold."""
+    """The body of a value, without a struct's fields that are None. Raises InputError for what JSON cannot hold."""
     if isinstance(value, msgspec.Struct):
         value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
         for name in ("checks", "outcome"):
@@ -239,7 +239,7 @@ def decoded(kind: str, body: bytes) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a column can hold it: half of a surrogate pair, as a word of another encoding has on the command line, not."""
+    """Whether a column can hold it: not half of a surrogate pair, as a word of another encoding may have."""
     try:
         text.encode()
     except UnicodeEncodeError:

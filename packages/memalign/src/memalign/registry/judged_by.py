@@ -40,6 +40,6 @@ def judged_by(
         f"version {version} of {name!r}" if version is not None else f"any version of {name!r} that the registry has"
     )
     raise InputError(
-        f"{written} was written by judge {signature}, which is not {which}; its memory may have been erased from since, "
-        "or MEMALIGN_MODEL and the settings differ"
+        f"{written} was written by judge {signature}, which is not {which}; its memory may have been erased from "
+        "since, or MEMALIGN_MODEL and the settings differ"
     )

@@ -39,13 +39,14 @@ class Latest:
 async def learn_and_commit(latest: Latest, step: Step, *, optimizer: MemAlign, attempts: int) -> AlignResult:
     """The result of `step`, committed if the latest version is still the one that it began with.
 
-    When somebody else committed first, `step` is done again on the newer version; requests that were answered before are
-    answered from what is kept. Raises VersionConflict after so many `attempts`.
+    When somebody else committed first, `step` is done again on the newer version; requests that were answered before
+    are answered from what is kept. Raises VersionConflict after so many `attempts`.
     """
     # In threads: waiting for a lock must not stop the loop on which judgments run. And before anything is paid for.
     await asyncio.to_thread(latest.database.check_writable)
     started, spent = time.perf_counter(), Usage()
-    # Before the version is read: an erase that comes later then ends the keeping, and one that came before left no text.
+    # Before the version is read: an erase that comes later then ends the keeping, and one that came before left no
+    # text.
     answers = await asyncio.to_thread(PaidAnswers, latest.database, latest.name)
     calls = optimizer.calls(answers)
     for _ in range(attempts):
@@ -65,7 +66,7 @@ async def learn_and_commit(latest: Latest, step: Step, *, optimizer: MemAlign, a
 
 
 async def estimate_learning(latest: Latest, step: Step, *, optimizer: MemAlign) -> Usage:
-    """What `step` would ask of models and cost, without what is kept already; nothing is asked and nothing committed."""
+    """What `step` would ask of models and cost, without what is kept already. Nothing is asked or committed."""
     answers = await asyncio.to_thread(PaidAnswers, latest.database, latest.name)
     _, judge = await asyncio.to_thread(latest.load)
     vector = next((case.vector for case in judge.memory.cases if case.vector), None)
@@ -108,5 +109,6 @@ def align_step(
 def conflict(name: str, attempts: int) -> VersionConflict:
     """The error where somebody else was quicker every time."""
     return VersionConflict(
-        f"somebody else committed a version of {name!r} first, {attempts} times in a row; nothing was changed, try again"
+        f"somebody else committed a version of {name!r} first, {attempts} times in a row; nothing was changed, try "
+        "again"
     )

@@ -49,8 +49,8 @@ class Passage:
 class Words:
     """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself.
 
-    `is_id` says that it is the id of a case, `is_name` that it is somebody's name, and `is_sentence` that a program wrote
-    it or somebody of a case in passing, and so may name or quote what is erased.
+    `is_id` says that it is the id of a case, `is_name` that it is somebody's name, and `is_sentence` that a program
+    wrote it or somebody of a case in passing, and so may name or quote what is erased.
     """
 
     place: str

@@ -1,7 +1,7 @@
 """Answers that a model was paid for and that no version holds yet.
 
-Each is a row under the hash of a model and a request, and goes when the version is committed. What a stopped align left is
-taken up by the next one that asks the same. An erase, an unalign and a delete leave none of the judge's answers.
+Each is a row under the hash of a model and a request, and goes when the version is committed. What a stopped align left
+is taken up by the next one that asks the same. An erase, an unalign and a delete leave none of the judge's answers.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class PaidAnswers:
                         connection.execute(insert(answers), row)
         except RegistryError as error:
             raise RegistryError(
-                f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, and "
-                "the same align takes them up"
+                f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, "
+                "and the same align takes them up"
             ) from error
         self._own |= new
 

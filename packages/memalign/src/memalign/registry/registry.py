@@ -54,7 +54,7 @@ class Saved:
 
 
 class Registry:
-    """Judges and their versions (1, 2, …) in one SQLite file, or in a PostgreSQL database; created when it is not there.
+    """Judges and their versions (1, 2, …) in one SQLite file or PostgreSQL database; created when it is not there.
 
     A version never changes, except that `erase` takes out what may no longer be anywhere. `models` are chat and
     embedding models of your own: a judge keeps their name only, and gets the object back when it is loaded here.
@@ -101,7 +101,7 @@ class Registry:
         return self._commit(judge, action=action, note=note, parent=parent, allow_erased=allow_erased)
 
     def load(self, name: str, version: int | None = None) -> Judge:
-        """The newest version of a judge, or another one. Raises JudgeNotFound with the names or versions that there are."""
+        """The newest version of a judge, or another one. Raises JudgeNotFound, which names those that there are."""
         return self._load(name, version)[1]
 
     def list(self) -> tuple[JudgeSummary, ...]:
@@ -183,12 +183,12 @@ class Registry:
         progress: Progress | None = None,
         attempts: int = 20,
     ) -> AlignResult:
-        """Load the newest version, learn from feedback (none: only what is pending), and commit if the newest version is still the same.
+        """Learn from feedback (none: only what is pending) and commit, if the newest version is still the same then.
 
         When somebody else committed first, the newer one is loaded and learns the same feedback again, up to `attempts`
         times; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
-        invalid row, unless `allow_erased`. `own_verdicts` are as for `Judge.aalign`, of the newest version or of one that
-        had learned nothing; others are not used. Raises what `MemAlign.align` raises.
+        invalid row, unless `allow_erased`. `own_verdicts` are as for `Judge.aalign`, of the newest version or of one
+        that had learned nothing; others are not used. Raises what `MemAlign.align` raises.
 
         Every answer that a model was paid for is kept in the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
@@ -217,8 +217,8 @@ class Registry:
     ) -> Usage:
         """About how many calls, tokens and dollars an align with the same arguments would take. No model is asked.
 
-        Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again. The cost is
-        None where a price is not known.
+        Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again. The cost
+        is None where a price is not known.
         """
         learner = optimizer or MemAlign()
         erased = None if allow_erased else partial(self._erased, name)
@@ -305,15 +305,16 @@ class Registry:
     ) -> Receipt:
         """Take cases and feedback out of every version and every table, for good, and return the receipt.
 
-        Whether they were taught or only wait in a server's queue makes no difference. Afterwards every table and file that
-        can be reached is searched for their words, and the receipt says whether and where one is left.
+        Whether they were taught or only wait in a server's queue makes no difference. Afterwards every table and file
+        that can be reached is searched for their words, and the receipt says whether and where one is left.
 
         Args:
             name: The judge.
-            selectors: Ids (a case and all that was said of it) or keys (what one person said of it), of any version or table.
+            selectors: Ids (a case and all that was said of it) or keys (what one person said of it), of any version or
+                table.
             source: All that one person said. Without selectors and `matching`, the name goes everywhere too.
-            matching: All that holds a text, in whatever case and spelling. Without selectors and `source`, no guideline and
-                no note may hold it afterwards either. Of several arguments, all must hold.
+            matching: All that holds a text, in whatever case and spelling. Without selectors and `source`, no guideline
+                and no note may hold it afterwards either. Of several arguments, all must hold.
             dry_run: Whether to say only what would go.
             rederive: Whether what survives is distilled again at once; else it is pending.
             optimizer: Distils; its knobs.

@@ -40,8 +40,8 @@ _NOT_BEFORE, _NOT_AFTER = re.compile(r"[\w@.:/-]$"), re.compile(r"^[\w@-]")
 class Residue:
     """What to look for: runs of words, short texts as whole fields, and keys of feedback.
 
-    `searched` finds the text that somebody wants to be gone: no survivor may hold it. `person` is the name of somebody of
-    whom everything goes. `cases` are the ids of erased cases.
+    `searched` finds the text that somebody wants to be gone: no survivor may hold it. `person` is the name of somebody
+    of whom everything goes. `cases` are the ids of erased cases.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The registry's tables: judges, their versions, and rows of memory that are valid for a range of versions.
 
-A row of memory is one case's content, one annotation, one guideline, …; it belongs to every version from `since` up to, not
-including, `until` (NULL: still). So a version costs as much as it changed, no version is ever rewritten by a later one,
-and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
+A row of memory is one case's content, one annotation, one guideline, …; it belongs to every version from `since` up to,
+not including, `until` (NULL: still). So a version costs as much as it changed, no version is ever rewritten by a later
+one, and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class JudgeSummary:
 class VersionInfo:
     """One version: what made it, from which parent, and what it holds.
 
-    `action` is create, save, align, unalign, edit, lock, rollback, import or erase. `redacted` versions have lost what was
-    erased later; `memory_hash` is empty for them. `guidelines` counts those in force.
+    `action` is create, save, align, unalign, edit, lock, rollback, import or erase. `redacted` versions have lost what
+    was erased later; `memory_hash` is empty for them. `guidelines` counts those in force.
     """
 
     number: int
@@ -124,7 +124,7 @@ def read(connection: Connection, judge: int, number: int, *, name: str, kinds: C
 
 
 def timeline(connection: Connection, judge: int, latest: int, kinds: Collection[str] = ()) -> Timeline:
-    """Every row of a judge (of these kinds): from which version, up to which (exclusive, at most `latest` + 1), and its body."""
+    """Every row of a judge (of these kinds): its first version, the one after its last, and its body."""
     columns = (rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body)
     query = select(*columns).where(rows.c.judge == judge, rows.c.since <= latest)
     found: Timeline = {}
@@ -152,8 +152,8 @@ def add_version(
 ) -> int:
     """Write `after` as the version that follows `parent` (0: none), which holds `before`; returns its number.
 
-    Only what differs is written. Raises VersionConflict when `parent` is not the latest, and InputError for an action that
-    is none, and a note that is not valid Unicode.
+    Only what differs is written. Raises VersionConflict when `parent` is not the latest, and InputError for an action
+    that is none, and a note that is not valid Unicode.
     """
     if action not in ACTIONS:
         raise InputError(f"what made a version is one of {', '.join(ACTIONS)}; a note says more")
@@ -187,7 +187,7 @@ def add_version(
                 rows.c.judge == judge,
                 rows.c.kind == bindparam("of_kind"),
                 rows.c.key == bindparam("of_key"),
-                # A sum, so that the row is found by its key: by the index on `until`, every living row would be looked at.
+                # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
                 (rows.c.until + 0).is_(None),
             )
             .values(until=number),
