@@ -36,7 +36,8 @@ class Comparison:
     float, where right and wrong have no edge. `left_out` cases are in one evaluation only, or lack a verdict in one.
 
     `verdict` is the second's, on `metric` (ccc for numbers, else accuracy): "ahead" or "behind" when the interval
-    excludes 0, and for accuracy McNemar's p is below 0.05 too; else "tied", which says that n cases do not tell them apart, not that they are equal.
+    excludes 0, and for accuracy McNemar's p is below 0.05 too; else "tied", which says that n cases do not tell them
+    apart, not that they are equal.
     """
 
     n: int
@@ -86,9 +87,17 @@ class Comparison:
 def compare(first: _Scored | Sequence[ScoredCase], second: _Scored | Sequence[ScoredCase]) -> Comparison:
     """Compare two judges on the cases that both scored, paired by id.
 
-    Where cases have a group, intervals are wider; fewer than ten groups give none, and the two are tied. Raises InputError
-    when no case was scored by both, or a case has two different labels, because then the two were not measured against
-    the same thing.
+    Where cases have a group, intervals are wider; fewer than ten groups give none, and the two are tied.
+
+    Args:
+        first: An evaluation, or scored cases.
+        second: The other judge's, of the same labelled file.
+
+    Returns:
+        The second against the first.
+
+    Raises:
+        InputError: No case was scored by both, or a case has two different labels.
     """
     before, after = _by_id(first), _by_id(second)
     pairs: list[ScoredCase] = []
@@ -99,8 +108,8 @@ def compare(first: _Scored | Sequence[ScoredCase], second: _Scored | Sequence[Sc
             continue
         if not same_value(one.label, other.label):
             raise InputError(
-                f"{example_id!r} has label {value_text(one.label)} in the first and {value_text(other.label)} in the second; evaluate both "
-                "judges on the same labelled file"
+                f"{example_id!r} has label {value_text(one.label)} in the first and {value_text(other.label)} in the "
+                "second; evaluate both judges on the same labelled file"
             )
         pairs.append(one)
         rows.append((one.label, one.value, other.value))

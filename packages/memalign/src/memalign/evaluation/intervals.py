@@ -37,7 +37,7 @@ _ALL_TOGETHER = 2.0
 
 
 def share_interval(right: Sequence[bool], groups: Groups = None) -> Interval | None:
-    """The interval of the share of cases that are `right`: Wilson's, corrected for continuity, over as many cases as the groups are worth."""
+    """The interval of the share of cases that are `right`: Wilson's, corrected, over what the groups are worth."""
     if not right:
         return None
     effect, degrees = _design_effect([float(each) for each in right], groups)
