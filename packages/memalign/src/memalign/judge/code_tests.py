@@ -35,8 +35,8 @@ __all__ = [
     "standing_fault",
 ]
 
-LONGEST = {"shape": 40}
-"""Characters of a literal: 200, a sentence that an expert demands word for word, which has no shape."""
+LONGEST, LONGEST_SHAPE = 200, 40
+"""Characters of a literal: those of a sentence that an expert demands word for word; and of one that is a shape."""
 
 _SUBJECTS = {"inputs": "request", "outputs": "reply", "expectations": "reference", "conversation": "conversation"}
 _SENTENCES = {
@@ -223,7 +223,7 @@ def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Co
     needed = {"length": (), "number": (), "before": (test.text, test.then)}.get(test.kind, (test.text,))
     if not all(map(normal, needed)):
         return "it has no literal"
-    if max(len(test.text), len(test.then)) > (most := LONGEST.get(test.kind, 200)):
+    if max(len(test.text), len(test.then)) > (most := LONGEST_SHAPE if test.kind == "shape" else LONGEST):
         return f"its literal has more than {most} characters"
     if test.kind == "shape" and (len(test.text) < 2 or not any(map(str.isalnum, test.text))):
         return "its example has no form"
@@ -273,16 +273,16 @@ def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] =
     findings = []
     for question, by_side in answers(memory.semantic, content, choices).items():
         asking = [g for g in memory.semantic if any(check.question == question for check in g.checks)]
-        finding = Finding(
-            guideline=asking[0].id,
-            taught_by=tuple(dict.fromkeys(key for guideline in asking for key in memory.sources_of(guideline))),
-        )
-        for name, answer in zip(names, by_side, strict=True):
-            if answer is not None:
-                answered = {
-                    "check": f"{name}{question}",
-                    "answer": "yes" if answer else "no",
-                    "probability": float(answer),
-                }
-                findings.append(msgspec.structs.replace(finding, **answered))
+        taught_by = tuple(dict.fromkeys(key for guideline in asking for key in memory.sources_of(guideline)))
+        findings += [
+            Finding(
+                guideline=asking[0].id,
+                check=f"{name}{question}",
+                answer="yes" if answer else "no",
+                probability=float(answer),
+                taught_by=taught_by,
+            )
+            for name, answer in zip(names, by_side, strict=True)
+            if answer is not None
+        ]
     return tuple(findings)

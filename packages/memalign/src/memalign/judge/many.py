@@ -61,11 +61,9 @@ async def judge_many(
     if isinstance(examples, Example | Mapping) or not rows:
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
-    source = (
-        examples
-        if isinstance(examples, Examples)
-        else Examples.of(examples, columns=judge.columns, fields=judge.fields)
-    )
+    source = examples
+    if not isinstance(source, Examples):
+        source = Examples.of(source, columns=judge.columns, fields=judge.fields)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)
