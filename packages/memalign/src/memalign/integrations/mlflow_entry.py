@@ -50,7 +50,7 @@ def teach_mlflow() -> None:
 
 
 def _concerns_us(whole: Mapping[str, Any]) -> bool:
-    if any(isinstance(data := whole.get(key), Mapping) and OURS in data for key in (_INSTRUCTIONS, _MEMORY)):
+    if OURS in (whole.get(_INSTRUCTIONS) or {}):
         return True
     return whole.get(_MEMORY) is not None and find_spec("dspy") is None
 

@@ -250,20 +250,6 @@ def test_one_of_our_records_does_not_break_listings(aligned, changes, why, caplo
     assert get_scorer(name="tone", version=1).memalign_judge == aligned.memalign_judge
 
 
-def test_a_record_of_the_first_format_is_read(aligned):
-    aligned.register()
-    record = record_of("tone")
-    data = record.pop("instructions_judge_pydantic_data")
-    own = data.pop("memalign")
-    base = {**record, "instructions_judge_pydantic_data": {**data, "instructions": own.pop("instructions")}}
-    memory = {name: own.pop(name) for name in ("episodic_trace_ids", "semantic_memory")}
-    record["memory_augmented_judge_data"] = {"base_judge": base, **memory, "memalign": {**own, "format": 1}}
-    _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record))
-    loaded = scorers.get_scorer(name="tone", version=2)
-    assert loaded.memalign_judge == aligned.memalign_judge
-    assert loaded.instructions == aligned.instructions
-
-
 def test_a_judge_moves_to_our_registry_and_back(aligned, tmp_path):
     registry = ma.Registry(f"sqlite:///{tmp_path / 'judges.db'}")
     registry.save(aligned.memalign_judge)

@@ -18,11 +18,10 @@ from memalign.errors import ConfigurationError
 if find_spec("mlflow") is None:
     raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "mlflow>=3.11.1"')
 
-from memalign.integrations.mlflow.adoption import adopt
 from memalign.integrations.mlflow.aligned_judge import MemAlignJudge, as_scorer
 from memalign.integrations.mlflow.in_process_models import teach_embedded
 from memalign.integrations.mlflow.mlflow_optimizer import MemAlignOptimizer
-from memalign.integrations.mlflow.registry_loading import get_scorer
+from memalign.integrations.mlflow.registry_loading import adopt, get_scorer
 from memalign.integrations.mlflow_entry import teach_mlflow
 
 __all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer"]

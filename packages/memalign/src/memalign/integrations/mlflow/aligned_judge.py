@@ -16,12 +16,11 @@ from memalign.integrations.mlflow import trace_feedback as reading
 from memalign.integrations.mlflow.base_judges import core_name, runs_here
 from memalign.integrations.mlflow.label_types import Scale, annotation_of
 from memalign.integrations.mlflow.learning import forget_traces, learn
-from memalign.integrations.mlflow.memory_shown import Episode, LearnedGuideline
+from memalign.integrations.mlflow.memory_view import Episode, LearnedGuideline, memory_used, told_reason
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle, fetched, record_of, registration
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
-from memalign.integrations.mlflow.verdict_origin import memory_used, told_reason
 from memalign.judge.decision import finding_text
 from memalign.models.judge_models import open_model
 from memalign.models.providers import parse_name

@@ -7,11 +7,11 @@ from typing import Any
 
 from mlflow.genai.judges.base import AlignmentOptimizer
 
-from memalign.integrations.mlflow.adoption import aligned_from
 from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
 from memalign.integrations.mlflow.learning import forget_traces, learn
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.optimizer_settings import Settings
+from memalign.integrations.mlflow.registry_loading import aligned_from
 from memalign.judge import Progress
 from memalign.models import ChatModel, EmbeddingModel
 

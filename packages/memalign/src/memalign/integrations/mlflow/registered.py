@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.errors import MemalignError
-from memalign.integrations.mlflow.adopted_memory import adopted_core
+from memalign.integrations.mlflow.adoption import adopted_core
 from memalign.integrations.mlflow.base_judges import core_name, core_of, model_of
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ARTIFACT", "FLAGS", "FORMAT", "OURS", "THEIRS", "core_of_bundle", "fetched", "record_of", "registration"]
 
 FORMAT = 1
-"""Of our part; 1 stood in a record of MLflow's MemAlign, which needed DSPy."""
+"""Of our part of a record."""
 
 THEIRS = "instructions_judge_pydantic_data"
 
@@ -40,6 +40,8 @@ FLAGS = ("_include_tool_calls_in_conversation", "_include_timing_in_conversation
 """Of MLflow's judges of sessions, which its own record leaves out."""
 
 ARTIFACT = "memalign/judge.json"
+_REFERENCE = ("run_id", "artifact", "checksum")
+"""What names the artifact in our part of a record."""
 
 
 def record_of(judge: MemAlignJudge) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def record_of(judge: MemAlignJudge) -> dict[str, Any]:
     base = judge._base_judge  # one piece in two files
     dumped: dict[str, Any] = base.model_dump()
     own = {
-        **(judge._record or {}).get(OURS, {}),
+        **{name: value for name, value in (judge._record or {}).items() if name in _REFERENCE},
         "format": FORMAT,
         "instructions": base.instructions,
         "settings": judge._settings.record(),
@@ -101,8 +103,8 @@ def registration(judge: MemAlignJudge, *, name: str | None, experiment_id: str |
     try:
         _write(client, run, document, name or judge.name)
         client.set_terminated(run.info.run_id)
-        reference = {"run_id": run.info.run_id, "artifact": ARTIFACT, "checksum": document["checksum"]}
-        yield judge._named(name or judge.name, {OURS: reference})
+        reference = dict(zip(_REFERENCE, (run.info.run_id, ARTIFACT, document["checksum"]), strict=True))
+        yield judge._named(name or judge.name, reference)
     except BaseException:
         client.delete_run(run.info.run_id)  # nothing refers to it
         raise
@@ -134,19 +136,19 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
 
     Raises MlflowException where the artifact is gone or was changed.
     """
-    own = record.get(OURS) or {}
-    if "run_id" not in own:
-        return adopted_core(base, scale, settings, record)
-    where = f"runs:/{own.get('run_id')}/{own.get('artifact')}"
+    if "run_id" not in record:
+        guidelines, trace_ids = (record.get(name) or () for name in ("semantic_memory", "episodic_trace_ids"))
+        return adopted_core(base, scale, settings, guidelines, trace_ids)
+    where = f"runs:/{record['run_id']}/{record.get('artifact')}"
     reason = (
         f"judge {base.name!r}: its memory ({where}) cannot be read; memalign.integrations.mlflow.adopt(judge) makes "
         "one of what the record itself has: its guidelines, and today's feedback on its traces"
     )
     try:
-        document = _document(str(own["run_id"]), str(own.get("artifact")))
+        document = _document(str(record["run_id"]), str(record.get("artifact")))
     except (MlflowException, OSError) as error:
         raise MlflowException(f"{reason} ({error})") from error
-    if document.get("checksum") != own.get("checksum"):
+    if document.get("checksum") != record.get("checksum"):
         raise invalid(f"{reason}: it is not the one that was registered")
     try:
         return core_of_bundle(document, base, scale, settings)

@@ -1,4 +1,4 @@
-"""Reading aligned judges back from MLflow's registry.
+"""Aligned judges of ours: read back from MLflow's registry, or made of judges that MLflow's own optimizer aligned.
 
 `memalign.integrations.mlflow_entry` leads MLflow's own functions here.
 """
@@ -10,26 +10,26 @@ from typing import Any
 
 import msgspec
 
-from memalign.integrations.mlflow.adoption import adopted
+from memalign.integrations.mlflow.adoption import adopted_core
 from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
-from memalign.integrations.mlflow.base_judges import base_of
-from memalign.integrations.mlflow.label_types import scale_of
+from memalign.integrations.mlflow.base_judges import base_of, core_of
+from memalign.integrations.mlflow.label_types import Scale, scale_of
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import FLAGS, FORMAT, OURS, THEIRS
 from memalign.integrations.mlflow.trace_judging import with_guidelines
 
-__all__ = ["get_scorer", "of_record"]
+__all__ = ["adopt", "aligned_from", "get_scorer", "of_record"]
 
 MEMORY = "memory_augmented_judge_data"
-"""Where MLflow's MemAlign keeps its memory, and where ours kept its part at first."""
+"""Where MLflow's own MemAlign keeps its memory."""
 
 
 class _Part(msgspec.Struct):
     """Our part of a record, as far as a judge is made of it before its memory is fetched."""
 
-    format: int = 1
-    instructions: str | None = None
+    format: int = FORMAT
+    instructions: str = ""
     settings: dict[str, Any] = {}
     value_type: str | None = None
     timeout: float | None = None
@@ -45,52 +45,43 @@ def of_record(whole: Mapping[str, Any]) -> MemAlignJudge:
     Raises MlflowException (INVALID_PARAMETER_VALUE) for a record that is damaged, of a newer memalign, or edited.
     """
     record = (whole.get(THEIRS) or {}).get(OURS)
-    data = whole.get(MEMORY) or {}
-    part = record if record is not None else data.get(OURS)
+    if record is None:
+        record = whole[MEMORY]
+        base = _base(record["base_judge"])
+        settings = Settings(reflection_lm=record.get("reflection_lm"), retrieval_k=record.get("retrieval_k"))
+        return MemAlignJudge(base=base, scale=_scale(base), settings=settings, record=dict(record))
     try:
-        own = msgspec.convert(part or {}, _Part)
+        part = msgspec.convert(record, _Part)
     except msgspec.ValidationError as error:
         raise invalid(f"its part of memalign is damaged: {error}") from error
-    if own.format > FORMAT:
+    if part.format > FORMAT:
         raise invalid(
-            f"it was registered by a newer memalign (format {own.format}); run: pip install --upgrade memalign"
+            f"it was registered by a newer memalign (format {part.format}); run: pip install --upgrade memalign"
         )
-    if record is not None:
-        base = _unedited(whole, own)
-        data = {**msgspec.to_builtins(own), OURS: record}
-    else:
-        base = _base(data["base_judge"])
-    for name in FLAGS:
-        if name in own.flags:
-            setattr(base, name, True)
-    if own.base_url and hasattr(base, "_base_url"):
-        base._base_url = own.base_url  # MLflow's record of a judge leaves it out
-    if part is None:
-        settings = Settings(reflection_lm=data.get("reflection_lm"), retrieval_k=data.get("retrieval_k"))
-    else:
-        settings = Settings.of_record(own.settings)
-        if "timeout" in type(base).model_fields:
-            base.timeout = own.timeout
-    scale = scale_of(base.feedback_value_type, instructions=base.instructions)
-    if own.value_type not in (None, scale.value_type.spec):
-        scale = scale_of(None, own.value_type)
-    return MemAlignJudge(base=base, scale=scale, settings=settings, record=dict(data))
+    base = _unedited(whole, part)
+    for name in set(FLAGS).intersection(part.flags):
+        setattr(base, name, True)
+    if part.base_url and hasattr(base, "_base_url"):
+        base._base_url = part.base_url  # MLflow's record of a judge leaves it out
+    if "timeout" in type(base).model_fields:
+        base.timeout = part.timeout
+    scale = _scale(base)
+    if part.value_type not in (None, scale.value_type.spec):
+        scale = scale_of(None, part.value_type)
+    return MemAlignJudge(base=base, scale=scale, settings=Settings.of_record(part.settings), record=dict(record))
 
 
-def _unedited(whole: Mapping[str, Any], own: _Part) -> Any:
+def _unedited(whole: Mapping[str, Any], part: _Part) -> Any:
     """The judge that was aligned.
 
     Raises MlflowException where somebody changed the instructions, as MLflow's UI can.
     """
     theirs = whole[THEIRS]
-    text = str(own.instructions)
-    if theirs.get("instructions") != with_guidelines(
-        text, [guideline["guideline_text"] for guideline in own.semantic_memory]
-    ):
+    text = with_guidelines(part.instructions, [guideline["guideline_text"] for guideline in part.semantic_memory])
+    if theirs.get("instructions") != text:
         raise invalid("its instructions were edited after it was aligned; align it again to give it a memory")
-    return _base(
-        {**whole, THEIRS: {key: value for key, value in theirs.items() if key != OURS} | {"instructions": text}}
-    )
+    plain = {key: value for key, value in theirs.items() if key != OURS}
+    return _base({**whole, THEIRS: plain | {"instructions": part.instructions}})
 
 
 def _base(record: Mapping[str, Any]) -> Any:
@@ -99,6 +90,10 @@ def _base(record: Mapping[str, Any]) -> Any:
     base = base_of(Scorer.model_validate(dict(record)))
     base.aggregations = record.get("aggregations")  # MLflow's reader took them only later
     return base
+
+
+def _scale(base: Any) -> Scale:
+    return scale_of(base.feedback_value_type, instructions=base.instructions)
 
 
 def get_scorer(
@@ -118,12 +113,50 @@ def get_scorer(
 
     stored = _get_store().get_scorer(experiment_id or _get_experiment_id(), name, version)
     whole = vars(stored.serialized_scorer)
-    if whole[MEMORY] is None and OURS not in (whole[THEIRS] or {}):
+    ours = OURS in (whole[THEIRS] or {})
+    if whole[MEMORY] is None and not ours:
         raise invalid(f"scorer {name!r} was never aligned; mlflow.genai.scorers.get_scorer loads it")
     judge = of_record(whole)
     if extra_headers:
         judge._base_judge._extra_headers = dict(extra_headers)  # read a moment ago, nobody else has it
-    record = judge._record or {}
-    if OURS in record:
+    return judge if ours else adopt(judge)
+
+
+def adopt(judge: Any) -> MemAlignJudge:
+    """A judge of ours from one that MLflow's own optimizer aligned, or from a registered one whose artifact is gone.
+
+    Its guidelines stand for the feedback on the traces that they name; that feedback is read from the traces as they
+    are now, and traces that are gone are named in a warning. No model is asked: similar cases are found in this
+    process. Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
+    """
+    if isinstance(judge, MemAlignJudge):
+        base, scale, settings = judge.base_judge, judge.scale, judge._settings
+    elif _is_theirs(judge):
+        # The judge and not its record, which leaves out address and headers. Vectors are made anew, in this process.
+        base = base_of(judge._base_judge)
+        scale = _scale(base)
+        settings = Settings(reflection_lm=judge._reflection_lm, retrieval_k=judge._retrieval_k)
+    else:
+        raise invalid(f"{type(judge).__name__} was never aligned; MemAlignOptimizer().align(judge, traces) does")
+    guidelines = [guideline.model_dump() for guideline in judge._semantic_memory]  # both classes have them
+    core = adopted_core(base, scale, settings, guidelines, judge._episodic_trace_ids)
+    return MemAlignJudge(base=base, scale=scale, settings=settings, core=core)
+
+
+def aligned_from(judge: Any, settings: Settings) -> MemAlignJudge:
+    """`judge` as one of ours: itself, or with an empty memory.
+
+    Raises MlflowException for one that cannot be aligned.
+    """
+    if isinstance(judge, MemAlignJudge):
         return judge
-    return adopted(record, judge.base_judge, judge._settings, judge.scale)
+    if _is_theirs(judge):
+        return adopt(judge)
+    base = base_of(judge)
+    scale = scale_of(base.feedback_value_type, settings.value_type, instructions=base.instructions)
+    return MemAlignJudge(base=base, scale=scale, settings=settings, core=core_of(base, scale, settings.parameters))
+
+
+def _is_theirs(judge: Any) -> bool:
+    """Whether MLflow's own optimizer aligned the judge; its class is not imported, which would need DSPy."""
+    return type(judge).__name__ == "MemoryAugmentedJudge" and type(judge).__module__.startswith("mlflow.")
