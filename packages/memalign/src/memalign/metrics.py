@@ -63,6 +63,13 @@ class Estimate:
         interval = "" if self.low is None or self.high is None else f"  [{self.low:.2f}, {self.high:.2f}]"
         return f"{self.value:.2f}{interval}"
 
+    def __format__(self, form: str) -> str:
+        """The figure and its interval, each number in this form: `f"{accuracy:.0%}"` is `90% [83%, 95%]`."""
+        if not form or self.value is None:
+            return str(self)
+        interval = "" if self.low is None or self.high is None else f" [{self.low:{form}}, {self.high:{form}}]"
+        return f"{self.value:{form}}{interval}"
+
 
 # -- agreement of two columns --------------------------------------------------------------------------------------
 

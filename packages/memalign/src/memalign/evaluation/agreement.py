@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, clusters, too_few_groups
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, clusters, estimate, too_few_groups
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.evaluation.judgment_file import judgments_from, made_by
@@ -34,15 +34,10 @@ from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge
-    from memalign.memory import Memory
+    from memalign.judge import Judge, Progress
+    from memalign.memory import Case
 
 __all__ = ["Disagreement", "Evaluation", "LabelledCases", "aevaluate", "evaluate", "measure", "metrics_of"]
-
-Progress = Callable[[str, int, int], None]
-Labelled = FeedbackSource
-_Verdict = tuple[Value, ScoredCase]
-"""A verdict (the judge's, or its model's own) and its case."""
 
 _LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
 _TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
@@ -72,9 +67,8 @@ class Evaluation:
         seen: Of the n, those in the judge's memory, by id or content: they say nothing about learning.
         taught: Cases that were left out because they are in the memory of a judge here; see `unseen` of `evaluate`.
         metrics: By name. bool and choices: accuracy, balanced_accuracy, kappa; int: accuracy, weighted_kappa (quadratic),
-            ccc, mae; float: ccc, mae; str: accuracy. Where a
-            calibrator decided, accuracy_own is that of the model's own verdicts.
-            Where cases have a group, intervals come from whole groups; fewer than ten groups give none.
+            ccc, mae; float: ccc, mae; str: accuracy. Where a calibrator decided, accuracy_own is that of the model's own
+            verdicts. Where cases have a group, intervals come from whole groups; fewer than ten groups give none.
         labels: The labels of the confusion matrix.
         confusion: Counts in the order of `labels` (rows: people, columns: judge); empty for float and str.
         people_shares: How often people give each label, by the label as files write it.
@@ -126,9 +120,6 @@ class Evaluation:
         """The card of a notebook."""
         from memalign.notebook import card, facts, table
 
-        figures = [[name.replace("_", " "), *_cells(figure)] for name, figure in self.metrics.items()]
-        names = [value_text(label) for label in self.labels]
-        counts = [(name, *row) for name, row in zip(names, self.confusion, strict=True)] if self.confusion else []
         differ = [(case.id, value_text(case.value), value_text(case.label), case.rationale)
                   for case in self.disagreements]  # fmt: skip
         outside = {"without a verdict": self.unscored, "without a label": self.unlabelled, "in its memory": self.seen}
@@ -136,10 +127,25 @@ class Evaluation:
             self.judge,
             f"{self.value_type}, {self.model}, n = {self.n}",
             facts([(name, count or None) for name, count in outside.items()]),
-            table(("agreement with people", "", "95 %"), figures),
-            table(("people \\ judge", *names), counts) if len(names) <= _TABLE_LABELS else "",
+            table(("agreement with people", "", "95 %"), self._figures()),
+            *(table(head, rows) for head, *rows in self._counts()),
             table(("id", "judge", "people", "the judge's reason"), differ, title="Disagreements"),
         )
+
+    def _figures(self) -> list[list[str]]:
+        rows = []
+        for name, figure in self.metrics.items():
+            value, _, interval = f"{figure:.2f}".partition(" ")
+            rows.append([name.replace("_", " "), value, "no interval" if figure.no_interval else interval])
+        return rows
+
+    def _counts(self) -> list[list[list[str]]]:
+        """The table of labels and verdicts, head first, where there is one that can be read."""
+        if not self.confusion or len(self.labels) > _TABLE_LABELS:
+            return []
+        names = [value_text(label) for label in self.labels]
+        counts = ([name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True))
+        return [[["people \\ judge", *names], *counts]]
 
     def __str__(self) -> str:
         total = self.n + self.unscored + self.unlabelled
@@ -155,15 +161,13 @@ class Evaluation:
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
             lines.append(too_few_groups(groups) or f"intervals are those of {len(set(groups))} groups of cases")
-        lines += ["", *_table([[name.replace("_", " "), *_cells(figure)] for name, figure in self.metrics.items()])]
+        tables = [self._figures()]
         if self.people_shares and len(self.people_shares) <= _TABLE_LABELS:
             shares = [[name, f"{share:.0%}", f"{self.judge_shares[name]:.0%}"]
                       for name, share in self.people_shares.items()]  # fmt: skip
-            lines += ["", *_table([["label", "people", "judge"], *shares])]
-        if self.confusion and len(self.labels) <= _TABLE_LABELS:
-            names = [value_text(label) for label in self.labels]
-            counts = [[name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True)]
-            lines += ["", *_table([["people \\ judge", *names], *counts])]
+            tables.append([["label", "people", "judge"], *shares])
+        for rows in (*tables, *self._counts()):
+            lines += ["", *_table(rows)]
         return "\n".join(lines)
 
 
@@ -186,7 +190,7 @@ class LabelledCases:
     taught: int
 
     @classmethod
-    def of(cls, judge: Judge, labelled: Labelled, *, outside: Sequence[Judge] = ()) -> LabelledCases:
+    def of(cls, judge: Judge, labelled: FeedbackSource, *, outside: Sequence[Judge] = ()) -> LabelledCases:
         """The labelled cases, without those in the memory of a judge of `outside`.
 
         Raises:
@@ -196,9 +200,9 @@ class LabelledCases:
         rows = list(
             read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields).rows
         )
-        memory, known = judge.memory, _known_to(outside)
+        memory, met = judge.memory, _keys(case for other in outside for case in other.memory.cases)
         annotations = annotations_by_case(rows)
-        fresh = {name: notes for name, notes in annotations.items() if not known & _keys(notes)}
+        fresh = {name: notes for name, notes in annotations.items() if not met & _keys(notes)}
         if not fresh:
             raise InputError(
                 f"all {len(annotations)} cases are in the judge's memory: they say nothing about cases it has not met"
@@ -220,37 +224,9 @@ class LabelledCases:
         )
 
 
-def evaluate(
-    judge: Judge,
-    labelled: Labelled,
-    *,
-    against: Judge | None = None,
-    unseen: bool = False,
-    judged: str | Path | Sequence[str | Path] = (),
-    out: str | Path | None = None,
-    concurrency: int | None = None,
-    max_cost: float | SpendLimit | None = None,
-    progress: Progress | None = None,
-) -> Evaluation:
-    """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
-    return aio.run(
-        aevaluate(
-            judge,
-            labelled,
-            against=against,
-            unseen=unseen,
-            judged=judged,
-            out=out,
-            concurrency=concurrency,
-            max_cost=max_cost,
-            progress=progress,
-        )
-    )
-
-
 async def aevaluate(
     judge: Judge,
-    labelled: Labelled,
+    labelled: FeedbackSource,
     *,
     against: Judge | None = None,
     unseen: bool = False,
@@ -311,23 +287,27 @@ async def aevaluate(
     return replace(evaluation, base=base, comparison=compare(base, evaluation) if comparable else None)
 
 
+evaluate = aio.blocking(aevaluate)
+"""Agreement with people, with intervals; the synchronous form of `aevaluate`."""
+
+
 def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgment], usage: Usage) -> Evaluation:
     by_id = {example.id: judgment for example, judgment in zip(labelled.examples, judgments, strict=True)}
     cases = tuple(
         _scored(example, labelled.labels[example.id], by_id[example.id], judge.value_type)
         for example in labelled.examples
     )
-    scored = [(case.value, case) for case in cases if case.value is not None]
-    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
+    scored = [case for case in cases if case.value is not None]
+    values, truth = [case.value for case in scored if case.value is not None], [case.label for case in scored]
     listed = _listed(judge.value_type, [*values, *truth])
-    ids = {case.id for _, case in scored}
+    memory, ids = _keys(judge.memory.cases), {case.id for case in scored}
     return Evaluation(
         judge=judge.name,
         value_type=judge.value_type.spec,
         n=len(scored),
         unscored=len(cases) - len(scored),
         unlabelled=labelled.unlabelled,
-        seen=_seen(judge.memory, [example for example in labelled.examples if example.id in ids]),
+        seen=sum(example.id in ids and not memory.isdisjoint(_keys([example])) for example in labelled.examples),
         taught=labelled.taught,
         metrics=_all_metrics(judge.value_type, scored),
         labels=listed,
@@ -358,23 +338,13 @@ def _scored(example: Example, label: Value, judgment: Judgment, value_type: Valu
     )
 
 
-# -- whose cases -----------------------------------------------------------------------------------------------------
-
-
-def _keys(rows: Sequence[Feedback]) -> set[str]:
-    contents = {f"content {row.example.content_hash}" for row in rows if row.example is not None}
-    return contents | {f"id {row.id}" for row in rows}
-
-
-def _known_to(judges: Sequence[Judge]) -> set[str]:
-    cases = [case for judge in judges for case in judge.memory.cases]
-    return {f"id {case.id}" for case in cases} | {f"content {case.example.content_hash}" for case in cases}
-
-
-def _seen(memory: Memory, examples: Sequence[Example]) -> int:
-    ids = {case.example.id for case in memory.episodic}
-    contents = {case.example.content_hash for case in memory.episodic}
-    return sum(example.id in ids or example.content_hash in contents for example in examples)
+def _keys(cases: Iterable[Case | Example | Feedback]) -> set[str]:
+    """Ids and contents: a case that shares one of them with a memory is in it."""
+    keys = set[str]()
+    for case in cases:
+        example = case if isinstance(case, Example) else case.example
+        keys |= {f"id {case.id}"} if example is None else {f"id {case.id}", f"content {example.content_hash}"}
+    return keys
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -396,36 +366,28 @@ def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
 
 def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Estimate]:
     """The metrics of the value type over the cases that have a verdict."""
-    return _metrics(value_type, [(case.value, case) for case in cases if case.value is not None])
-
-
-def _all_metrics(value_type: ValueType, scored: Sequence[_Verdict]) -> dict[str, Estimate]:
-    """The metrics, and where a calibrator decided the accuracy of the model's own verdicts."""
-    metrics = _metrics(value_type, scored)
-    if value_type.kind != "float" and any(case.own is not None for _, case in scored):
-        own = [(value if case.own is None else case.own, case) for value, case in scored]
-        metrics["accuracy_own"] = _metrics(value_type, own)["accuracy"]
-    return metrics
-
-
-def _metrics(value_type: ValueType, scored: Sequence[_Verdict]) -> dict[str, Estimate]:
-    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
-    groups = clusters([case for _, case in scored])
+    scored = [case for case in cases if case.value is not None]
+    values, truth, groups = [case.value for case in scored], [case.label for case in scored], clusters(scored)
     if value_type.kind == "str":
         values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
-    metrics: dict[str, Estimate] = {}
-    few = too_few_groups(groups)
-    for name, statistic in metrics_of(value_type).items():
-        value = statistic(values, truth)
-        if few and value is not None:
-            metrics[name] = Estimate(value=value, no_interval=few)
-            continue
-        if name == "accuracy":
-            interval = share_interval([value == label for value, label in zip(values, truth, strict=True)], groups)
-        else:
-            interval = agreement_interval(statistic, values, truth, groups)
-        low, high = interval or (None, None)
-        metrics[name] = Estimate(value=value, low=low, high=high)
+
+    def interval(statistic: Statistic) -> tuple[float, float] | None:
+        if statistic is accuracy:
+            return share_interval([value == label for value, label in zip(values, truth, strict=True)], groups)
+        return agreement_interval(statistic, values, truth, groups)
+
+    return {
+        name: estimate(statistic(values, truth), groups, partial(interval, statistic))
+        for name, statistic in metrics_of(value_type).items()
+    }
+
+
+def _all_metrics(value_type: ValueType, scored: Sequence[ScoredCase]) -> dict[str, Estimate]:
+    """The metrics, and where a calibrator decided the accuracy of the model's own verdicts."""
+    metrics = measure(value_type, scored)
+    if value_type.kind != "float" and any(case.own is not None for case in scored):
+        own = [case if case.own is None else replace(case, value=case.own) for case in scored]
+        metrics["accuracy_own"] = measure(value_type, own)["accuracy"]
     return metrics
 
 
@@ -440,39 +402,26 @@ def _shares(values: Sequence[Value], labels: Sequence[Value]) -> dict[str, float
 
 
 def _disagreements(
-    scored: Sequence[_Verdict],
-    judgments: Mapping[str, Judgment],
-    annotations: Mapping[str, Sequence[Feedback]],
+    scored: Sequence[ScoredCase], judgments: Mapping[str, Judgment], annotations: Mapping[str, Sequence[Feedback]]
 ) -> tuple[Disagreement, ...]:
     """Numbers that are furthest apart first, all else in the order of the cases."""
     wrong = [
         Disagreement(
             id=case.id,
-            value=value,
+            value=case.value,
             label=case.label,
             rationale=judgments[case.id].rationale,
             people={row.source: row.rationale for row in annotations[case.id] if row.rationale},
         )
-        for value, case in scored
-        if not case.correct
+        for case in scored
+        if case.value is not None and not case.correct
     ]
-    return tuple(sorted(wrong, key=lambda case: -_distance(case.value, case.label)))
 
+    def distance(case: Disagreement) -> float:
+        text = isinstance(case.value, str) or isinstance(case.label, str)
+        return 0.0 if text else abs(float(case.value) - float(case.label))
 
-def _distance(value: Value, label: Value) -> float:
-    return 0.0 if isinstance(value, str) or isinstance(label, str) else abs(value - label)
-
-
-# -- printed ---------------------------------------------------------------------------------------------------------
-
-
-def _cells(figure: Estimate) -> list[str]:
-    if figure.value is None:
-        return ["n/a", ""]
-    if figure.no_interval:
-        return [f"{figure.value:.2f}", "no interval"]
-    interval = "" if figure.low is None or figure.high is None else f"[{figure.low:.2f}, {figure.high:.2f}]"
-    return [f"{figure.value:.2f}", interval]
+    return tuple(sorted(wrong, key=distance, reverse=True))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

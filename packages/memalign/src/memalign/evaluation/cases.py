@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from memalign.metrics import Estimate
 from memalign.types import Feedback
 from memalign.values import Value
 
-__all__ = ["ScoredCase", "annotations_by_case", "clusters", "labels_by_source", "same_value", "too_few_groups"]
+__all__ = [
+    "ScoredCase",
+    "annotations_by_case",
+    "clusters",
+    "estimate",
+    "labels_by_source",
+    "same_value",
+    "too_few_groups",
+]
 
 FEWEST_GROUPS = 10
 """Groups from which on there is an interval: fewer do not show how far the cases of one go together."""
@@ -88,3 +97,14 @@ def too_few_groups(groups: Sequence[str] | None) -> str | None:
     if groups is None or (count := len(set(groups))) >= FEWEST_GROUPS:
         return None
     return f"too few groups for an interval: {count}, and {FEWEST_GROUPS} are needed"
+
+
+def estimate(
+    value: float | None, groups: Sequence[str] | None, interval: Callable[[], tuple[float, float] | None]
+) -> Estimate:
+    """The figure with its interval, or with the reason why these groups give none."""
+    if value is None:
+        return Estimate(value=None)
+    few = too_few_groups(groups)
+    low, high = (None, None) if few else interval() or (None, None)
+    return Estimate(value=value, low=low, high=high, no_interval=few)

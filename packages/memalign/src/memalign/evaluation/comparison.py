@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from memalign.errors import InputError
-from memalign.evaluation.cases import ScoredCase, clusters, same_value, too_few_groups
+from memalign.evaluation.cases import ScoredCase, clusters, estimate, same_value
 from memalign.evaluation.intervals import difference_interval, paired_interval
 from memalign.metrics import Estimate, Statistic, accuracy, ccc, mcnemar_exact
 from memalign.values import Value, value_text
@@ -64,8 +64,8 @@ class Comparison:
         if self.verdict == "tied":
             lines[0] += "; these cases do not tell the two apart"
         for name, difference in self.differences.items():
-            before, after = self.first[name], self.second[name]
-            shown = [f"{name.replace('_', ' ')}: {_number(before)} -> {_number(after)}"]
+            before, after = Estimate(value=self.first[name]), Estimate(value=self.second[name])
+            shown = [f"{name.replace('_', ' ')}: {before} -> {after}"]
             if difference.value is not None:
                 shown.append(f"difference {difference.value:+.2f}")
             if difference.low is not None and difference.high is not None:
@@ -154,17 +154,14 @@ def _difference(
     groups: Sequence[str] | None,
 ) -> Estimate:
     before, after = statistic(old, truth), statistic(new, truth)
-    if before is None or after is None:
-        return Estimate(value=None)
-    if few := too_few_groups(groups):
-        return Estimate(value=after - before, no_interval=few)
-    if statistic is accuracy:
+
+    def interval() -> tuple[float, float] | None:
+        if statistic is not accuracy:
+            return difference_interval(statistic, old, new, truth, groups)
         changes = [(b == label) - (a == label) for a, b, label in zip(old, new, truth, strict=True)]
-        found = paired_interval(changes, groups)
-    else:
-        found = difference_interval(statistic, old, new, truth, groups)
-    low, high = found or (None, None)
-    return Estimate(value=after - before, low=low, high=high)
+        return paired_interval(changes, groups)
+
+    return estimate(None if before is None or after is None else after - before, groups, interval)
 
 
 def _verdict(difference: Estimate, p: float | None) -> Literal["ahead", "behind", "tied"]:
@@ -183,7 +180,3 @@ def _by_id(scored: _Scored | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
 
 def _trimmed(value: Value) -> Value:
     return value.strip() if isinstance(value, str) else value
-
-
-def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.2f}"

@@ -56,22 +56,6 @@ class NextCases:
     usage: Usage
 
 
-def next_cases(
-    judge: Judge,
-    cases: Cases,
-    *,
-    n: int = 5,
-    judged: str | Path | None = None,
-    concurrency: int | None = None,
-    max_cost: float | None = None,
-    progress: Progress | None = None,
-) -> NextCases:
-    """The `n` cases to label next; the synchronous form of `anext_cases`."""
-    return aio.run(
-        anext_cases(judge, cases, n=n, judged=judged, concurrency=concurrency, max_cost=max_cost, progress=progress)
-    )
-
-
 async def anext_cases(
     judge: Judge,
     cases: Cases,
@@ -133,6 +117,10 @@ async def anext_cases(
     )
 
 
+next_cases = aio.blocking(anext_cases)
+"""The `n` cases to label next; the synchronous form of `anext_cases`."""
+
+
 class _Signal(NamedTuple):
     """How strongly something speaks for labelling a case, in [0, 1], and its words."""
 
@@ -145,7 +133,10 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
 
     vectors = await _embedded([example for example, _ in rated])
     nearest = await _nearest(judge, vectors)
-    signals = [_signals(judge, judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)]
+    signals = [
+        _signals(judgment, near, guided=bool(judge.memory.semantic))
+        for (_, judgment), near in zip(rated, nearest, strict=True)
+    ]
     scores = np.array([sum(each.degree for each in several) / len(several) for several in signals])
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
@@ -160,10 +151,6 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
     return tuple(chosen)
 
 
-def _signals(judge: Judge, judgment: Judgment, nearest: float | None) -> tuple[_Signal, ...]:
-    return (_silent(judge, judgment), _torn(judgment), _unsure(judgment), _unlike(nearest))
-
-
 def silence(judgment: Judgment) -> float:
     """How little the guidelines say of an item, in [0, 1]; see `anext_cases`."""
     return 1 - max((_loudness(each) for each in judgment.findings if each.guideline is not None), default=0.0)
@@ -175,33 +162,28 @@ def _loudness(finding: Finding) -> float:
     return float(finding.answer in ("yes", "no") or not finding.check or finding.contribution is not None)
 
 
-def _silent(judge: Judge, judgment: Judgment) -> _Signal:
-    none = "" if judge.memory.semantic else ": the judge has none"
-    return _Signal(silence(judgment), f"no guideline speaks{none}")
+def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> tuple[_Signal, ...]:
+    none = "" if guided else ": the judge has none"
+    unlike = _Signal(1.0, "no case is in memory")
+    if nearest is not None:
+        degree = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
+        unlike = _Signal(degree, f"unlike every case in memory (likeness {nearest:.2f} at most)")
+    confidence = 1.0 if judgment.confidence is None else judgment.confidence
+    return (
+        _Signal(silence(judgment), f"no guideline speaks{none}"),
+        _Signal(_tension(judgment), "guidelines pull both ways"),
+        _Signal(min(1.0, 2 * (1 - confidence)), f"unsure ({confidence:.0%})"),
+        unlike,
+    )
 
 
-def _torn(judgment: Judgment) -> _Signal:
-    taught = [each for each in judgment.findings if each.guideline is not None]
-    values = {each.value for each in taught if each.value is not None}
-    if len(values) > 1:
-        return _Signal(1.0, "guidelines pull both ways")
-    pulls = [each.contribution for each in taught if each.contribution is not None]
+def _tension(judgment: Judgment) -> float:
+    taught = [finding for finding in judgment.findings if finding.guideline is not None]
+    if len({finding.value for finding in taught if finding.value is not None}) > 1:
+        return 1.0
+    pulls = [finding.contribution for finding in taught if finding.contribution is not None]
     towards, against = sum(pull for pull in pulls if pull > 0), -sum(pull for pull in pulls if pull < 0)
-    degree = 2 * min(towards, against) / (towards + against) if towards and against else 0.0
-    return _Signal(degree, "guidelines pull both ways")
-
-
-def _unsure(judgment: Judgment) -> _Signal:
-    if judgment.confidence is None:
-        return _Signal(0.0, "")
-    return _Signal(min(1.0, 2 * (1 - judgment.confidence)), f"unsure ({judgment.confidence:.0%})")
-
-
-def _unlike(nearest: float | None) -> _Signal:
-    if nearest is None:
-        return _Signal(1.0, "no case is in memory")
-    degree = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
-    return _Signal(degree, f"unlike every case in memory (likeness {nearest:.2f} at most)")
+    return 2 * min(towards, against) / (towards + against) if towards and against else 0.0
 
 
 def _reason(signals: Sequence[_Signal]) -> str:
