@@ -147,12 +147,15 @@ class TestWhatItSays:
         assert people.same.high - people.same.low > 2 * (high - low)
 
     def test_one_content_under_two_ids_is_one_case(self) -> None:
-        labelled = [*rows(0, 20), *(Feedback(id=f"again-{n}", outputs=f"item {n}", value=True, source="ben")
+        labelled = [*rows(0, 20), *(Feedback(id=f"again-{n}", outputs=f"item {n}", value=True, rationale="So.", source="ben")
                                     for n in range(0, 20))]  # fmt: skip
         found = report(judge(), labelled)
         assert found.evaluation.n + found.evaluation.unlabelled == 20
         assert found.people is not None
         assert (found.people.cases, found.people.pairs) == (20, 20)
+        assert {part.name for part in found.slices if part.of == "source"} == {"ana", "ben"}
+        words = [(case.people["ana"], case.people["ben"]) for case in found.cases]
+        assert words == [(f"Said of {case.id.removeprefix('h-')}.", "So.") for case in found.cases]
 
     def test_where_it_errs_has_three_cases_of_each_error(self, found: Report) -> None:
         text = as_markdown(found)

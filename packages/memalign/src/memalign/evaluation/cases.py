@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memalign.metrics import Estimate
@@ -45,6 +45,11 @@ def annotations_by_case(
 def labels_by_source(annotations: Sequence[Feedback]) -> dict[str, Value]:
     """One label a person, also if they saw the same content under two ids. An unknown source is a person too."""
     return {row.source: row.value for row in annotations if row.value is not None}
+
+
+def labels_of_several(cases: Iterable[Sequence[Feedback]]) -> list[list[Value]]:
+    """The labels of each case that two or more people labelled, from the annotations on each."""
+    return [list(labels.values()) for labels in map(labels_by_source, cases) if len(labels) > 1]
 
 
 def same_value(value: Value, label: Value, tolerance: float = 0.0) -> bool:

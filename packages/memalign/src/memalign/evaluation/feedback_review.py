@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from memalign.errors import RowError
-from memalign.evaluation.cases import annotations_by_case, labels_by_source, same_value
+from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
 from memalign.io import FeedbackSource, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import misfit
@@ -28,14 +28,6 @@ _FEW = 10
 
 _RARE = 0.1
 _MOST_LABELS = 10  # more are not counted one by one
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Case:
-    """One content, all its annotations, and the label that counts (None: comments only)."""
-
-    annotations: tuple[Feedback, ...]
-    label: Value | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,14 +93,8 @@ def review_feedback(
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
     if value_type is None:
         rows = [_one_spelling(row) for row in rows]
-    authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
-    cases = [
-        _Case(annotations=tuple(annotations), label=policy_label(annotations, authority, policy))
-        for annotations in annotations_by_case(rows, hashes).values()
-    ]
-    pairable = [list(unit.values()) for each in cases if len(unit := labels_by_source(each.annotations)) > 1]
-    labels = _label_counts(rows, value_type)
-    groups = (tuple(dict.fromkeys(row.id for row in each.annotations)) for each in cases)
+    cases = list(annotations_by_case(rows, hashes).values())
+    pairable, labels = labels_of_several(cases), _label_counts(rows, value_type)
     return FeedbackReview(
         rows=len(rows),
         cases=len(cases),
@@ -116,8 +102,8 @@ def review_feedback(
         commented=sum(bool((row.rationale or "").strip()) for row in rows),
         labels=labels,
         sources=dict(Counter(row.source for row in rows).most_common()),
-        duplicates=tuple(ids for ids in groups if len(ids) > 1),
-        conflicts=_conflicts(cases, value_type),
+        duplicates=tuple(ids for ids in map(_ids, cases) if len(ids) > 1),
+        conflicts=_conflicts(cases, value_type, judge),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
         remarks=_rare_labels(labels, value_type),
@@ -133,14 +119,21 @@ def _one_spelling(row: Feedback) -> Feedback:
     return msgspec.structs.replace(row, value=written == "true") if written in ("true", "false") else row
 
 
-def _conflicts(cases: Sequence[_Case], value_type: ValueType | None) -> tuple[ConflictingLabels, ...]:
+def _ids(annotations: Sequence[Feedback]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row.id for row in annotations))
+
+
+def _conflicts(
+    cases: Sequence[Sequence[Feedback]], value_type: ValueType | None, judge: Judge | None
+) -> tuple[ConflictingLabels, ...]:
+    authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
     tolerance = 0.0 if value_type is None else value_type.tolerance
     conflicts = []
     for case in cases:
-        values = {str(row.key): row.value for row in case.annotations if row.value is not None}
+        values = {str(row.key): row.value for row in case if row.value is not None}
         if not all(same_value(*pair, tolerance) for pair in combinations(values.values(), 2)):
-            ids = tuple(dict.fromkeys(row.id for row in case.annotations))
-            conflicts.append(ConflictingLabels(ids=ids, annotations=values, label=case.label))
+            label = policy_label(case, authority, policy)
+            conflicts.append(ConflictingLabels(ids=_ids(case), annotations=values, label=label))
     return tuple(conflicts)
 
 

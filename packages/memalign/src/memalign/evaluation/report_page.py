@@ -6,8 +6,8 @@ import json
 import math
 import re
 import statistics
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, labels_by_source, too_few_groups
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate, labels_by_source, labels_of_several
 from memalign.evaluation.comparison import compare
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "as_html", "as_markdown", "report"]
 
-LEAST = 0.05
-"""A contribution below it speaks for nothing."""
-
+_LEAST = 0.05  # a contribution below it speaks for nothing
 _WIDTH = 0.05  # half of the interval that settles most questions
 _BINS = 10
 _LISTED = 12  # rows of a table, or ids on a line
 _ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
 _MATRIX = 12  # labels from which on a table of all their pairs is no help
 _LONG = 400  # characters of a field
+_TONES = {"ahead": "good", "pass": "good", "behind": "bad", "worse": "bad"}
 _COLUMNS = ("accuracy", "balanced_accuracy", "kappa", "weighted_kappa", "ccc", "mae")
 
 
@@ -182,9 +181,9 @@ def report(
         first = next((case.error for case in evaluation.cases if case.error), "")
         raise InputError(f"no case has a verdict: {first}")
     headline = "ccc" if judge.value_type.kind == "float" else "accuracy"
-    judgments = [each for each in evaluation.judgments.values() if each.error is None]
-    costs = [each.usage.cost for each in judgments if each.usage.cost is not None]
-    clocked = [sum(each.usage.seconds.values()) for each in judgments]
+    usages = [judgment.usage for judgment in evaluation.judgments.values() if judgment.error is None]
+    costs = [usage.cost for usage in usages if usage.cost is not None]
+    clocked = [sum(usage.seconds.values()) for usage in usages]
     return Report(
         judge=judge.name,
         model=evaluation.model,
@@ -208,165 +207,137 @@ def report(
 
 
 def _sides(judge: Judge, evaluation: Evaluation, against: str) -> tuple[Side, ...]:
-    others = {} if evaluation.base is None or not evaluation.base.n else {against: evaluation.base.cases}
-    constant = _constant(judge.value_type, [case.label for case in evaluation.cases])
-    others[f"always {value_text(constant)}"] = tuple(
-        replace(case, value=constant, own=None, error=None) for case in evaluation.cases
-    )
+    labels = [case.label for case in evaluation.cases]
+    # The answer that is best for a judge that does not look.
+    constant: Value = Counter(labels).most_common(1)[0][0]
+    if judge.value_type.kind == "float":
+        constant = statistics.median(map(float, labels))
+    always = tuple(replace(case, value=constant, own=None, error=None) for case in evaluation.cases)
+    others = {f"always {value_text(constant)}": always}
+    if evaluation.base is not None and evaluation.base.n:
+        others = {against: evaluation.base.cases} | others
     sides = [Side(name=judge.name, metrics=evaluation.metrics)]
     for name, cases in others.items():
-        comparison = compare(cases, evaluation.cases)
-        ahead, metrics = comparison.differences[comparison.metric], measure(judge.value_type, cases)
-        sides.append(
-            Side(name=name, metrics=metrics, ahead=ahead, verdict=comparison.verdict, metric=comparison.metric)
-        )
+        comparison, metrics = compare(cases, evaluation.cases), measure(judge.value_type, cases)
+        ahead, metric = comparison.differences[comparison.metric], comparison.metric
+        sides.append(Side(name=name, metrics=metrics, ahead=ahead, verdict=comparison.verdict, metric=metric))
     return tuple(sides)
 
 
-def _constant(value_type: ValueType, labels: Sequence[Value]) -> Value:
-    """The answer that is best for a judge that does not look: the commonest label, of `float` the median."""
-    if value_type.kind == "float":
-        return statistics.median(float(label) for label in labels)
-    return Counter(labels).most_common(1)[0][0]
-
-
 def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
-    labels = [labels_by_source(annotations) for annotations in annotations_by_case(rows).values()]
-    shared = [list(by_source.values()) for by_source in labels if len(by_source) > 1]
+    shared = labels_of_several(annotations_by_case(rows).values())
     if not shared:
         return None
-    pairs = [
-        (value_type.agree(one, other), str(case))
-        for case, values in enumerate(shared)
-        for one, other in combinations(values, 2)
-    ]
+    pairs = [(value_type.agree(*pair), str(case)) for case, values in enumerate(shared)
+             for pair in combinations(values, 2)]  # fmt: skip
     same, cases = [agreed for agreed, _ in pairs], [case for _, case in pairs]
-    few = too_few_groups(cases)
-    low, high = (None, None) if few else share_interval(same, cases) or (None, None)
     return People(
         cases=len(shared),
         pairs=len(pairs),
-        same=Estimate(value=sum(same) / len(same), low=low, high=high, no_interval=few),
+        same=estimate(sum(same) / len(same), cases, lambda: share_interval(same, cases)),
         alpha=agreement_of_people(shared, value_type),
     )
 
 
 def _slices(evaluation: Evaluation, value_type: ValueType) -> tuple[Slice, ...]:
     """Parts of the cases by label, group and source; a source's cases have the labels that it gave itself."""
-    by_source: dict[str, dict[str, Value]] = {}
-    for row in evaluation.rows:
-        if row.value is not None:
-            by_source.setdefault(row.id, {})[row.source] = row.value
-    of: dict[str, Callable[[ScoredCase], Mapping[str, ScoredCase]]] = {
-        "label": lambda case: (
-            {value_text(case.label): case} if value_type.closed and value_type.kind != "float" else {}
-        ),
-        "group": lambda case: {case.group: case} if case.group else {},
-        "source": lambda case: {
-            source: replace(case, label=label) for source, label in by_source.get(case.id, {}).items()
-        },
+    annotations, score = annotations_by_case(evaluation.rows), value_type.kind == "float"
+    kinds: dict[str, defaultdict[str, list[ScoredCase]]] = {
+        kind: defaultdict(list) for kind in ("label", "group", "source")
     }
-    metric = "mae" if value_type.kind == "float" else "accuracy"
-    slices = []
-    for kind, parts_of in of.items():
-        parts: dict[str, list[ScoredCase]] = {}
-        for case in evaluation.cases:
-            for name, part in parts_of(case).items() if case.value is not None else ():
-                parts.setdefault(name, []).append(part)
-        ordered = sorted(parts.items(), key=lambda part: (-len(part[1]), part[0]))
-        slices += [
-            Slice(of=kind, name=name, n=len(cases), figure=measure(value_type, cases)[metric])
-            for name, cases in ordered
-            if len(parts) > 1
-        ]
-    return tuple(slices)
+    for case in evaluation.cases:
+        if case.value is None:
+            continue
+        if value_type.closed and not score:
+            kinds["label"][value_text(case.label)].append(case)
+        if case.group:
+            kinds["group"][case.group].append(case)
+        for source, label in labels_by_source(annotations[case.id]).items():
+            kinds["source"][source].append(replace(case, label=label))
+    return tuple(
+        Slice(of=kind, name=name, n=len(cases), figure=measure(value_type, cases)["mae" if score else "accuracy"])
+        for kind, parts in kinds.items()
+        for name, cases in sorted(parts.items(), key=lambda part: (-len(part[1]), part[0]))
+        if len(parts) > 1
+    )
 
 
 def _calibration(evaluation: Evaluation) -> Calibration | None:
-    confident = [
-        (confidence, bool(case.correct))
-        for case in evaluation.cases
-        if case.value is not None and (confidence := evaluation.judgments[case.id].confidence) is not None
-    ]
-    if not confident or any(isinstance(case.label, float) for case in evaluation.cases):
+    bins: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for case in evaluation.cases:
+        if case.value is not None and (confidence := evaluation.judgments[case.id].confidence) is not None:
+            bins[min(int(confidence * _BINS), _BINS - 1)].append((confidence, bool(case.correct)))
+    if not bins or any(isinstance(case.label, float) for case in evaluation.cases):
         return None
-    bins: dict[int, list[tuple[float, bool]]] = {}
-    for confidence, right in confident:
-        bins.setdefault(min(int(confidence * _BINS), _BINS - 1), []).append((confidence, right))
     rows = tuple(
         (statistics.fmean(confidence for confidence, _ in pairs), statistics.fmean(r for _, r in pairs), len(pairs))
         for _, pairs in sorted(bins.items())
     )
-    error = sum(abs(mean - share) * n for mean, share, n in rows) / len(confident)
-    return Calibration(bins=rows, error=error, n=len(confident))
+    n = sum(count for _, _, count in rows)
+    return Calibration(bins=rows, error=sum(abs(mean - share) * count for mean, share, count in rows) / n, n=n)
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> tuple[GuidelineUse, ...]:
-    counts: dict[str, Counter[str]] = {guideline.id: Counter() for guideline in judge.memory.semantic}
+    counts = Counter[tuple[str, str]]()
     for case in evaluation.cases:
         if case.value is None:
             continue
         judgment = evaluation.judgments[case.id]
-        for name, towards in _pulls(judge.value_type, case, judgment).items():
-            counts.setdefault(name, Counter())["right" if towards else "wrong"] += 1
         answered = (finding.guideline for finding in judgment.findings if finding.answer == "yes" and finding.guideline)
-        for name in {*judgment.guideline_ids, *answered}:
-            counts.setdefault(name, Counter())["cases"] += 1
+        counts.update((name, "cases") for name in {*judgment.guideline_ids, *answered})
+        pulls = _pulls(judge.value_type, case.value, case.label, judgment)
+        counts.update((name, "right" if towards else "wrong") for name, towards in pulls.items())
     return tuple(
         GuidelineUse(
             id=guideline.id,
             text=guideline.text,
             taught_by=tuple(map(str, judge.memory.sources_of(guideline))),
-            **{name: counts[guideline.id][name] for name in ("cases", "right", "wrong")},
+            cases=counts[guideline.id, "cases"],
+            right=counts[guideline.id, "right"],
+            wrong=counts[guideline.id, "wrong"],
         )
         for guideline in judge.memory.semantic
     )
 
 
-def _pulls(kind: ValueType, case: ScoredCase, judgment: Judgment) -> dict[str, bool]:
-    """Whether each guideline that pulled did so towards people's label."""
-    sums: dict[str, float] = {}
+def _pulls(kind: ValueType, value: Value, label: Value, judgment: Judgment) -> dict[str, bool]:
+    """Whether each guideline that pulled did so towards people's label.
+
+    Of `float` that is so where without the pull the score, to which contributions add up, would be further away.
+    """
+    sums: defaultdict[str, float] = defaultdict(float)
     pulls: dict[str, bool] = {}
     for finding in judgment.findings:
         if finding.guideline is None:
             continue
         if finding.contribution is not None:
-            sums[finding.guideline] = sums.get(finding.guideline, 0.0) + finding.contribution
+            sums[finding.guideline] += finding.contribution
         elif finding.value is not None:
-            pulls[finding.guideline] = kind.agree(finding.value, case.label)
-    return pulls | {name: _towards(kind, case, pull) for name, pull in sums.items() if abs(pull) >= LEAST}
-
-
-def _towards(kind: ValueType, case: ScoredCase, pull: float) -> bool:
-    """Whether the pull is towards people's label: of `float`, whether without it the score would be further away."""
-    value = case.value  # contributions add up to this one
-    if value is None:
-        return False
-    if kind.kind == "float":
-        return abs(float(value) - pull - float(case.label)) > abs(float(value) - float(case.label))
-    return (pull > 0) == kind.agree(value, case.label)
+            pulls[finding.guideline] = kind.agree(finding.value, label)
+    for name, pull in sums.items():
+        if abs(pull) < _LEAST:
+            continue
+        if kind.kind == "float":
+            pulls[name] = abs(float(value) - pull - float(label)) > abs(float(value) - float(label))
+        else:
+            pulls[name] = (pull > 0) == kind.agree(value, label)
+    return pulls
 
 
 def _cases(evaluation: Evaluation) -> tuple[ReportedCase, ...]:
-    content: dict[str, dict[str, str]] = {}
-    words: dict[str, dict[str, str]] = {}
-    for row in evaluation.rows:
-        shown = {
-            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-            for name, value in row.content.items()
-        }
-        content.setdefault(row.id, shown)
-        if row.rationale:
-            words.setdefault(row.id, {})[row.source] = row.rationale
+    annotations = annotations_by_case(evaluation.rows)
     return tuple(
         ReportedCase(
             id=case.id,
             label=value_text(case.label),
             value="" if case.value is None else value_text(case.value),
             correct=case.correct,
-            content=content.get(case.id, {}),
+            content={
+                name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+                for name, value in annotations[case.id][0].content.items()
+            },
             rationale=case.error or evaluation.judgments[case.id].rationale or "",
-            people=words.get(case.id, {}),
+            people={row.source: row.rationale for row in annotations[case.id] if row.rationale},
         )
         for case in evaluation.cases
     )
@@ -383,11 +354,14 @@ def _more(figure: Estimate, n: int) -> int | None:
 
 
 class Cell(NamedTuple):
-    """A cell of a table: its text, whether it is good or bad news, and a share to draw."""
+    """A cell that is good or bad news."""
 
     text: str
-    tone: str = ""
-    bar: Estimate | None = None
+    tone: str
+
+
+Row = Sequence[str | Cell | Estimate]
+"""The cells of a row; an estimate is drawn as a bar."""
 
 
 class Section(NamedTuple):
@@ -396,7 +370,7 @@ class Section(NamedTuple):
     title: str
     lines: Sequence[str] = ()
     head: Sequence[str] = ()
-    rows: Sequence[Sequence[Cell]] = ()
+    rows: Sequence[Row] = ()
     quote: str = ""
     errors: Sequence[tuple[str, Sequence[ReportedCase]]] = ()
     parts: Sequence[Section] = ()
@@ -414,12 +388,12 @@ def as_html(report: Report) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(loader=PackageLoader("memalign", "evaluation"), autoescape=True, undefined=StrictUndefined)
+    title, headline, sections = _page(report)
     page = pages.get_template("report.html.jinja").render(
-        title=_title(report),
-        headline=_headline(report),
-        sections=_sections(report),
+        title=title,
+        headline=headline,
+        sections=sections,
         at=lambda value: round(100 * min(1.0, max(0.0, value)), 1),
-        number=_number,
         short=_short,
     )
     return page.lstrip()
@@ -434,8 +408,9 @@ def as_markdown(report: Report) -> str:
     Returns:
         The text.
     """
-    lines = [f"# {_escaped(_title(report))}", "", f"**{_escaped(_headline(report))}**"]
-    for section in _sections(report):
+    title, headline, sections = _page(report)
+    lines = [f"# {_escaped(title)}", "", f"**{_escaped(headline)}**"]
+    for section in sections:
         lines += _markdown(section, "##")
     return "\n".join([*lines, ""])
 
@@ -446,47 +421,29 @@ def _markdown(section: Section, level: str) -> list[str]:
     for line in section.lines:
         lines += [*([""] if lines[-1] else []), _escaped(line)]
     if section.rows:
-        cells = [[_escaped(cell.text) for cell in row] for row in section.rows]
-        table = (list(map(_escaped, section.head)), ["---"] * len(section.head), *cells)
+        texts = [["" if isinstance(cell, Estimate) else cell if isinstance(cell, str) else cell.text for cell in row]
+                 for row in section.rows]  # fmt: skip
+        head, *cells = [[_escaped(text) for text in row] for row in (section.head, *texts)]
+        table = (head, ["---"] * len(head), *cells)
         lines += [*([""] if lines[-1] else []), *(f"| {' | '.join(row)} |" for row in table)]
     for title, cases in section.errors:
         lines += ["", f"**{_escaped(title)}**", ""]
         for case in cases:
             words = case.people | ({"the judge": case.rationale} if case.rationale else {})
             fields = [*case.content.items(), *words.items()]
-            lines += [
-                f"- {_escaped(case.id)}",
-                *(f"  - {_escaped(name)}: {_escaped(_short(text))}" for name, text in fields),
-            ]
+            lines.append(f"- {_escaped(case.id)}")
+            lines += [f"  - {_escaped(name)}: {_escaped(_short(text))}" for name, text in fields]
     for part in section.parts:
         lines += _markdown(part, f"{level}#")
     return lines
 
 
-def _sections(report: Report) -> list[Section]:
-    gate = report.gate
-    criteria = gate and Section(f"The gate: {gate.outcome}", head=("", "criterion", "figure"), rows=_gate_rows(gate))
-    return [
-        Section("What it judges", [_cases_line(report)], quote=report.instructions.strip()),
-        Section(
-            "How often it agrees with people",
-            _sentences(report),
-            head=("", *map(_words, _metrics(report)), "", "ahead"),
-            rows=_side_rows(report),
-            parts=[criteria] if criteria else [],
-        ),
-        _where_it_errs(report),
-        _lessons(report),
-        Section("What it costs", [_cost(report)]),
-    ]
-
-
-def _title(report: Report) -> str:
-    return f"{report.judge}: agreement with people"
-
-
-def _cases_line(report: Report) -> str:
-    measured = report.evaluation
+def _page(report: Report) -> tuple[str, str, list[Section]]:
+    """The title, the sentence below it, and the parts."""
+    measured, figure = report.evaluation, report.evaluation.metrics[report.headline]
+    headline = f"It gives the people's label to {figure:.0%} of {measured.n} cases."
+    if report.headline == "ccc":
+        headline = f"Its scores agree with people's at {figure:.2f} (CCC, 1 is perfect), on {measured.n} cases."
     line = f"Model {report.model}, memory {measured.memory_hash[:12] or 'empty'}. "
     line += f"{measured.n} cases that the judge has not learned from."
     counts = (
@@ -494,120 +451,104 @@ def _cases_line(report: Report) -> str:
         (measured.unscored, "without a verdict"),
         (measured.unlabelled, "without a label that counts"),
     )
-    rest = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"{line} Not among them: {rest}." if rest else line
+    if any(count for count, _ in counts):
+        line += f" Not among them: {', '.join(f'{count} {words}' for count, words in counts if count)}."
+    cost = "" if report.seconds is None else f"A judgment takes {report.seconds:.2g} s in the median. "
+    cost += "What it costs is not known." if report.dollars is None else f"1,000 cost ${1000 * report.dollars:.2f}."
+    sections = [
+        Section("What it judges", [line], quote=report.instructions.strip()),
+        _agreement(report),
+        _where_it_errs(report),
+        _lessons(report),
+        Section("What it costs", [cost]),
+    ]
+    return f"{report.judge}: agreement with people", headline, sections
 
 
-def _headline(report: Report) -> str:
-    figure, n = report.evaluation.metrics[report.headline], report.evaluation.n
-    if report.headline == "ccc":
-        return f"Its scores agree with people's at {_figure(figure)} (CCC, 1 is perfect), on {n} cases."
-    interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.0%}, {figure.high:.0%}]"
-    return f"It gives the people's label to {_percent(figure.value)}{interval} of {n} cases."
+def _agreement(report: Report) -> Section:
+    names = [name for name in _COLUMNS if name in report.evaluation.metrics]
+    rows: list[Row] = []
+    for side in report.sides:
+        ahead = Cell(_points(side.ahead), _TONES.get(side.verdict, "")) if side.ahead else ""
+        figures = [f"{side.metrics[name]:.2f}" for name in names]
+        rows.append([side.name, *figures, side.metrics[report.headline], ahead])
+    if people := report.people:
+        alpha = "" if people.alpha is None else f"; alpha {people.alpha:.2f}"
+        same = f"{people.same:.2f} of {people.pairs} pairs{alpha}"
+        rows.append(["people with each other", same, *[""] * (len(names) - 1), people.same, ""])
+    parts = []
+    if gate := report.gate:
+        criteria: list[Row] = [
+            [Cell(each.outcome, _TONES.get(each.outcome, "")), each.demand, each.why] for each in gate.criteria
+        ]
+        parts.append(Section(f"The gate: {gate.outcome}", head=("", "criterion", "figure"), rows=criteria))
+    head = ("", *map(_words, names), "", "ahead")
+    return Section("How often it agrees with people", _sentences(report), head, rows, parts=parts)
 
 
 def _sentences(report: Report) -> list[str]:
     sentences = ["Intervals, in brackets, are at 95 %."]
+    verdicts = {"ahead": "It is ahead of", "behind": "It is behind", "tied": "These cases do not tell it from"}
     for side in report.sides[1:]:
-        if side.ahead is None or side.ahead.value is None:
-            continue
-        verdict = {"ahead": "It is ahead of", "behind": "It is behind"}.get(
-            side.verdict, "These cases do not tell it from"
-        )
-        sentences.append(f"{verdict} “{side.name}”: {_points(side.ahead)} ({_words(side.metric)}).")
+        if side.ahead is not None and side.ahead.value is not None:
+            points = f"{_points(side.ahead)} ({_words(side.metric)})"
+            sentences.append(f"{verdicts[side.verdict]} “{side.name}”: {points}.")
     if report.people and report.people.same.value is not None:
-        sentences.append(f"People give the same label in {_percent(report.people.same.value)} of pairs.")
+        sentences.append(f"People give the same label in {report.people.same.value:.0%} of pairs.")
     if report.more:
         sentences.append(f"About {report.more:,} labels more would bring the interval to 5 points either way.")
     if reason := report.evaluation.metrics[report.headline].no_interval:
         sentences.append(f"There is no interval: {reason}.")
     if report.calibration:
-        sentences.append(
-            f"Its confidence and the share right differ by {_number(report.calibration.error)} on average."
-        )
+        sentences.append(f"Its confidence and the share right differ by {report.calibration.error:.2f} on average.")
     sentences.append(f"“Ahead” is the judge's {_words(report.sides[-1].metric)} less the other's.")
     return sentences
-
-
-def _metrics(report: Report) -> list[str]:
-    return [name for name in _COLUMNS if name in report.sides[0].metrics]
-
-
-def _side_rows(report: Report) -> list[list[Cell]]:
-    names = _metrics(report)
-    rows = []
-    for side in report.sides:
-        figures = [Cell(_figure(side.metrics.get(name))) for name in names]
-        tone = {"ahead": "good", "behind": "bad"}.get(side.verdict, "")
-        ahead = Cell(_points(side.ahead), tone) if side.ahead else Cell("")
-        rows.append([Cell(side.name), *figures, Cell("", bar=side.metrics.get(report.headline)), ahead])
-    if report.people:
-        alpha = "" if report.people.alpha is None else f"; alpha {_number(report.people.alpha)}"
-        same = Cell(f"{_figure(report.people.same)} of {report.people.pairs} pairs{alpha}")
-        rest = [Cell("")] * (len(names) - 1)
-        rows.append([Cell("people with each other"), same, *rest, Cell("", bar=report.people.same), Cell("")])
-    return rows
-
-
-def _gate_rows(gate: GateResult) -> list[list[Cell]]:
-    tones = {"pass": "good", "worse": "bad"}
-    return [
-        [Cell(criterion.outcome, tones.get(criterion.outcome, "")), Cell(criterion.demand), Cell(criterion.why)]
-        for criterion in gate.criteria
-    ]
 
 
 def _where_it_errs(report: Report) -> Section:
     """How labels and verdicts meet, the commonest errors with cases, and the parts of the cases."""
     measured = report.evaluation
     names = [value_text(label) for label in measured.labels]
-    lines, head, rows = [], [], list[list[Cell]]()
+    lines, head, rows = list[str](), list[str](), list[Row]()
     if measured.confusion and len(names) <= _MATRIX:
         head = ["people ↓ judge →", *names]
-        for row, counts in enumerate(measured.confusion):
-            cells = [Cell(str(n), "bad" if n and column != row else "") for column, n in enumerate(counts)]
-            rows.append([Cell(names[row]), *cells])
+        for name, counts in zip(names, measured.confusion, strict=True):
+            cells = (
+                Cell(str(n), "bad" if n and judged != name else "") for n, judged in zip(counts, names, strict=True)
+            )
+            rows.append([name, *cells])
     errors = _errors(report)
     if not errors:
         lines.append("On these cases it gives the people's label every time.")
     if len(errors) > _ERRORS:
         lines.append(f"The {_ERRORS} commonest errors are below; the JSON report has every case.")
-    comparison = measured.comparison
-    for title, ids in () if comparison is None else (("Fixed", comparison.fixed), ("Broken", comparison.broken)):
-        if ids:
-            more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
-            lines.append(f"{title} against “{report.sides[1].name}”: {', '.join(ids[:_LISTED])}{more}.")
-    return Section("Where judge and people differ", lines, head, rows, errors=errors[:_ERRORS], parts=_parts(report))
+    if comparison := measured.comparison:
+        for title, ids in (("Fixed", comparison.fixed), ("Broken", comparison.broken)):
+            if ids:
+                lines.append(f"{title} against “{report.sides[1].name}”: {_first(ids, _LISTED)}.")
+    parts = [_by_part(report)] if report.slices else []
+    return Section("Where judge and people differ", lines, head, rows, errors=errors[:_ERRORS], parts=parts)
 
 
-def _parts(report: Report) -> list[Section]:
-    if not report.slices:
-        return []
-    score = report.headline == "ccc"
+def _by_part(report: Report) -> Section:
+    score, more = report.headline == "ccc", len(report.slices) - _LISTED
     rows = [
-        [
-            Cell(part.of),
-            Cell(part.name),
-            Cell(str(part.n)),
-            Cell(_figure(part.figure)),
-            Cell("", bar=None if score else part.figure),
-        ]
+        [part.of, part.name, str(part.n), f"{part.figure:.2f}", "" if score else part.figure]
         for part in report.slices[:_LISTED]
     ]
-    more = len(report.slices) - _LISTED
     lines = [f"{more} smaller parts are in the JSON report."] if more > 0 else []
-    return [Section("By part", lines, ("", "", "cases", "mean error" if score else "right", ""), rows)]
+    return Section("By part", lines, ("", "", "cases", "mean error" if score else "right", ""), rows)
 
 
 def _errors(report: Report) -> list[tuple[str, list[ReportedCase]]]:
     """Three cases of each kind of error, the commonest first; of numbers the three that differ most."""
-    places = {case.id: place for place, case in enumerate(report.evaluation.disagreements)}
-    wrong = sorted((case for case in report.cases if case.id in places), key=lambda case: places[case.id])
+    cases = {case.id: case for case in report.cases}
+    wrong = [cases[case.id] for case in report.evaluation.disagreements]
     if not report.evaluation.labels or len(report.evaluation.labels) > _MATRIX:
         return [(f"{len(wrong)} cases, those that differ most", wrong[:_EXAMPLES])] if wrong else []
-    kinds: dict[tuple[str, str], list[ReportedCase]] = {}
+    kinds: defaultdict[tuple[str, str], list[ReportedCase]] = defaultdict(list)
     for case in wrong:
-        kinds.setdefault((case.label, case.value), []).append(case)
+        kinds[case.label, case.value].append(case)
     return [
         (f"People say {label}, the judge says {value}: {len(cases)}", cases[:_EXAMPLES])
         for (label, value), cases in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
@@ -618,31 +559,18 @@ def _lessons(report: Report) -> Section:
     if not report.guidelines:
         return Section("What people taught it", ["Nobody has taught it anything: it has no guidelines."])
     used = sorted(report.guidelines, key=lambda guideline: -guideline.cases)
-    rows = []
-    for guideline in used[:_LISTED]:
-        sources = ", ".join(guideline.taught_by[:3])
-        more = f" and {len(guideline.taught_by) - 3} more" if len(guideline.taught_by) > 3 else ""
-        counts = (guideline.cases, guideline.right, guideline.wrong)
-        rows.append([Cell(guideline.id), Cell(guideline.text), Cell(sources + more), *(Cell(str(n)) for n in counts)])
+    rows = [
+        [use.id, use.text, _first(use.taught_by, 3), str(use.cases), str(use.right), str(use.wrong)]
+        for use in used[:_LISTED]
+    ]
     lines = ["“Towards” and “away” count cases where a guideline pulled to the people's label, or from it."]
     if len(used) > _LISTED:
         lines.append(f"{len(used) - _LISTED} guidelines that applied more rarely are in the JSON report.")
     return Section("What people taught it", lines, ("", "guideline", "taught by", "cases", "towards", "away"), rows)
 
 
-def _cost(report: Report) -> str:
-    seconds = "" if report.seconds is None else f"A judgment takes {report.seconds:.2g} s in the median. "
-    if report.dollars is None:
-        return f"{seconds}What it costs is not known."
-    return f"{seconds}1,000 cost ${1000 * report.dollars:.2f}."
-
-
-def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.0%}"
+def _first(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _points(figure: Estimate) -> str:
@@ -655,13 +583,6 @@ def _points(figure: Estimate) -> str:
 
 def _words(name: str) -> str:
     return {"ccc": "CCC", "mae": "mean error"}.get(name, name.replace("_", " "))
-
-
-def _figure(figure: Estimate | None) -> str:
-    if figure is None or figure.value is None:
-        return "n/a"
-    interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
-    return f"{figure.value:.2f}{interval}"
 
 
 def _short(text: str) -> str:
