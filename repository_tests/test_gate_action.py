@@ -77,7 +77,7 @@ def test_the_script_passes_good_judges_and_fails_worse(repository: tuple[Path, b
         ["bash", str(ACTION / "gate.sh")], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == (0 if is_good else 1), ran.stderr
-    assert ("Outcome: **pass**" if is_good else "Outcome: **worse**") in (folder / "summary.md").read_text("utf-8")
+    assert ("The gate: pass" if is_good else "The gate: worse") in (folder / "summary.md").read_text("utf-8")
     assert (b"<failure" in (folder / "gate.xml").read_bytes()) is not is_good
 
 

@@ -55,13 +55,13 @@ class _Embedded:
         messages = messages or [(message.role, message.content or "") for message in request.prompt]
         with translated():
             model = resolve(request.model_uri)
-            request = ChatRequest(
+            question = ChatRequest(
                 system="\n\n".join(text for role, text in messages if role == "system"),
                 user="\n\n".join(text for role, text in messages if role != "system"),
                 schema=_schema(request.response_format, brief=model.limits.brief),
                 **parameters,
             )
-            reply = aio.run(model.complete(request))
+            reply = aio.run(model.complete(question))
         return _Answer(
             Feedback(
                 name=request.assessment_name,
