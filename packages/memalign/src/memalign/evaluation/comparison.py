@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -14,16 +14,12 @@ from memalign.evaluation.intervals import difference_interval, paired_interval
 from memalign.metrics import Estimate, Statistic, accuracy, ccc, mcnemar_exact
 from memalign.values import Value, value_text
 
+if TYPE_CHECKING:
+    from memalign.evaluation.agreement import Evaluation
+
 __all__ = ["Comparison", "compare"]
 
 _ALPHA = 0.05
-
-
-class _Scored(Protocol):
-    """What has scored cases: an Evaluation."""
-
-    @property
-    def cases(self) -> tuple[ScoredCase, ...]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +80,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(first: _Scored | Sequence[ScoredCase], second: _Scored | Sequence[ScoredCase]) -> Comparison:
+def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]) -> Comparison:
     """Compare two judges on the cases that both scored, paired by id.
 
     Where cases have a group, intervals are wider; fewer than ten groups give none, and the two are tied.
@@ -115,9 +111,9 @@ def compare(first: _Scored | Sequence[ScoredCase], second: _Scored | Sequence[Sc
         rows.append((one.label, one.value, other.value))
     if not pairs:
         raise InputError("no case was scored in both; evaluate both judges on the same labelled file")
-    truth, old, new = ([_trimmed(row[column]) for row in rows] for column in range(3))
-    groups = clusters(pairs)
-    every = [*truth, *old, *new]
+    columns = zip(*rows, strict=True)
+    truth, old, new = ([value.strip() if isinstance(value, str) else value for value in column] for column in columns)
+    groups, every = clusters(pairs), [*truth, *old, *new]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in every)
     continuous = numeric and any(isinstance(value, float) for value in every)
 
@@ -170,13 +166,9 @@ def _verdict(difference: Estimate, p: float | None) -> Literal["ahead", "behind"
     return "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "tied"
 
 
-def _by_id(scored: _Scored | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
+def _by_id(scored: Evaluation | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
     cases = scored if isinstance(scored, Sequence) else scored.cases
     by_id = {case.id: case for case in cases}
     if len(by_id) != len(cases):
         raise InputError("an id comes twice among the cases of one evaluation")
     return by_id
-
-
-def _trimmed(value: Value) -> Value:
-    return value.strip() if isinstance(value, str) else value

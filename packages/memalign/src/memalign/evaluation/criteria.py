@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
@@ -96,8 +96,7 @@ def check_criteria(
         if not 0 <= not_worse_than < 100:
             raise InputError(f"--not-worse-than takes points from 0 to below 100, not {not_worse_than:g}")
     for metric, least in minimum.items():
-        if _metric(metric, judge.value_type) not in (known := metrics_of(judge.value_type)):
-            raise InputError(f"{judge.value_type.spec} has no {metric!r}; it has {', '.join(known)}")
+        _metric(metric, judge.value_type, metrics_of(judge.value_type))
         if not math.isfinite(least):
             raise InputError(f"the minimum of {metric} is no number: {least}")
         if metric not in _ERRORS and least > 1:
@@ -134,38 +133,36 @@ def gate(
     kind = ValueType.of(evaluation.value_type)
     criteria = []
     for name, least in (minimum or {}).items():
-        if (metric := _metric(name, kind)) not in evaluation.metrics:
-            raise InputError(f"{kind.spec} has no {name!r}; it has {', '.join(metrics_of(kind))}")
-        criteria.append(_reaches(evaluation, metric, least))
+        metric = _metric(name, kind, evaluation.metrics)
+        demand = f"{metric.replace('_', ' ')} {'at most' if metric in _ERRORS else 'at least'} {least:g}"
+        figure, less_is_better = evaluation.metrics[metric], metric in _ERRORS
+        criteria.append(_criterion(demand, figure, least, evaluation.n, less_is_better=less_is_better))
     if not_worse_than is not None:
         if evaluation.comparison is None:
             raise InputError("not_worse_than needs a judge to compare with: evaluate with against=…")
         criteria.append(_keeps_up(evaluation.comparison, not_worse_than))
     if not criteria:
         raise InputError("name a criterion: a minimum, or not_worse_than")
-    outcomes: tuple[Outcome, ...] = ("worse", "too few cases")
-    outcome: Outcome = next((each for each in outcomes if any(c.outcome == each for c in criteria)), "pass")
+    order: tuple[Outcome, ...] = ("worse", "too few cases", "pass")
+    outcome = min((criterion.outcome for criterion in criteria), key=order.index)
     return GateResult(judge=evaluation.judge, outcome=outcome, criteria=tuple(criteria), n=evaluation.n)
 
 
 def junit_xml(result: GateResult) -> bytes:
     """The gate as JUnit XML, a test case for each criterion; one with too few cases is skipped."""
-    by_outcome = [criterion.outcome for criterion in result.criteria]
-    counts = {"tests": len(by_outcome), "failures": by_outcome.count("worse"), "errors": 0}
-    counts["skipped"] = by_outcome.count("too few cases")
-    numbers = {key: str(count) for key, count in counts.items()}
-    suite = ET.Element("testsuite", {"name": f"memalign {result.judge}", **numbers})
+    outcomes = [criterion.outcome for criterion in result.criteria]
+    failures, skipped = str(outcomes.count("worse")), str(outcomes.count("too few cases"))
+    root = ET.Element("testsuites")
+    suite = ET.SubElement(root, "testsuite", name=f"memalign {result.judge}", tests=str(len(outcomes)),
+                          failures=failures, errors="0", skipped=skipped)  # fmt: skip
+    judge = f"memalign.{_plain(result.judge)}"
     for criterion in result.criteria:
-        case = ET.SubElement(
-            suite, "testcase", classname=f"memalign.{_plain(result.judge)}", name=_plain(criterion.demand)
-        )
+        case = ET.SubElement(suite, "testcase", classname=judge, name=_plain(criterion.demand))
         if criterion.outcome == "worse":
             ET.SubElement(case, "failure", message=_plain(criterion.why), type=criterion.outcome)
         elif criterion.outcome == "too few cases":
             ET.SubElement(case, "skipped", message=_plain(criterion.why))
     ET.SubElement(suite, "system-out").text = _plain(str(result))
-    root = ET.Element("testsuites")
-    root.append(suite)
     ET.indent(root)
     written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return written + b"\n"
@@ -175,32 +172,24 @@ def _plain(text: str) -> str:
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _metric(name: str, value_type: ValueType) -> str:
-    return "weighted_kappa" if name == "kappa" and value_type.kind == "int" else name
+def _metric(name: str, value_type: ValueType, metrics: Container[str]) -> str:
+    metric = "weighted_kappa" if name == "kappa" and value_type.kind == "int" else name
+    if metric not in metrics:
+        raise InputError(f"{value_type.spec} has no {name!r}; it has {', '.join(metrics_of(value_type))}")
+    return metric
 
 
-def _reaches(evaluation: Evaluation, metric: str, least: float) -> Criterion:
-    figure, less_is_better = evaluation.metrics[metric], metric in _ERRORS
-    outcome = _outcome(figure, least, less_is_better=less_is_better)
-    return Criterion(
-        demand=f"{metric.replace('_', ' ')} {'at most' if less_is_better else 'at least'} {least:g}",
-        outcome=outcome,
-        why=_why(figure, least, evaluation.n, outcome),
-        figure=figure,
-        threshold=least,
-    )
+def _criterion(
+    demand: str, figure: Estimate, threshold: float, n: int, *, less_is_better: bool = False, points: bool = False
+) -> Criterion:
+    outcome = _outcome(figure, threshold, less_is_better=less_is_better)
+    why = _why(figure, threshold, n, outcome, points=points)
+    return Criterion(demand=demand, outcome=outcome, why=why, figure=figure, threshold=threshold)
 
 
 def _keeps_up(comparison: Comparison, points: float) -> Criterion:
-    figure = comparison.differences[comparison.metric]
-    outcome = _outcome(figure, -points / 100)
-    return Criterion(
-        demand=f"{comparison.metric.replace('_', ' ')} not worse than the other judge's by {points:g} points",
-        outcome=outcome,
-        why=_why(figure, -points / 100, comparison.n, outcome, points=True),
-        figure=figure,
-        threshold=-points / 100,
-    )
+    demand = f"{comparison.metric.replace('_', ' ')} not worse than the other judge's by {points:g} points"
+    return _criterion(demand, comparison.differences[comparison.metric], -points / 100, comparison.n, points=True)
 
 
 def _outcome(figure: Estimate, threshold: float, *, less_is_better: bool = False) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,8 +28,6 @@ __all__ = ["NextCase", "NextCases", "anext_cases", "likeness_to_memory", "next_c
 STANDS_OUT = 0.5
 """The degree from which on a reason is named."""
 ROWS = 1_000  # of a product of two matrices, which would be gigabytes of a large file
-
-Cases = Examples | ExampleSource
 
 
 class NextCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +56,7 @@ class NextCases:
 
 async def anext_cases(
     judge: Judge,
-    cases: Cases,
+    cases: Examples | ExampleSource,
     *,
     n: int = 5,
     judged: str | Path | None = None,
@@ -88,14 +86,14 @@ async def anext_cases(
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InputError(f"n must be 1 or more, a whole number, not {n!r}")
     source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns, fields=judge.fields)
-    memory, fresh, met, known, total = judge.memory, list[Example](), set[str](), 0, 0
+    by_content, known, total = dict[str, Example](), 0, 0
     for example in source:
         total += 1
-        if memory.duplicates(example):
+        if judge.memory.duplicates(example):
             known += 1
-        elif example.content_hash not in met:
-            met.add(example.content_hash)
-            fresh.append(example)
+        else:
+            by_content.setdefault(example.content_hash, example)
+    fresh = list(by_content.values())
     judgments: Sequence[Judgment] = ()
     if judged is not None:
         judgments = judgments_from(judged, fresh)
@@ -121,13 +119,6 @@ next_cases = aio.blocking(anext_cases)
 """The `n` cases to label next; the synchronous form of `anext_cases`."""
 
 
-class _Signal(NamedTuple):
-    """How strongly something speaks for labelling a case, in [0, 1], and its words."""
-
-    degree: float
-    reason: str
-
-
 async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: int) -> tuple[NextCase, ...]:
     import numpy as np  # a quarter of a second that only this part needs
 
@@ -137,7 +128,7 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
         _signals(judgment, near, guided=bool(judge.memory.semantic))
         for (_, judgment), near in zip(rated, nearest, strict=True)
     ]
-    scores = np.array([sum(each.degree for each in several) / len(several) for several in signals])
+    scores = np.array([sum(degree for degree, _ in several) / len(several) for several in signals])
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
     left = np.ones(len(rated), dtype=bool)
@@ -145,8 +136,9 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
         worth = np.where(left, scores * apart, -1.0)
         place = int(np.argmax(worth))
         left[place] = False
-        score = round(float(worth[place]), 3)
-        chosen.append(NextCase(id=rated[place][0].id, reason=_reason(signals[place]), score=score))
+        named = sorted((signal for signal in signals[place] if signal[0] >= STANDS_OUT), key=lambda signal: -signal[0])
+        reason = "; ".join(words for _, words in named) or "nothing stands out"
+        chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3)))
         apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
     return tuple(chosen)
 
@@ -162,19 +154,20 @@ def _loudness(finding: Finding) -> float:
     return float(finding.answer in ("yes", "no") or not finding.check or finding.contribution is not None)
 
 
-def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> tuple[_Signal, ...]:
+def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> list[tuple[float, str]]:
+    """How strongly something speaks for labelling a case, in [0, 1], and its words."""
     none = "" if guided else ": the judge has none"
-    unlike = _Signal(1.0, "no case is in memory")
-    if nearest is not None:
-        degree = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
-        unlike = _Signal(degree, f"unlike every case in memory (likeness {nearest:.2f} at most)")
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
-    return (
-        _Signal(silence(judgment), f"no guideline speaks{none}"),
-        _Signal(_tension(judgment), "guidelines pull both ways"),
-        _Signal(min(1.0, 2 * (1 - confidence)), f"unsure ({confidence:.0%})"),
-        unlike,
-    )
+    unlike, likeness = 1.0, "no case is in memory"
+    if nearest is not None:
+        unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
+        likeness = f"unlike every case in memory (likeness {nearest:.2f} at most)"
+    return [
+        (silence(judgment), f"no guideline speaks{none}"),
+        (_tension(judgment), "guidelines pull both ways"),
+        (min(1.0, 2 * (1 - confidence)), f"unsure ({confidence:.0%})"),
+        (unlike, likeness),
+    ]
 
 
 def _tension(judgment: Judgment) -> float:
@@ -184,12 +177,6 @@ def _tension(judgment: Judgment) -> float:
     pulls = [finding.contribution for finding in taught if finding.contribution is not None]
     towards, against = sum(pull for pull in pulls if pull > 0), -sum(pull for pull in pulls if pull < 0)
     return 2 * min(towards, against) / (towards + against) if towards and against else 0.0
-
-
-def _reason(signals: Sequence[_Signal]) -> str:
-    named = [each for each in signals if each.degree >= STANDS_OUT]
-    named.sort(key=lambda each: -each.degree)
-    return "; ".join(each.reason for each in named) or "nothing stands out"
 
 
 async def likeness_to_memory(judge: Judge, examples: Sequence[Example]) -> list[float | None]:
