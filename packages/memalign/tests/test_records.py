@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.errors import InputError, UnknownKey
+from memalign.keys import select_keys
 from memalign.types import (
     CONTENT_FIELDS,
     FeedbackKey,
@@ -20,7 +21,6 @@ from memalign.types import (
     Usage,
     as_json,
     canonical_json,
-    select_keys,
 )
 
 text = st.text(st.characters(exclude_categories=()), max_size=20)

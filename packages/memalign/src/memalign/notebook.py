@@ -46,8 +46,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
     if not rows:
         return ""
     if title:
-        left = f" ({ROWS} of {len(rows):,})" if len(rows) > ROWS else ""
-        title = f"<div><b>{escape(title)}{left}</b></div>"
+        part = f" ({ROWS} of {len(rows):,})" if len(rows) > ROWS else ""
+        title = f"<div><b>{escape(title)}{part}</b></div>"
     head = "".join(f'<th style="{_CELL};border-bottom:{_LINE}">{escape(name)}</th>' for name in columns)
     body = "".join(
         f'<tr style="background:none">{"".join(f"<td style={chr(34)}{_CELL}{chr(34)}>{_text(cell)}</td>" for cell in row)}</tr>'
@@ -57,8 +57,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
 
 
 def _text(value: object) -> str:
-    said = "" if value is None else str(value)
-    return escape(said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…")
+    text = "" if value is None else str(value)
+    return escape(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
 
 
 class NotebookProgress:

@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
+from functools import cache
 from typing import Any, Generic, Literal, Self
 
 import msgspec
 
 from memalign.cache import derived
 from memalign.errors import InputError
-from memalign.keys import FeedbackKey, readings, select_keys
-from memalign.plain_struct import PlainStruct
+from memalign.keys import FeedbackKey
 from memalign.values import Value, ValueT_co, value_text
 
 __all__ = [
@@ -37,8 +37,6 @@ __all__ = [
     "canonical_json",
     "guideline_number",
     "json_line",
-    "readings",
-    "select_keys",
     "too_deep",
 ]
 
@@ -97,13 +95,83 @@ def too_deep(value: object, levels: int) -> bool:
     for _ in range(levels):
         level = [
             part
-            for each in level
-            if isinstance(each, dict | list | tuple)
-            for part in (each.values() if isinstance(each, dict) else each)
+            for parent in level
+            if isinstance(parent, dict | list | tuple)
+            for part in (parent.values() if isinstance(parent, dict) else parent)
         ]
         if not level:
             return False
     return True
+
+
+class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen value with named fields, all of them plain data.
+
+    Pydantic and FastAPI take such a class for a type of their own, as the type of a body, a response or a model's field:
+    it is written as `to_dict` gives it, and read and checked as msgspec does.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON values; a feedback key is a list of id and source, as in files."""
+        plain: dict[str, Any] = _lists(msgspec.to_builtins(self))
+        return plain
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """The value of `to_dict`'s fields; unknown ones are left out. Raises msgspec.ValidationError, a ValueError."""
+        return msgspec.convert(fields, cls)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """How pydantic reads and writes the value; called by pydantic alone, so it is there to be imported."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            lambda value: value if isinstance(value, cls) else cls.from_dict(value),
+            serialization=core_schema.plain_serializer_function_ser_schema(cls.to_dict),
+        )
+
+    @property
+    def __pydantic_serializer__(self) -> Any:
+        """How pydantic writes the value inside something of no declared type, such as a dict that FastAPI returns."""
+        return _serializer()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        """The JSON schema of the value, whole: a page of OpenAPI has no place for our own definitions."""
+        (whole,), parts = msgspec.json.schema_components((cls,), ref_template="{name}")
+        inlined: dict[str, Any] = _inlined(whole, parts)
+        return inlined
+
+
+@cache
+def _serializer() -> Any:
+    from pydantic_core import SchemaSerializer, core_schema
+
+    written = core_schema.plain_serializer_function_ser_schema(PlainStruct.to_dict)
+    return SchemaSerializer(core_schema.any_schema(serialization=written))
+
+
+def _lists(value: Any) -> Any:
+    """With lists for tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {name: _lists(part) for name, part in value.items()}
+    return [_lists(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """The schema with its named parts in the places that refer to them."""
+    if isinstance(schema, list):
+        return [_inlined(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(parts[schema["$ref"]], parts)
+    places = schema.get("prefixItems")
+    if places and all(place == places[0] for place in places):
+        # Said by `items` and the two lengths, which every reader of OpenAPI knows.
+        schema = {name: value for name, value in schema.items() if name != "prefixItems"} | {"items": places[0]}
+    return {name: _inlined(value, parts) for name, value in schema.items()}
 
 
 class _Content(PlainStruct, frozen=True, kw_only=True, weakref=True):
@@ -132,9 +200,8 @@ class _Content(PlainStruct, frozen=True, kw_only=True, weakref=True):
     def content_hash(self) -> str:
         """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
         text = canonical_json(self.content)
-        if text.count("[") + text.count("{") > MAX_DEPTH and too_deep(
-            self.content, MAX_DEPTH + 1
-        ):  # the fields are a level
+        deep = text.count("[") + text.count("{") > MAX_DEPTH
+        if deep and too_deep(self.content, MAX_DEPTH + 1):  # the fields are a level
             raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -425,11 +492,11 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         return iter(self.to_dict().items())
 
     def __repr__(self) -> str:
-        said = [("id", self.id), ("value", self.value), ("error", self.error), ("confidence", self.confidence)]
-        said += [("rationale", _short(self.rationale))]
-        shown = ", ".join(f"{name}={value!r}" for name, value in said if value not in (None, ""))
+        names = ("id", "value", "error", "confidence", "rationale")
+        values = {name: getattr(self, name) for name in names} | {"rationale": _short(self.rationale)}
+        fields = ", ".join(f"{name}={value!r}" for name, value in values.items() if value not in (None, ""))
         findings = f", {len(self.findings)} findings" if self.findings else ""
-        return f"Judgment({shown}{findings}, model={self.model!r})"
+        return f"Judgment({fields}{findings}, model={self.model!r})"
 
     def _repr_html_(self) -> str:
         """The card of a notebook."""
@@ -437,7 +504,7 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
 
         verdict = "no verdict" if self.error else value_text(self.value)
         own = None if self.own_value == self.value else value_text(self.own_value)
-        told = [
+        rows = [
             ("error", self.error),
             ("rationale", self.rationale),
             ("confidence", None if self.confidence is None else f"{self.confidence:.2f}"),
@@ -447,25 +514,20 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
             ("notes", "\n".join(self.notes)),
             ("model", self.model),
         ]
-        found = [
+        findings = [
             (
-                each.guideline,
-                each.check or (f'here: "{each.evidence}"' if each.evidence else "applies"),
-                each.answer or ("" if each.value is None else value_text(each.value)),
-                "" if each.contribution is None else f"{each.contribution:+.2f}",
+                finding.guideline,
+                finding.check or (f'here: "{finding.evidence}"' if finding.evidence else "applies"),
+                finding.answer or ("" if finding.value is None else value_text(finding.value)),
+                "" if finding.contribution is None else f"{finding.contribution:+.2f}",
             )
-            for each in self.findings
+            for finding in self.findings
         ]
-        return card(
-            verdict,
-            self.id,
-            facts(told),
-            table(("guideline", "found", "answer", "weighs"), found),
-        )
+        return card(verdict, self.id, facts(rows), table(("guideline", "found", "answer", "weighs"), findings))
 
 
 # Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to read a type.
-_ALL_READ = [msgspec.json.Decoder(each) for each in (Example, Feedback, Guideline, Judgment)]
+_ALL_READ = [msgspec.json.Decoder(kind) for kind in (Example, Feedback, Guideline, Judgment)]
 
 
 def _short(text: str | None, limit: int = 80) -> str | None:

@@ -141,7 +141,7 @@ def _narrowed(
     person = f" of source {source!r}" if source is not None else ""
     if not places:
         raise UnknownKey(f"no feedback of {name!r}{person} holds this text")
-    from memalign.types import select_keys
+    from memalign.keys import select_keys
 
     chosen = select_keys(places, keys)
     for selector, selection in chosen.items():

@@ -15,12 +15,13 @@ import msgspec
 
 from memalign.cache import derived
 from memalign.errors import UnknownKey
+from memalign.keys import select_keys
 from memalign.memory.check_answers import with_live_answers
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
 from memalign.memory.text_search import Finder
 from memalign.notebook import card, table
-from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json, select_keys
+from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json
 from memalign.values import Value
 
 if TYPE_CHECKING:

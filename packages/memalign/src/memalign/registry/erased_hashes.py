@@ -13,9 +13,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
+from memalign.keys import readings
 from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.tables import erasures
-from memalign.types import Example, Feedback, FeedbackKey, readings
+from memalign.types import Example, Feedback, FeedbackKey
 
 __all__ = ["ALLOW", "ErasedHashes"]
 

@@ -25,7 +25,7 @@ from memalign.judge.decision import finding_text
 from memalign.models.judge_models import open_model
 from memalign.models.providers import parse_name
 from memalign.registry.bundle import bundle_of
-from memalign.types import Example, FeedbackKey, Judgment
+from memalign.types import Example, Judgment
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -128,20 +128,18 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     @property
     def _semantic_memory(self) -> list[LearnedGuideline]:
         if self._core is None and self._record is not None:
-            listed = self._record.get("semantic_memory") or []
             return [
                 LearnedGuideline(
-                    guideline_text=guideline["guideline_text"],
-                    source_trace_ids=tuple(guideline.get("source_trace_ids") or ()),
+                    guideline_text=rule["guideline_text"], source_trace_ids=tuple(rule.get("source_trace_ids") or ())
                 )
-                for guideline in listed
+                for rule in self._record.get("semantic_memory") or ()
             ]
         memory = self.memalign_judge.memory
         return [
             LearnedGuideline(
                 id=guideline.id,
                 guideline_text=guideline.text,
-                source_trace_ids=_traces_of(memory.sources_of(guideline)),
+                source_trace_ids=tuple(dict.fromkeys(key.id for key in memory.sources_of(guideline))),
             )
             for guideline in memory.semantic
         ]
@@ -237,12 +235,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def _looked(self, core: memalign.Judge, content: dict[str, Any], arguments: dict[str, Any]) -> Feedback:
         with mlflow.tracing.context(enabled=False):
             feedback, guidelines, cases = ask_mlflow(core, self._base_judge, content, arguments)
-        metadata = dict(feedback.metadata or {}) | {"guideline": self._base_judge.instructions}
-        feedback.metadata = (
-            metadata
-            | {"memalign.memory_hash": core.memory.hash}
-            | memory_used(self._semantic_memory, guidelines, cases)
-        )
+        ours = {"guideline": self._base_judge.instructions, "memalign.memory_hash": core.memory.hash}
+        used = memory_used(self._semantic_memory, guidelines, cases)
+        feedback.metadata = dict(feedback.metadata or {}) | ours | used
         return feedback
 
     # -- learning and forgetting -----------------------------------------------------------------------------------
@@ -351,7 +346,3 @@ def _unpickled(
     """A judge from `pickle`: with its memory where it was there, and without the report that made it."""
     core = None if document is None else core_of_bundle(document, base, scale, settings)
     return MemAlignJudge(base=base, scale=scale, settings=settings, core=core, record=record)
-
-
-def _traces_of(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.id for key in keys))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import html
+from collections import Counter
+from html import escape
 from typing import Any
 
 import memalign
@@ -31,8 +32,7 @@ def log_alignment(before: memalign.Judge, result: AlignResult, settings: Setting
     from mlflow.tracking.fluent import _get_experiment_id
 
     judge, memory = result.judge, result.judge.memory
-    client = MlflowClient()
-    active = mlflow.active_run()
+    client, active = MlflowClient(), mlflow.active_run()
     tags = {"memalign.judge": judge.name, "memalign.memory_hash": memory.hash, NOTE: _description(result)}
     if active is not None:
         tags["mlflow.parentRunId"] = active.info.run_id
@@ -48,7 +48,7 @@ def log_alignment(before: memalign.Judge, result: AlignResult, settings: Setting
     for name, value in parameters.items():
         client.log_param(run_id, name, str(value)[:500])
     for name, number in _metrics(result).items():
-        client.log_metric(run_id, name, number)
+        client.log_metric(run_id, name, float(number))
     client.log_dict(run_id, result.to_dict(), "memalign/report.json")
     client.log_text(run_id, _page(result), "memalign/report.html")
     client.log_text(run_id, _diff(before, result), "memalign/diff.txt")
@@ -58,58 +58,55 @@ def log_alignment(before: memalign.Judge, result: AlignResult, settings: Setting
 
 def _description(result: AlignResult) -> str:
     """Markdown, as the page of a run shows it."""
-    lines = [html.escape(str(result), quote=False), "", "Guidelines in force:", ""]
-    lines += [
-        f"- **{guideline.id}** {html.escape(guideline.text, quote=False)}" for guideline in result.judge.memory.semantic
-    ]
-    text = "\n".join(lines)
+    rules = [f"- **{rule.id}** {escape(rule.text, quote=False)}\n" for rule in result.judge.memory.semantic]
+    text = f"{escape(str(result), quote=False)}\n\nGuidelines in force:\n\n{''.join(rules)}"
     return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]}…"
 
 
 def _page(result: AlignResult) -> str:
     """The report as one page: what changed, and the whole memory after it."""
     cards = f"{result._repr_html_()}<br>{result.judge.memory._repr_html_()}"  # the cards of a notebook
-    title = html.escape(f"{result.judge.name}: alignment")
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>{STYLE}</head>'
-        f'<body style="font-family:system-ui,sans-serif;font-size:14px;margin:1em">{cards}</body></html>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(result.judge.name)}: alignment'
+        f'</title>{STYLE}</head><body style="font-family:system-ui,sans-serif;font-size:14px;margin:1em">{cards}</body>'
+        "</html>"
     )
 
 
 def _metrics(result: AlignResult) -> dict[str, float]:
-    memory, usage = result.judge.memory, result.usage
-    states: dict[str, int] = {}
-    for entry in memory.ledger():
-        states[entry.state] = states.get(entry.state, 0) + 1
-    impact = result.impact
-    return {
-        **{f"feedback.{state}": float(count) for state, count in states.items()},
-        "guidelines.in_force": float(len(memory.semantic)),
-        "guidelines.new": float(len(result.guidelines)),
-        "guidelines.forgotten": float(len(result.forgotten)),
-        "conflicts": float(len(result.conflicts)),
-        "calls": float(usage.calls),
-        "input_tokens": float(usage.input_tokens),
-        "cached_tokens": float(usage.cached_tokens),
-        "output_tokens": float(usage.output_tokens),
+    memory, usage, impact = result.judge.memory, result.usage, result.impact
+    states = Counter(entry.state for entry in memory.ledger())
+    metrics = {f"feedback.{state}": float(count) for state, count in states.items()}
+    metrics |= {name: getattr(usage, name) for name in ("calls", "input_tokens", "cached_tokens", "output_tokens")}
+    metrics |= {
+        "guidelines.in_force": len(memory.semantic),
+        "guidelines.new": len(result.guidelines),
+        "guidelines.forgotten": len(result.forgotten),
+        "conflicts": len(result.conflicts),
         "seconds": result.seconds,
-        **({} if usage.cost is None else {"cost_usd": usage.cost}),
-        **({} if impact is None else {"verdicts.fixed": float(impact.fixed), "verdicts.broken": float(impact.broken)}),
     }
+    if usage.cost is not None:
+        metrics["cost_usd"] = usage.cost
+    if impact is not None:
+        metrics |= {"verdicts.fixed": impact.fixed, "verdicts.broken": impact.broken}
+    return metrics
 
 
 def _diff(before: memalign.Judge, result: AlignResult) -> str:
-    lines = [str(result), ""]
-    lines += [f"- {guideline.id}  {guideline.text}" for guideline in result.forgotten]
-    lines += [
-        f"+ {guideline.id}  {guideline.text}  (from {', '.join(map(str, guideline.supported_by))})"
-        for guideline in result.guidelines
+    sources = {rule.id: ", ".join(map(str, rule.supported_by)) for rule in result.guidelines}
+    lines = [
+        str(result),
+        "",
+        *(f"- {rule.id}  {rule.text}" for rule in result.forgotten),
+        *(f"+ {rule.id}  {rule.text}  (from {sources[rule.id]})" for rule in result.guidelines),
+        *(f"withdrawn {key}" for key in result.removed),
+        *(
+            f"{row.status} {row.key}: {row.state or 'left out'}{', ' * bool(row.reason)}{row.reason}"
+            for row in result.rows
+        ),
+        *(f"note: {note}" for note in result.notes),
+        "",
+        f"memory {before.memory.hash} -> {result.judge.memory.hash}",
+        "",
     ]
-    lines += [f"withdrawn {key}" for key in result.removed]
-    lines += [
-        f"{row.status} {row.key}: {row.state or 'left out'}{f', {row.reason}' if row.reason else ''}"
-        for row in result.rows
-    ]
-    lines += [f"note: {note}" for note in result.notes]
-    lines += ["", f"memory {before.memory.hash} -> {result.judge.memory.hash}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

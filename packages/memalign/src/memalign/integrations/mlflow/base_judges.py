@@ -17,27 +17,13 @@ __all__ = ["base_of", "core_name", "core_of", "model_of", "runs_here"]
 
 _OURS = ("temperature", "max_tokens", "seed", "timeout")
 _THEIR_NAMES = {"stop": "stop_sequences", "reasoning_effort": "openai_reasoning_effort"}
-_SETTINGS = frozenset(
-    (
-        "top_p",
-        "top_k",
-        "presence_penalty",
-        "frequency_penalty",
-        "logit_bias",
-        "stop_sequences",
-        "openai_reasoning_effort",
-    )
-)
+_SETTINGS = frozenset(("top_p", "top_k", "presence_penalty", "frequency_penalty", "logit_bias", *_THEIR_NAMES.values()))
 
 # The variables of MLflow's own prompts, by ours.
 _VARIABLES = {
-    "input": "inputs",
-    "inputs": "inputs",
-    "output": "outputs",
-    "outputs": "outputs",
-    "ground_truth": "expectations",
-    "expected_output": "expectations",
-    "expectations": "expectations",
+    **dict.fromkeys(("input", "inputs"), "inputs"),
+    **dict.fromkeys(("output", "outputs"), "outputs"),
+    **dict.fromkeys(("ground_truth", "expected_output", "expectations"), "expectations"),
 }
 _BRACES = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _BUILT_IN = (

@@ -7,6 +7,7 @@ model.
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 from mlflow.entities import AssessmentSource, Feedback
@@ -29,17 +30,10 @@ def is_embedded(model: str) -> bool:
         return False
 
 
-class _Answer:
-    """What MLflow reads of an adapter's answer."""
-
-    def __init__(self, feedback: Feedback) -> None:
-        self.feedback = feedback
-
-
 class _Embedded:
     """As MLflow's adapters: one question to a model, and the verdict in its answer."""
 
-    def invoke(self, request: Any) -> _Answer:
+    def invoke(self, request: Any) -> SimpleNamespace:
         """Raises MlflowException: INVALID_PARAMETER_VALUE for what a model in this process cannot do."""
         if request.trace is not None:
             raise invalid(
@@ -62,8 +56,8 @@ class _Embedded:
                 **parameters,
             )
             reply = aio.run(model.complete(question))
-        return _Answer(
-            Feedback(
+        return SimpleNamespace(
+            feedback=Feedback(
                 name=request.assessment_name,
                 value=reply.data["result"],
                 rationale=reply.data.get("rationale", ""),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import mlflow
 import msgspec
+from mlflow.entities import Trace
 
 import memalign
 from memalign import aio
@@ -52,8 +52,9 @@ def learn(
     feedback, retracted = _feedback(core, traces, base)
     _warn(core, feedback, retracted)
     rows = _rows(core, feedback, scale)
-    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as line:
-        result = aio.run(_aligned(optimizer, core, rows, retracted, skip_invalid=settings.skip_invalid, progress=line))
+    skip_invalid = settings.skip_invalid
+    with translated(), mlflow.tracing.context(enabled=False):
+        result = aio.run(_aligned(optimizer, core, rows, retracted, skip_invalid=skip_invalid, progress=progress))
     if not result.changed:
         _logger.info("judge %s: nothing new in %d traces", core.name, len(feedback.content))
     result = dataclasses.replace(result, notes=(*feedback.notes, *result.notes))
@@ -96,8 +97,8 @@ def forget_traces(
         _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
     if not learned:
         return None
-    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as report:
-        result = aio.run(settings.memalign().unalign(core, *learned, progress=report))
+    with translated(), mlflow.tracing.context(enabled=False):
+        result = aio.run(settings.memalign().unalign(core, *learned, progress=progress))
     return _reported(core, result, settings, log_run=log_run)
 
 
@@ -110,22 +111,12 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
         counts = "no label counts" if conflict.label is None else f"{value_text(conflict.label)} counts"
         if conflict.kind == "comments":
             counts = "their comments contradict each other"
-        _logger.warning(
-            "judge %s: people differ on %s: %s; %s (%s)",
-            before.name,
-            _few(conflict.ids),
-            labels,
-            counts,
-            conflict.reason,
-        )
-    if result.pending:
-        waiting = "; ".join(f"{key}: {in_mlflows_words(why)}" for key, why in result.pending[:NAMED])
-        _logger.warning(
-            "judge %s: %d lessons wait and are tried again at the next align: %s",
-            before.name,
-            len(result.pending),
-            waiting,
-        )
+        reason, cases = conflict.reason, _few(conflict.ids)
+        _logger.warning("judge %s: people differ on %s: %s; %s (%s)", before.name, cases, labels, counts, reason)
+    if pending := result.pending:
+        waiting = "; ".join(f"{key}: {in_mlflows_words(why)}" for key, why in pending[:NAMED])
+        text = "judge %s: %d lessons wait and are tried again at the next align: %s"
+        _logger.warning(text, before.name, len(pending), waiting)
     if log_run:
         log_alignment(before, result, settings)
     return result
@@ -138,20 +129,17 @@ async def _aligned(
     retracted: Sequence[FeedbackKey],
     *,
     skip_invalid: bool,
-    progress: Progress | None = None,
+    progress: Progress | None,
 ) -> AlignResult:
-    forgotten = None
-    if retracted:
-        # Nothing is asked of a model before every row is known to be fit.
-        remaining = core.replace(memory=forget(core.memory, core.memory.keys(*retracted)))
-        checked_rows(remaining, rows, skip_invalid=skip_invalid)
-        forgotten = await optimizer.unalign(core, *retracted, progress=progress)
-        core = forgotten.judge
-    if not rows and forgotten is not None:
+    if not retracted:
+        return await optimizer.align(core, rows, skip_invalid=skip_invalid, progress=progress)
+    # Nothing is asked of a model before every row is known to be fit.
+    remaining = core.replace(memory=forget(core.memory, core.memory.keys(*retracted)))
+    checked_rows(remaining, rows, skip_invalid=skip_invalid)
+    forgotten = await optimizer.unalign(core, *retracted, progress=progress)
+    if not rows:
         return forgotten
-    result = await optimizer.align(core, rows, skip_invalid=skip_invalid, progress=progress)
-    if forgotten is None:
-        return result
+    result = await optimizer.align(forgotten.judge, rows, skip_invalid=skip_invalid, progress=progress)
     return _joined(forgotten, result)
 
 
@@ -172,15 +160,11 @@ def _joined(first: AlignResult, second: AlignResult) -> AlignResult:
 
 def _is_one(traces: Any) -> bool:
     """Whether what should be several is one: a trace and a text can be iterated over, too."""
-    from mlflow.entities import Trace
-
     return isinstance(traces, str | bytes | Trace) or not isinstance(traces, Iterable) or hasattr(traces, "columns")
 
 
 def _require_traces(traces: Any) -> None:
     """Raise MlflowException (INVALID_PARAMETER_VALUE) for anything but a list of traces."""
-    from mlflow.entities import Trace
-
     if _is_one(traces):
         raise invalid("traces must be a list of Trace objects, such as mlflow.search_traces(return_type='list') gives")
     every = list(traces)
@@ -215,50 +199,24 @@ def _rows(core: memalign.Judge, feedback: TraceFeedback, scale: Scale) -> list[F
 
 
 def _warn(core: memalign.Judge, feedback: TraceFeedback, retracted: Sequence[FeedbackKey]) -> None:
-    if feedback.skipped:
-        why = next(iter(feedback.skipped.values()))
-        _logger.warning(
-            "judge %s: skipped %d of %d traces, %s (%s)",
-            core.name, len(feedback.skipped), len(feedback.content), _few(list(feedback.skipped)), why,
-        )  # fmt: skip
+    name, skipped = core.name, list(feedback.skipped)
+    if skipped:
+        why = feedback.skipped[skipped[0]]
+        text = "judge %s: skipped %d of %d traces, %s (%s)"
+        _logger.warning(text, name, len(skipped), len(feedback.content), _few(skipped), why)
     for note in feedback.notes:
         _logger.info("judge %s: %s", core.name, note)
     if retracted:
         _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few([str(key) for key in retracted]))
-    value_type = core.value_type
-    if value_type.numeric and not value_type.bounded:
+    if core.value_type.numeric and not core.value_type.bounded:
         _logger.warning(
-            "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is "
-            "meant, and "
-            "which verdicts are far from a label", core.name, value_type.kind,
-        )  # fmt: skip
+            "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is meant, "
+            "and which verdicts are far from a label",
+            name,
+            core.value_type.kind,
+        )
 
 
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
-
-
-class _ProgressLine:
-    """The progress to report to: the caller's, or one line on a terminal or in a notebook."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._given = progress
-        self._width = 0
-
-    def __enter__(self) -> Progress | None:
-        if self._given is not None:
-            return self._given
-        watched = sys.stderr.isatty() or "ipykernel" in sys.modules  # by a person at a terminal or in a notebook
-        return self._line if watched else None
-
-    def _line(self, stage: str, done: int, total: int) -> None:
-        text = f"memalign: {stage} {done}/{total}"
-        sys.stderr.write(f"\r{text.ljust(self._width)}")
-        sys.stderr.flush()
-        self._width = len(text)
-
-    def __exit__(self, *_: object) -> None:
-        if self._width:
-            sys.stderr.write(f"\r{' ' * self._width}\r")
-            sys.stderr.flush()

@@ -30,7 +30,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     `memalign.Judge` (`{"samples": 3}`), beside the judge's own inference parameters. `authority` and `policy` say whose
     label counts where people differ. `shard_size` is that of `memalign.MemAlign`. With `skip_invalid`, labels that are
     none of the judge's are set aside with a warning instead of stopping the alignment. `progress` is called with the
-    stage, how much of it is done, and of how much; None shows a line on a terminal or in a notebook. With `log_run`
+    stage, how much of it is done, and of how much; None shows a bar in a notebook. With `log_run`
     every alignment is an MLflow run: settings, counts, and what changed in memory.
 
     Safe to use from several threads; an optimizer holds nothing of a judge.
@@ -80,26 +80,14 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         """
         start = aligned_from(judge, self._settings)
         core = start.memalign_judge
-        result = learn(
-            core,
-            traces,
-            self._settings,
-            base=start.base_judge,
-            scale=start.scale,
-            progress=self._progress,
-            log_run=self._log_run,
-        )
+        options: dict[str, Any] = {"progress": self._progress, "log_run": self._log_run}
+        result = learn(core, traces, self._settings, base=start.base_judge, scale=start.scale, **options)
         return start if start is judge and not result.changed else start.replaced(result, self._settings)
 
     def unalign(self, judge: MemAlignJudge, traces: Iterable[Any]) -> MemAlignJudge:
         """`judge` without the feedback on `traces` (or ids of traces), as `MemAlignJudge.unalign`."""
-        result = forget_traces(
-            judge.memalign_judge,
-            traces,
-            self._settings,
-            progress=self._progress,
-            log_run=self._log_run,
-        )
+        options: dict[str, Any] = {"progress": self._progress, "log_run": self._log_run}
+        result = forget_traces(judge.memalign_judge, traces, self._settings, **options)
         return judge if result is None else judge.replaced(result, self._settings)
 
 

@@ -84,14 +84,10 @@ class Settings:
 
     def record(self) -> dict[str, Any]:
         """As JSON values; models that are objects of the caller's own are left out."""
-        record = {name: getattr(self, name) for name in _KEPT}
-        named = {
-            name: value
-            for name in ("reflection_lm", "embedding_model")
-            if isinstance(value := getattr(self, name), str)
-        }
+        record = {name: getattr(self, name) for name in _KEPT} | {"parameters": dict(self.parameters)}
+        models = {name: getattr(self, name) for name in ("reflection_lm", "embedding_model")}
         several = {name: list(value) for name in ("authority", "policy") if (value := getattr(self, name)) is not None}
-        return {**record, "parameters": dict(self.parameters), **named, **several}
+        return record | {name: model for name, model in models.items() if isinstance(model, str)} | several
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Settings:

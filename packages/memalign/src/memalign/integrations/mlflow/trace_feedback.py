@@ -10,11 +10,10 @@ from typing import Any
 
 from mlflow.entities import SpanStatusCode
 
-from memalign.integrations.mlflow.assessment_sources import by_source, when
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.sessions import Session, session_meta, sessions_of
 from memalign.memory import Memory
-from memalign.types import Example, Feedback
+from memalign.types import UNKNOWN_SOURCE, Example, Feedback
 
 __all__ = [
     "TraceFeedback",
@@ -26,6 +25,10 @@ __all__ = [
     "plain",
     "read_feedback",
 ]
+
+
+_PLACEHOLDERS = ("", "default", "User")
+"""Who gave an assessment where nobody is named: MLflow's open-source page says "User", code says "default"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,7 @@ def read_feedback(
     """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
 
     Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the
-    chain. People whom MLflow does not name are told apart (`by_source`). For a judge of conversations the traces of one
+    chain. People whom MLflow does not name are told apart (`_by_source`). For a judge of conversations the traces of one
     session are one item, and feedback on any of them counts; `memory` knows sessions of before. `base` says how
     MLflow's judge reads conversations.
     """
@@ -75,7 +78,7 @@ def read_feedback(
             skipped[name] = why
             continue
         everything = [assessment for trace in item for assessment in trace.info.assessments or ()]
-        by_person, remarks = by_source(assessments, everything, name)
+        by_person, remarks = _by_source(assessments, everything, name)
         notes += remarks
         meta = session_meta(session) if whole else {}
         rows.extend(_row(name, source, assessment, meta) for source, assessment in sorted(by_person.items()))
@@ -216,9 +219,66 @@ def _expectations(item: Sequence[Any]) -> dict[str, Any]:
     people = (
         assessment for assessment in every if _is_human(assessment) and assessment.assessment_id not in overridden
     )
-    return {assessment.name: assessment.expectation.value for assessment in sorted(people, key=when)}
+    return {assessment.name: assessment.expectation.value for assessment in sorted(people, key=_when)}
 
 
 def _spans(trace: Any) -> dict[str, Any]:
     """The trace without its assessments: they would give the verdict away, and change what is the same case."""
     return {"data": {"spans": trace.to_dict()["data"]["spans"]}}
+
+
+def _by_source(own: Sequence[Any], everything: Sequence[Any], where: str) -> tuple[dict[str, Any], list[str]]:
+    """What each person says in their `own` assessments of an item, and notes on what of theirs does not count.
+
+    Of a person's assessments the latest counts. Whoever stands behind a placeholder cannot be told: each such
+    assessment is somebody's, the first `unknown`, others `unknown:ID`. `everything` are all assessments; an edit keeps
+    the name of what it overrides. `where` begins the notes.
+    """
+    latest: dict[str, Any] = {}
+    named: dict[str, list[Any]] = {}
+    nameless: list[Any] = []
+    for assessment in sorted(own, key=_when):
+        (nameless if _is_nameless(assessment) else named.setdefault(_name(assessment), [])).append(assessment)
+    notes = []
+    for name, several in named.items():
+        *earlier, latest[name] = several
+        if earlier:
+            which = ", ".join(assessment.assessment_id or _moment(assessment) for assessment in earlier)
+            verb = "does" if len(earlier) == 1 else "do"
+            notes.append(f"{where}: of {name}'s {len(several)} assessments the latest counts, and {which} {verb} not")
+    by_id = {
+        assessment.assessment_id: assessment
+        for assessment in everything
+        if assessment.assessment_id and _is_nameless(assessment)
+    }
+    for number, assessment in enumerate(sorted(nameless, key=lambda one: _began(one, by_id)), 1):
+        # Two may be edits of one, and an assessment that was never stored has no id.
+        ids = (_began(assessment, by_id)[1], assessment.assessment_id, str(number))
+        names = [UNKNOWN_SOURCE, *(f"{UNKNOWN_SOURCE}:{one}" for one in ids if one)]
+        latest[next(name for name in names if name not in latest)] = assessment
+    return latest, notes
+
+
+def _when(assessment: Any) -> tuple[int, int]:
+    """What orders assessments by time: its last change, then its beginning, in milliseconds."""
+    return (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0)
+
+
+def _name(assessment: Any) -> str:
+    return " ".join(str(assessment.source.source_id or "").split())
+
+
+def _is_nameless(assessment: Any) -> bool:
+    source = assessment.source
+    return source is not None and source.source_type == "HUMAN" and _name(assessment) in _PLACEHOLDERS
+
+
+def _began(assessment: Any, by_id: dict[str, Any]) -> tuple[int, str]:
+    """When somebody without a name first said what an assessment is an edit of, and the id of that."""
+    while assessment.overrides in by_id:
+        assessment = by_id[assessment.overrides]
+    return assessment.create_time_ms or 0, assessment.assessment_id or ""
+
+
+def _moment(assessment: Any) -> str:
+    return f"the one of {datetime.fromtimestamp((assessment.create_time_ms or 0) / 1000, UTC):%Y-%m-%d %H:%M:%S}"
