@@ -262,14 +262,16 @@ def test_undo_pressed_while_the_words_are_on_their_way_waits(chromium: Browser, 
         page.keyboard.press("Control+Enter")
         page.locator("main").focus()
         wait_for(page, lambda: bool(on_their_way))
+        page.wait_for_selector("#card button[data-key=z]:disabled")
         page.keyboard.press("z")
-        page.wait_for_timeout(200)
+        page.wait_for_selector("#card button[data-key=z]:disabled")
         assert undone == []
         on_their_way[0].continue_()
         until(page, "!document.querySelector('.htmx-request, #card button:disabled')")
         page.wait_for_selector("#card.done")
         assert rows(url)["late", "local"].state == "answered"
         assert rows(url)["late", "local"].rationale == WORDS
+        assert undone == []
 
 
 def test_two_windows_lose_no_word_to_each_other(chromium: Browser, url: str) -> None:

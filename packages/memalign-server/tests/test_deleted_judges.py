@@ -17,6 +17,7 @@ from memalign_server.work.jobs import Jobs
 from memalign_server.work.kinds import Work
 from server_support import world
 from server_support.reviewing import answer, post, put_in, wait
+from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -112,14 +113,18 @@ def test_a_judge_that_is_gone_has_no_jobs_and_its_heir_nothing(shared: world.Sha
         assert "Okafor" not in owner.get(f"/judges/other/{path}").text, path
 
 
-def test_work_under_way_for_a_deleted_judge_stops(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tells", [True, False], ids=["with progress", "without"])
+def test_work_under_way_for_a_deleted_judge_stops(tells: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not tells:
+        monkeypatch.setattr("memalign_server.work.jobs._CHECK", 0.1)
     begun, cancelled = threading.Event(), threading.Event()
 
     async def endless(work: Work) -> dict[str, Any]:
         begun.set()
         try:
             for step in itertools.count():
-                work.progress("teaching", step, step)
+                if tells:
+                    work.progress("teaching", step, step)
                 await asyncio.sleep(0.05)
         except asyncio.CancelledError:
             cancelled.set()
@@ -130,10 +135,10 @@ def test_work_under_way_for_a_deleted_judge_stops(tmp_path: Path) -> None:
     jobs = Jobs(Store(registry.url), registry, kinds={"teach": endless})
     jobs.open()
     job = jobs.start("teach", "tone", {}, asked_by="ana")
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     registry.delete("tone")
     registry.create(world.judge("tone"))
-    assert cancelled.wait(60)
+    assert cancelled.wait(PATIENCE)
     jobs.close()
     assert jobs.find(job.id) is None
     assert jobs.recent("tone") == []

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,32 @@ from sqlalchemy import update
 from memalign_server.store import Store
 from memalign_server.store.columns import later
 from memalign_server.store.tables import jobs as table
-from memalign_server.work.jobs import Jobs
+from memalign_server.work.jobs import Job, Jobs
+from memalign_server.work.kinds import Work
 from server_support import world
 from server_support.reviewing import post
 from tests.cli.conftest import answer as tone_answer
 from tests.support.endpoint import Answer, Endpoint
+from tests.support.patience import PATIENCE
 
 FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
-SOON = 60.0  # seconds that a slow machine may take
 
 
 def ended(client: Any, job: dict[str, Any]) -> dict[str, Any]:
-    until = time.monotonic() + SOON
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         found: dict[str, Any] = client.get(f"/api/v1/judges/{job['judge']}/jobs/{job['id']}").json()
         if found["state"] in ("done", "failed"):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not ended: {job}")
+
+
+def job_ended(jobs: Jobs, job: str) -> Job:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        found = jobs.find(job)
+        if found is not None and found.ended:
             return found
         time.sleep(0.05)
     raise AssertionError(f"not ended: {job}")
@@ -75,13 +85,13 @@ def test_stopped_work_says_so_and_is_started_again_once(tmp_path: Path) -> None:
 
     async def never(_request: Any) -> dict[str, Any]:
         started.set()
-        await asyncio.sleep(SOON)
+        await asyncio.sleep(PATIENCE)
         raise AssertionError("not stopped")
 
     world.registry(tmp_path)
     with TestClient(world.server(tmp_path, script=never), base_url=world.ADDRESS) as client:
         job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
-        assert started.wait(SOON)
+        assert started.wait(PATIENCE)
     with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
         stopped = ended(client, job)
         assert (stopped["state"], stopped["stopped"], "start it again" in stopped["problem"]) == ("failed", True, True)
@@ -143,6 +153,62 @@ def test_whoever_waits_reads_no_result(tmp_path: Path) -> None:
     assert [found.result for found in (jobs.find(job, result=False), *jobs.recent("tone")) if found] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("kind", "asked_by", "person", "status"),
+    [
+        ("erase", "owner", "reviewer", 403),
+        ("erase", "reviewer", "reviewer", 403),  # who was an owner when it was asked for
+        ("pull", "reviewer", "reviewer", 403),
+        ("teach", "owner", "reviewer", 403),
+        ("teach", "reviewer", "reviewer", 303),
+        ("teach", "reviewer", "owner", 303),
+    ],
+)
+def test_a_reviewer_starts_only_their_own_work_again(
+    kind: str, asked_by: str, person: str, status: int, shared: world.Shared
+) -> None:
+    idle = Jobs(shared.server.store, shared.server.registry)  # of the process before this one
+    job = idle.start(kind, "tone", {"keys": ["t-1"]} if kind == "erase" else {}, asked_by=asked_by)
+    idle.end(job.id, "failed", problem="the server was stopped", again=True)
+    assert post(shared.signed_in(person), f"/judges/tone/jobs/{job.id}/again").status_code == status
+    found = shared.server.jobs.find(job.id)
+    assert found is not None
+    assert found.stopped is (status == 403)  # what was refused waits for whoever may
+
+
+def test_two_jobs_run_at_once_and_an_erasure_takes_what_another_waits_with(tmp_path: Path) -> None:
+    begun, finish = threading.Semaphore(0), threading.Event()
+    most = running = 0
+
+    async def held(_work: Work) -> dict[str, Any]:
+        nonlocal most, running
+        running += 1
+        most = max(most, running)
+        begun.release()
+        await asyncio.to_thread(finish.wait, PATIENCE)
+        running -= 1
+        return {}
+
+    registry = world.registry(tmp_path)
+    jobs = Jobs(Store(registry.url), registry, kinds={"align": held})
+    registry.align("tone", FEEDBACK)
+    jobs.open()
+    try:
+        first = [jobs.start("align", "tone", {}, asked_by="ana") for _ in range(2)]
+        assert [begun.acquire(timeout=PATIENCE) for _ in first] == [True, True]
+        robbed = jobs.start("align", "tone", {"feedback": FEEDBACK}, asked_by="ana")
+        last = jobs.start("align", "tone", {}, asked_by="ana")
+        registry.erase("tone", ["t-1"])
+        finish.set()
+        done = [job_ended(jobs, job.id) for job in (*first, robbed, last)]
+    finally:
+        finish.set()
+        jobs.close()
+    assert [job.state for job in done] == ["done", "done", "failed", "done"]
+    assert "an erasure took what this was given" in str(done[2].problem)
+    assert most == 2
+
+
 # -- a process of its own, killed ------------------------------------------------------------------------------------
 
 
@@ -156,49 +222,42 @@ class Process:
         assert self.running.stderr is not None
         line = self.running.stderr.readline()
         assert "memalign is at http://127.0.0.1:" in line, line
-        self.client = httpx2.Client(base_url=line.split()[3].rstrip(","), timeout=SOON, trust_env=False)
+        self.client = httpx2.Client(base_url=line.split()[3].rstrip(","), timeout=PATIENCE, trust_env=False)
 
     def kill(self) -> None:
         self.running.send_signal(signal.SIGKILL)
         self.end()
 
     def end(self) -> None:
-        self.running.wait(SOON)
+        self.running.wait(PATIENCE)
         self.client.close()
         assert self.running.stderr is not None
         self.running.stderr.close()
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> Iterator[Endpoint]:
-    """A model that takes its time to distil."""
+@pytest.mark.slow
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    asked, killed = threading.Event(), threading.Event()
 
     def answer(body: dict[str, Any]) -> Answer:
-        properties = body["response_format"]["json_schema"]["schema"]["properties"]
-        if "changes" in properties:
-            time.sleep(1.0)
+        asked.set()
+        assert killed.wait(PATIENCE)
         return tone_answer(body)
 
-    with Endpoint(answer) as endpoint:
-        yield endpoint
-
-
-@pytest.mark.slow
-def test_a_killed_process_loses_nothing(tmp_path: Path, slow: Endpoint) -> None:
-    registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
-    registry.create(world.judge("tone", model=f"openai:test@{slow.base_url}"))
-    first = Process(tmp_path, slow.base_url)
-    job = first.client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
-    until = time.monotonic() + SOON
-    while not slow.requests and time.monotonic() < until:
-        time.sleep(0.02)
-    first.kill()
-    second = Process(tmp_path, slow.base_url)
-    assert ended(second.client, job)["stopped"] is True
-    again = second.client.post(f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
-    done = ended(second.client, {"judge": "tone", "id": again})
-    assert done["state"] == "done", done
-    assert second.client.get("/api/v1/judges").json()[0]["feedback"] == 2
-    second.running.send_signal(signal.SIGINT)
-    second.end()
-    assert second.running.returncode == 0
+    with Endpoint(answer) as model:
+        registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
+        registry.create(world.judge("tone", model=f"openai:test@{model.base_url}"))
+        first = Process(tmp_path, model.base_url)
+        job = first.client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
+        assert asked.wait(PATIENCE)
+        first.kill()
+        killed.set()
+        second = Process(tmp_path, model.base_url)
+        assert ended(second.client, job)["stopped"] is True
+        again = second.client.post(f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
+        done = ended(second.client, {"judge": "tone", "id": again})
+        assert done["state"] == "done", done
+        assert second.client.get("/api/v1/judges").json()[0]["feedback"] == 2
+        second.running.send_signal(signal.SIGINT)
+        second.end()
+        assert second.running.returncode == 0

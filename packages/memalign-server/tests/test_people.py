@@ -15,6 +15,7 @@ from memalign_server.people.access import COOKIE
 from memalign_server.store.tables import people, sessions
 from server_support import world
 from server_support.reviewing import answer, post, put_in
+from tests.cli.conftest import invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +93,10 @@ def test_a_new_link_takes_the_place_of_the_old_one(shared: world.Shared) -> None
 
 def test_a_link_is_good_for_a_week(shared: world.Shared) -> None:
     path = invited(shared.signed_in("owner"), "Zoë")
+    with shared.server.store.read() as connection:
+        query = select(people.c.link_until).where(people.c.name == "Zoë")
+        until = datetime.fromisoformat(str(connection.execute(query).scalar_one()))
+    assert timedelta(days=6) < until - datetime.now(UTC) < timedelta(days=8)
     ages(shared, people.c.link_until, -1)
     assert shared.browser().post(path).status_code == 404
 
@@ -155,6 +160,14 @@ def test_a_session_lasts_ninety_days(shared: world.Shared) -> None:
     assert timedelta(days=89) < until - datetime.now(UTC) < timedelta(days=91)
     ages(shared, sessions.c.expires_at, -1)
     assert browser.get(JUDGES).status_code == 401
+
+
+def test_a_reviewer_whom_the_command_makes_an_owner_is_one_at_once(shared: world.Shared) -> None:
+    browser = shared.signed_in("reviewer")
+    assert browser.get(ME).json()["role"] == "reviewer"
+    added = invoke("serve", "--add-owner", "Reviewer", "--registry", shared.server.registry.url)
+    assert added.code == 0
+    assert browser.get(ME).json() == {"name": "reviewer", "role": "owner", "by": "session"}
 
 
 def test_the_cookie_is_hidden_from_scripts_and_sites(shared: world.Shared) -> None:

@@ -8,6 +8,8 @@ import time
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
+from tests.support.patience import PATIENCE
+
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
@@ -35,7 +37,8 @@ def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, jud
 
 def wait(client: TestClient, judge: str = "tone") -> None:
     """Until no job of the judge is under way."""
-    for _ in range(600):
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
         if not client.app.state.server.jobs.recent(judge, active=True):  # type: ignore[attr-defined]  # a FastAPI
             return
         time.sleep(0.05)

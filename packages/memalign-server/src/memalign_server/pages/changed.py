@@ -23,6 +23,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _LEARNING = ("teach", "align", "unalign", "erase")
+_OF_OWNERS = ("erase", "pull")
 
 
 @router.post("/teach")
@@ -62,7 +63,7 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
 def start_again(judge: str, job: str, server: Here, person: Asking) -> Response:
     """Start work again that died with its server; then show it."""
     old = _job(server, judge, job, result=False)
-    if not person.owner and old.asked_by != person.name:
+    if not person.owner and (old.kind in _OF_OWNERS or old.asked_by != person.name):
         raise Problem(403, "this is for owners: ask one")
     new = server.jobs.start_again(old, asked_by=person.name)
     page = {"erase": "erase", "queue": "data", "pull": "data"}.get(old.kind, "changed")
