@@ -235,3 +235,5 @@ def test_an_estimate_prints_itself():
     assert str(Estimate(value=0.5, low=0.25, high=0.75)) == "0.50  [0.25, 0.75]"
     assert str(Estimate(value=None)) == "n/a"
     assert str(Estimate(value=1.0)) == "1.00"
+    assert f"{Estimate(value=0.5, low=0.25, high=0.75):.0%}" == "50% [25%, 75%]"
+    assert [f"{Estimate(value=value):.2f}" for value in (None, 1.0)] == ["n/a", "1.00"]

@@ -196,36 +196,25 @@ class TestWhatItSays:
         with pytest.raises(InputError, match=r"no case has a verdict: ModelUnavailable: HTTP 503"):
             report(judge().replace(model=ScriptedChatModel(shaky)), rows(31, 32))
 
-    def test_scores_are_reported_too(self) -> None:
-        ranks = Judge(
-            name="rank",
-            instructions="Rank {{ outputs }}",
-            feedback_value_type="float:0..10",
-            model=ScriptedChatModel(
-                lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10}
-            ),
-        )
-        scored = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=float(min(n % 10 + n % 2, 10))) for n in range(40)]
-        found = report(ranks, scored)
-        assert found.headline == "ccc"
-        page = as_html(found)
-        assert "CCC, 1 is perfect" in page
-        assert "(CCC)." in page
-        assert "Where judge and people differ" in page
-
-    def test_of_whole_numbers_ahead_is_told_on_ccc(self) -> None:
-        ranks = Judge(
-            name="rank",
-            instructions="Rate {{ outputs }}",
-            feedback_value_type="int:0..9",
-            model=ScriptedChatModel(
-                lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10}
-            ),
-        )
-        scored = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=min(n % 10 + n % 2, 9)) for n in range(40)]
-        found = report(ranks, scored)
-        assert (found.headline, found.sides[-1].metric) == ("accuracy", "ccc")
-        assert "“Ahead” is the judge's CCC less the other's." in as_markdown(found)
+    @pytest.mark.parametrize(
+        ("kind", "headline", "sentence"),
+        [("float:0..10", "ccc", "CCC, 1 is perfect"), ("int:0..9", "accuracy", "It gives the people's label to")],
+    )
+    def test_of_numbers_ahead_is_told_on_ccc(self, kind: str, headline: str, sentence: str) -> None:
+        model = ScriptedChatModel(lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10})
+        ranks = Judge(name="rank", instructions="Rank {{ outputs }}", feedback_value_type=kind, model=model)
+        values = [min(n % 10 + n % 2, 9) for n in range(40)]
+        found = report(ranks, [Feedback(id=f"h-{n}", outputs=f"item {n}", value=v) for n, v in enumerate(values)])
+        assert (found.headline, found.sides[-1].metric) == (headline, "ccc")
+        text = as_markdown(found)
+        for part in (
+            sentence,
+            "(CCC).",
+            "“Ahead” is the judge's CCC less the other's.",
+            "Where judge and people differ",
+        ):
+            assert part in text
+        assert "(CCC)." in as_html(found)
 
 
 def test_another_versions_taught_cases_are_left_out(aligned: Judge) -> None:

@@ -197,29 +197,26 @@ class LabelledCases:
             InvalidRows: A row is not valid.
             InputError: No case has a label, or all cases are in memory.
         """
-        rows = list(
-            read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields).rows
-        )
+        file = read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields)
         memory, met = judge.memory, _keys(case for other in outside for case in other.memory.cases)
-        annotations = annotations_by_case(rows)
+        annotations = annotations_by_case(file.rows)
         fresh = {name: notes for name, notes in annotations.items() if not met & _keys(notes)}
         if not fresh:
             raise InputError(
                 f"all {len(annotations)} cases are in the judge's memory: they say nothing about cases it has not met"
             )
-        labels = {name: policy_label(notes, memory.authority, memory.policy) for name, notes in fresh.items()}
-        examples = tuple(
-            Example(id=name, **notes[0].content, meta=notes[0].meta)
+        labels = {
+            name: label
             for name, notes in fresh.items()
-            if labels[name] is not None
-        )
-        if not examples:
+            if (label := policy_label(notes, memory.authority, memory.policy)) is not None
+        }
+        if not labels:
             raise InputError("no case has a label (a value): there is nothing to compare the judge with")
         return cls(
             rows=tuple(row for notes in fresh.values() for row in notes),
-            examples=examples,
-            labels={name: label for name, label in labels.items() if label is not None},
-            unlabelled=len(fresh) - len(examples),
+            examples=tuple(Example(id=name, **fresh[name][0].content, meta=fresh[name][0].meta) for name in labels),
+            labels=labels,
+            unlabelled=len(fresh) - len(labels),
             taught=len(annotations) - len(fresh),
         )
 
@@ -256,9 +253,8 @@ async def aevaluate(
         InvalidRows: A row is not valid.
         InputError: No case has a label, all are in memory, or a file of judgments does not fit.
     """
-    cases = LabelledCases.of(
-        judge, labelled, outside=[] if not unseen else [judge] if against is None else [judge, against]
-    )
+    outside = [one for one in (judge, against) if unseen and one is not None]
+    cases = LabelledCases.of(judge, labelled, outside=outside)
     files = [judged] if isinstance(judged, str | Path) else list(judged)
     limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
 
@@ -270,12 +266,9 @@ async def aevaluate(
                 f"{files[0]} was judged by another judge, or by {one.name} with another model, wording, setting or "
                 "memory: judge again"
             )
+        own = out if first else None
         made = await one.ajudge_many(
-            cases.examples,
-            concurrency=concurrency,
-            out=out if first else None,
-            progress=progress,
-            max_cost=limit,
+            cases.examples, concurrency=concurrency, out=own, progress=progress, max_cost=limit
         )
         return made, sum((judgment.usage for judgment in made), Usage())
 

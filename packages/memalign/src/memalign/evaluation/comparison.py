@@ -51,8 +51,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
+        return dict(msgspec.to_builtins(self))
 
     def __str__(self) -> str:
         known = f"n = {self.n} cases scored by both" + (f", {self.left_out} left out" if self.left_out else "")

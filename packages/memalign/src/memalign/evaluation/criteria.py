@@ -64,8 +64,7 @@ class GateResult:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
+        return dict(msgspec.to_builtins(self))
 
     def __str__(self) -> str:
         lines = [f"{self.judge}: {self.outcome}, on {self.n} unseen cases"]

@@ -194,9 +194,7 @@ async def _nearest(judge: Judge, vectors: NDArray[np.float32]) -> list[float | N
     memory = judge.memory
     if not memory.cases:
         return [None] * len(vectors)
-    if memory.embedding_model == resolve_embedding(None).name:
-        there = memory.matrix
-    else:
-        there = await _embedded([case.example for case in memory.cases])
-    blocks = (vectors[start : start + ROWS] @ there.T for start in range(0, len(vectors), ROWS))
+    same = memory.embedding_model == resolve_embedding(None).name
+    matrix = memory.matrix if same else await _embedded([case.example for case in memory.cases])
+    blocks = (vectors[start : start + ROWS] @ matrix.T for start in range(0, len(vectors), ROWS))
     return [float(near) for block in blocks for near in block.max(axis=1)]

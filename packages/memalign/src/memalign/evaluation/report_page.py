@@ -292,9 +292,7 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> tuple[GuidelineUse, ...
             id=guideline.id,
             text=guideline.text,
             taught_by=tuple(map(str, judge.memory.sources_of(guideline))),
-            cases=counts[guideline.id, "cases"],
-            right=counts[guideline.id, "right"],
-            wrong=counts[guideline.id, "wrong"],
+            **{name: counts[guideline.id, name] for name in ("cases", "right", "wrong")},
         )
         for guideline in judge.memory.semantic
     )
