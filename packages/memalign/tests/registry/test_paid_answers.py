@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from memalign import Judge, Registry
+from memalign import Judge, MemAlign, Registry
 from memalign.aio import run
 from memalign.errors import RegistryError, SpendLimitReached
 from memalign.models.base import ChatReply, ChatRequest, Decision, Question
@@ -30,10 +30,12 @@ from tests.support import paying
 from tests.support.endpoint import Endpoint
 from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, rows
-from tests.support.places import Place
+from tests.support.places import OnSQLite, Place
 from tests.support.postgres import AVAILABLE, Server
 
 ROWS = rows(36)
+ONE_BY_ONE = MemAlign(shard_size=2, concurrency=1)  # which answers come before the stop does not depend on threads
+LONG_AGO = "UPDATE memalign_answers SET kept_at = '2001-01-01T00:00:00+00:00'"
 
 
 @pytest.fixture
@@ -101,19 +103,20 @@ def silent_after(endpoint: Endpoint, count: int) -> threading.Event:
 
 def stopped(registry: Registry, endpoint: Endpoint, answered: int) -> Registry:
     """The registry after an align that was stopped when so many answers were kept."""
-    done, write = 0, PaidAnswers._write
+    done, write, lock = 0, PaidAnswers._write, threading.Lock()
 
     def kept(self: PaidAnswers, new: Mapping[str, bytes]) -> None:
         nonlocal done
-        done += len(new)
-        if done > answered:
-            raise Stopped
-        write(self, new)
+        with lock:  # whoever stops the align comes after the last one that is kept
+            done += len(new)
+            if done > answered:
+                raise Stopped
+            write(self, new)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PaidAnswers, "_write", kept)
         with pytest.raises(Stopped):
-            registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+            registry.align(NAME, ROWS, optimizer=ONE_BY_ONE)
     assert registry.kept_answers(NAME) == answered
     endpoint.requests.clear()
     return registry
@@ -156,12 +159,30 @@ def test_a_disk_that_fills_up_stops_the_paying(
     with monkeypatch.context() as patch:
         patch.setattr(registry._database, "write", full)
         with pytest.raises(RegistryError, match=r"the disk is full\. Nothing was committed; 4 answers are kept"):
-            registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+            registry.align(NAME, ROWS, optimizer=ONE_BY_ONE)
     assert (registry.kept_answers(NAME), len(registry.history(NAME))) == (4, 1)
+    assert len(endpoint.requests) <= 6
     result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
     assert result.taken_up == 4
     assert result.usage.calls == undisturbed.calls - 4
     assert result.judge.memory == undisturbed.judge.memory
+
+
+def test_an_answer_that_the_database_refuses_stops_the_paying(endpoint: Endpoint, place: Place) -> None:
+    registry = create(place.url)
+    if isinstance(place, OnSQLite):
+        refusal = "no room is left"
+        place.execute(
+            f"CREATE TRIGGER full BEFORE INSERT ON memalign_answers BEGIN SELECT RAISE(ABORT, '{refusal}'); END"
+        )
+    else:
+        refusal = "none_fits"
+        place.execute(f"ALTER TABLE memalign_answers ADD CONSTRAINT {refusal} CHECK (false)")
+    message = rf"cannot keep what was paid for: .*{refusal}.*Nothing was committed; 0 answers are kept"
+    with pytest.raises(RegistryError, match=f"(?s){message}"):
+        registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert (registry.kept_answers(NAME), len(registry.history(NAME))) == (0, 1)
+    assert len(endpoint.requests) <= 4
 
 
 def test_an_answer_that_cannot_be_read_is_asked_again(
@@ -194,9 +215,26 @@ def test_other_feedback_leaves_kept_answers_alone(endpoint: Endpoint, place: Pla
 
 def test_what_nobody_took_up_in_a_month_goes(endpoint: Endpoint, place: Place) -> None:
     registry = stopped(create(place.url), endpoint, 5)
-    place.execute("UPDATE memalign_answers SET kept_at = '2001-01-01T00:00:00+00:00'")
+    run(PaidAnswers(registry._database, NAME).keep({"0" * 64: b'"nobody asks this again"'}))
+    place.execute(LONG_AGO)
     assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).taken_up == 0
-    assert registry.kept_answers(NAME) == 0
+    assert place.execute("SELECT key FROM memalign_answers") == []
+
+
+def test_what_is_paid_again_takes_the_place_of_what_is_too_old(endpoint: Endpoint, place: Place) -> None:
+    registry = stopped(create(place.url), endpoint, 5)
+    place.execute(LONG_AGO)
+    stopped(registry, endpoint, 5)
+    assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).taken_up == 5
+
+
+def test_what_is_paid_again_takes_the_place_of_what_cannot_be_read(
+    endpoint: Endpoint, undisturbed: Undisturbed, place: Place
+) -> None:
+    registry = stopped(create(place.url), endpoint, 5)
+    place.execute("UPDATE memalign_answers SET answer = ?", b"{half")
+    stopped(registry, endpoint, 5)
+    assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).usage.calls == undisturbed.calls - 5
 
 
 @pytest.mark.parametrize("step", ["erase", "unalign", "delete"])
@@ -388,6 +426,20 @@ def test_four_aligns_at_once_pay_for_no_request_twice(endpoint: Endpoint, place:
     assert sorted(result.version for result in results) == list(range(2, 6))
     assert sum(result.usage.calls for result in results) == len(endpoint.requests)
     assert len(texts(endpoint)) == len(set(texts(endpoint)))
+    assert registry.kept_answers(NAME) == 0
+
+
+def test_processes_that_align_at_once_lose_nothing(endpoint: Endpoint, place: Place, tmp_path: Path) -> None:
+    registry = create(place.url)
+    people = {name: rows(3, source=name, first=first) for first, name in ((0, "ana"), (10, "ben"))}
+    processes = [align_elsewhere(place.url, tmp_path, feedback, name) for name, feedback in people.items()]
+    for process in processes:
+        _, message = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, message.decode()
+    entries = {str(entry.key) for entry in registry.ledger(NAME)}
+    assert entries == {f"{row['id']}@{name}" for name, feedback in people.items() for row in feedback}
+    assert [info.action for info in registry.history(NAME)] == ["create", "align", "align"]
+    assert len(texts(endpoint)) == len(set(texts(endpoint))), "nothing was paid for twice"
     assert registry.kept_answers(NAME) == 0
 
 

@@ -68,10 +68,10 @@ class PaidAnswers:
                 # After a forgetting nothing is kept: this align may have read what was to go.
                 forgotten = count_forgettings(connection, self._judge) != self._forgettings
                 for key, answer in () if forgotten else new.items():
-                    same = select(answers.c.key).where(answers.c.judge == self._judge, answers.c.key == key)
-                    if connection.execute(same).scalar() is None:
-                        row = {"judge": self._judge, "key": key, "answer": answer, "kept_at": versions.now()}
-                        connection.execute(insert(answers), row)
+                    # A row that is there already was too old, could not be read, or came from an align beside this one.
+                    connection.execute(delete(answers).where(answers.c.judge == self._judge, answers.c.key == key))
+                    row = {"judge": self._judge, "key": key, "answer": answer, "kept_at": versions.now()}
+                    connection.execute(insert(answers), row)
         except RegistryError as error:
             raise RegistryError(
                 f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, "
