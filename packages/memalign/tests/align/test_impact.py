@@ -75,10 +75,12 @@ def test_no_more_than_so_many_cases_are_judged_again() -> None:
 
 def test_the_case_is_hidden_from_both() -> None:
     _, model = learn([*ROWS, row(5, "On 3 May.", value=True)], impact=10, retrieval_k=5)
-    for request in model.requests:
-        if request.schema_name == "judgment":
-            item = request.user.rpartition("outputs:")[2]
-            assert item not in request.user.rpartition("outputs:")[0], "as a case, or a copy of it"
+    judged = [request for request in model.requests if request.schema_name == "judgment"]
+    assert len(judged) == 8, "the copy is judged with its case"
+    assert sum("Expert:" in request.user for request in judged) == 4, "after learning, other cases are shown"
+    for request in judged:
+        before, _, item = request.user.rpartition("outputs:")
+        assert item not in before, "as a case, or a copy of it"
 
 
 def test_a_judgment_that_fails_is_named_and_the_others_count() -> None:

@@ -385,6 +385,15 @@ class TestByHand:
             assert not later.memory.semantic
             assert states(later)["t-2@ben"] == "pending"
 
+    def test_an_edited_double_is_shown_for_itself(self) -> None:
+        judge = edit_guideline(self.aligned("same", "same"), "G2", text="Be kind on Mondays.", by="dora")
+        assert [g.text for g in judge.memory.semantic] == [RULE, "Be kind on Mondays."]
+
+    def test_a_pinned_double_is_the_one_shown(self) -> None:
+        judge = edit_guideline(self.aligned("same", "same"), "G2", pinned=True, by="dora")
+        assert [g.id for g in judge.memory.semantic] == ["G2"]
+        assert judge.memory.successor(judge.memory.guideline("G1")) == "G2"
+
 
 class TestWhatGoesWrong:
     def test_an_unanswering_model_leaves_lessons_pending(self) -> None:

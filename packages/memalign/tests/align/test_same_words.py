@@ -151,6 +151,15 @@ class TestBudget:
         assert len(rules_in(model.requests[-1])) == len(shown)
         check_memory(pinned)
 
+    def test_forgetting_makes_room_for_what_was_left_out(self) -> None:
+        judge, model = filled(40)
+        judge(inputs="question 1", outputs="answer other")
+        shown = rules_in(model.requests[-1])
+        gone = [g.supported_by[0] for g in judge.memory.semantic if g.text in shown]
+        judge.unalign(*gone).judge(inputs="question 1", outputs="answer other")
+        assert len(rules_in(model.requests[-1])) == len(shown)
+        assert not rules_in(model.requests[-1]) & shown
+
     @pytest.mark.parametrize(("context", "more"), [(2000, False), (60_000, True)])
     def test_smaller_models_are_shown_less_and_larger_more(self, context: int, more: bool) -> None:
         judge, model = filled(40)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memalign.cli.demo import Screen, demo, embedded_model_name
-from memalign.errors import ModelError
+from memalign.errors import ConfigurationError, ModelError
 from memalign.types import Feedback, Judgment
 from tests.cli.conftest import session
 from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
@@ -106,6 +106,12 @@ def test_an_unanswering_model_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPa
         with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
             demo(session(), model="openai:test")
     assert len(server.requests) == 5
+
+
+def test_a_wrong_model_name_stops_the_demo_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigurationError, match="nobody"):
+        demo(session(), model="nobody:knows")
+    assert capsys.readouterr().out == ""
 
 
 # -- what it prints --------------------------------------------------------------------------------------------------

@@ -294,6 +294,13 @@ def test_a_row_that_does_not_go_with_others_is_named(read: Callable[[Any], Any],
     assert reason in str(error.value)
 
 
+@pytest.mark.parametrize("second", [OTHER, GOOD | {"value": False}])
+def test_of_two_rows_that_differ_the_first_is_kept(second: dict[str, Any]) -> None:
+    file = read_feedback([GOOD, second, GOOD | {"id": "t-2"}], value_type=BOOL, skip_invalid=True)
+    assert [(row.id, row.outputs, row.value) for row in file.rows] == [("t-1", "a", True), ("t-2", "a", True)]
+    assert (file.lines, [bad.line for bad in file.invalid]) == ((1, 3), [2])
+
+
 @pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.json"])
 @pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
 def test_an_empty_file_says_so(write: Write, name: str, text: str) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from memalign import aio
@@ -279,6 +280,17 @@ async def test_retry_after_is_honoured():
     with Endpoint(ANSWER, faults=[rate_limited("0.2")]) as endpoint:
         await model_at(endpoint).complete(REQUEST)
     assert endpoint.times[1] - endpoint.times[0] >= 0.2
+
+
+async def test_no_slot_is_held_while_a_retry_waits():
+    first, second = (msgspec.structs.replace(REQUEST, user=user) for user in ("Reply: first", "Reply: second"))
+    patient = Retry(attempts=2, base_seconds=0.001, max_wait=60)
+    with Endpoint(ANSWER, faults=[None, rate_limited("2")]) as endpoint:
+        model = model_at(endpoint, limits=Limits(concurrency=1), retry=patient)
+        await model.complete(REQUEST)  # a refusal of the first attempt of all would say that nothing is taken
+        replies = await asyncio.gather(model.complete(first), model.complete(second))
+    assert [reply.data for reply in replies] == [ANSWER, ANSWER]
+    assert [user_of(body) for body in endpoint.requests[1:]] == [first.user, second.user, first.user]
 
 
 async def test_a_long_retry_after_is_shortened():

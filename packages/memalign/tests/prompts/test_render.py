@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from memalign.prompts import (
     render_distil_one,
     render_item,
     render_judge_system,
+    rendering,
     values_in_words,
 )
 from memalign.types import Guideline
@@ -143,9 +147,16 @@ class TestDistilPrompts:
         assert "Good? {{ outputs }}" in one
 
 
-def test_the_prompts_hash_is_of_the_files() -> None:
-    assert len(prompts_hash()) == 64
-    assert prompts_hash() == prompts_hash()
+def test_the_prompts_hash_is_of_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before, copy = prompts_hash(), tmp_path / "prompts"
+    shutil.copytree(Path(rendering.__file__).parent, copy)
+    monkeypatch.setattr(rendering, "resources", SimpleNamespace(files=lambda _: copy))
+    of_the_copy = prompts_hash.__wrapped__  # what it is of files that change
+    assert of_the_copy() == before
+    assert len(before) == 64
+    template = copy / "judge_user.jinja"
+    template.write_text(template.read_text("utf-8") + "!", "utf-8")
+    assert of_the_copy() != before
 
 
 class TestGuard:

@@ -33,12 +33,21 @@ def check_memory(judge: Judge) -> None:
     it_can_be_kept(judge)
     for case in memory.cases:
         hidden = {annotation.key for annotation in memory.annotations_on(case)}
-        left = forget(memory, hidden, people_agree=True)
-        assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
-        assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
-        assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)
-        each_guideline_has_the_status_that_it_should(left)
-        no_answer_outlives_its_source(left)
+        for people_agree in (True, False):
+            left = forget(memory, hidden, people_agree=people_agree)
+            assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
+            assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
+            assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)
+            each_guideline_has_the_status_that_it_should(left)
+            no_answer_outlives_its_source(left)
+            gone = {g.id for g in memory.guidelines} - {g.id for g in left.guidelines}
+            sources = {key.source for key in hidden}
+            for guideline in memory.guidelines:
+                exposed = not hidden.isdisjoint(guideline.exposed_to)
+                theirs = guideline.people and guideline.people.isdisjoint(sources) and not people_agree
+                assert (guideline.id in gone) == (exposed and not theirs), (
+                    "wordings stay that others wrote or confirmed"
+                )
 
 
 def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
