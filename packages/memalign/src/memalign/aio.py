@@ -57,43 +57,32 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         if running is loop:
             coroutine.close()
             raise RuntimeError("a synchronous memalign call inside memalign's own loop would wait for ever; use await")
-    work, ended = _Work(), threading.Event()
+    task: asyncio.Task[Any] | None = None
+    interrupted, ended = threading.Event(), threading.Event()
 
     async def whole() -> T:
+        nonlocal task
         try:
-            work.begin()
+            if interrupted.is_set():
+                raise asyncio.CancelledError
+            task = asyncio.current_task()
             return await coroutine
         finally:
             coroutine.close()  # where it never began
             ended.set()
 
+    def cancel() -> None:
+        interrupted.set()
+        if task is not None:
+            task.cancel()
+
     try:
         return asyncio.run_coroutine_threadsafe(whole(), loop).result()
     except KeyboardInterrupt:
         # It may come before there is a future to cancel, while the work is under way already.
-        loop.call_soon_threadsafe(work.give_up)
+        loop.call_soon_threadsafe(cancel)
         ended.wait(timeout=5)
         raise
-
-
-class _Work:
-    """A coroutine on the background loop that may be given up before it begins."""
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[Any] | None = None
-        self._given_up = False
-
-    def begin(self) -> None:
-        """Called by the coroutine. Raises CancelledError when it was given up."""
-        if self._given_up:
-            raise asyncio.CancelledError
-        self._task = asyncio.current_task()
-
-    def give_up(self) -> None:
-        """Called on the loop."""
-        self._given_up = True
-        if self._task is not None:
-            self._task.cancel()
 
 
 def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

@@ -113,8 +113,7 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values; a feedback key is a list of id and source, as in files."""
-        plain: dict[str, Any] = _lists(msgspec.to_builtins(self))
-        return plain
+        return dict(_lists(msgspec.to_builtins(self)))
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -140,8 +139,7 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         """The JSON schema of the value, whole: a page of OpenAPI has no place for our own definitions."""
         (whole,), parts = msgspec.json.schema_components((cls,), ref_template="{name}")
-        inlined: dict[str, Any] = _inlined(whole, parts)
-        return inlined
+        return dict(_inlined(whole, parts))
 
 
 @cache

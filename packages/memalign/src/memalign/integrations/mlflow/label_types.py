@@ -36,7 +36,7 @@ class Scale:
 
 
 def scale_of(theirs: object, spec: object = None, *, instructions: str = "") -> Scale:
-    """The scale of MLflow's `feedback_value_type`; `given` is a value type of ours to take in its place.
+    """The scale of MLflow's `feedback_value_type`; `spec` is a value type of ours to take in its place.
 
     MLflow's numbers have no bounds: they are those of the one scale that the `instructions` name, else none.
 
@@ -84,11 +84,11 @@ def _of_choices(choices: tuple[Any, ...]) -> Scale:
 
 def _bounds(instructions: str, *, whole: bool) -> tuple[float, float]:
     ranges = {(float(match["low"]), float(match["high"])) for match in _RANGE.finditer(instructions)}
-    if len(ranges) != 1:
-        return -float(UNBOUNDED), float(UNBOUNDED)
-    ((low, high),) = ranges
-    fits = low < high and not (whole and (low % 1 or high % 1))
-    return (low, high) if fits else (-float(UNBOUNDED), float(UNBOUNDED))
+    if len(ranges) == 1:
+        ((low, high),) = ranges
+        if low < high and not (whole and (low % 1 or high % 1)):
+            return low, high
+    return -float(UNBOUNDED), float(UNBOUNDED)
 
 
 def _named(theirs: object) -> str:

@@ -173,10 +173,8 @@ def _document(run_id: str, artifact: str) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as folder:
                 uri = f"{root}/{artifact}"
                 path = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder, tracking_uri=server)
-                document: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
-                return document
-    read: dict[str, Any] = mlflow.artifacts.load_dict(f"runs:/{run_id}/{artifact}")
-    return read
+                return dict(json.loads(Path(path).read_text("utf-8")))
+    return dict(mlflow.artifacts.load_dict(f"runs:/{run_id}/{artifact}"))
 
 
 def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, settings: Settings) -> memalign.Judge:

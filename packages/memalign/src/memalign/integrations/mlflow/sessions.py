@@ -7,8 +7,8 @@ or when its trace is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from memalign.memory import Memory
@@ -21,16 +21,10 @@ _ID, _TRACES = "mlflow.session", "mlflow.traces"
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One item to judge: the id of its case, and its traces in order of time."""
+    """One item to judge: the id of its case, and its traces in order of time; of one in memory, their ids."""
 
     case_id: str
     traces: list[Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _SessionRecord:
-    case_id: str
-    traces: list[str] = field(default_factory=list)
 
 
 def sessions_of(traces: Iterable[Any], memory: Memory | None) -> list[Session]:
@@ -71,23 +65,24 @@ def cases_of(traces: Iterable[Any], memory: Memory) -> tuple[list[str], list[str
         session = None if isinstance(trace, str) else memorized.get(_session_id(trace) or "")
         if memory.case(trace_id) is not None:
             cases.append(trace_id)
-        elif session is not None or trace_id in by_trace:
-            cases.append(session.case_id if session is not None else by_trace[trace_id])
+        elif session is not None:
+            cases.append(session.case_id)
+        elif trace_id in by_trace:
+            cases.append(by_trace[trace_id])
         else:
             strangers.append(trace_id)
     return list(dict.fromkeys(cases)), list(dict.fromkeys(strangers))
 
 
-def _sessions_in(memory: Memory) -> Mapping[str, _SessionRecord]:
+def _sessions_in(memory: Memory) -> dict[str, Session]:
     """The sessions in memory, by their id."""
-    sessions: dict[str, _SessionRecord] = {}
+    sessions: dict[str, Session] = {}
     for annotation in memory.annotations():
         if _ID in annotation.meta:
-            record = sessions.setdefault(annotation.meta[_ID], _SessionRecord(case_id=annotation.id))
+            record = sessions.setdefault(annotation.meta[_ID], Session(case_id=annotation.id, traces=[]))
             record.traces.extend(trace_id for trace_id in annotation.meta[_TRACES] if trace_id not in record.traces)
     return sessions
 
 
 def _session_id(trace: Any) -> str | None:
-    name: str | None = trace.info.trace_metadata.get(SESSION)
-    return name or None
+    return trace.info.trace_metadata.get(SESSION) or None

@@ -37,11 +37,10 @@ def ask_mlflow(
 ) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """MLflow's Feedback on an item, the ids of the guidelines and of the cases that were in its instructions.
 
-    `content` is the item as our memory compares it, `asked` what MLflow's judge is called with. The base judge is
+    `content` is the item as our memory compares it, `arguments` what MLflow's judge is called with. The base judge is
     copied, never changed: rows are judged side by side.
     """
     memory = core.memory
-    guidelines = memory.semantic
     cases: tuple[str, ...] = ()
     if memory.cases and content:
         with translated():
@@ -50,7 +49,7 @@ def ask_mlflow(
     judge = base.model_copy()
     judge._instructions = _whole(base.instructions, memory, cases, core.parts)  # no other way in
     feedback = judge(**arguments)
-    return feedback, tuple(hit.id for hit in guidelines), cases
+    return feedback, tuple(guideline.id for guideline in memory.semantic), cases
 
 
 def _whole(text: str, memory: Memory, cases: Sequence[str], parts: Sequence[str]) -> str:
@@ -59,10 +58,8 @@ def _whole(text: str, memory: Memory, cases: Sequence[str], parts: Sequence[str]
     if not examples:
         return text
     blocks = "\n\n".join(
-        "\n".join(
-            [f"Case {number}", *(f"{name} <<<\n{value}\n>>>" for name, value in guideline.fields), guideline.answer]
-        )
-        for number, guideline in enumerate(examples, 1)
+        "\n".join([f"Case {number}", *(f"{name} <<<\n{value}\n>>>" for name, value in example.fields), example.answer])
+        for number, example in enumerate(examples, 1)
     )
     return (
         f"{text}\n\nSimilar past cases ({len(examples)}), each with what an expert said of it. What stands between "
