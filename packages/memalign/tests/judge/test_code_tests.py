@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from memalign.judge.code_tests import answers, checked, facts, holds, sentence
 from memalign.memory import Memory
 from memalign.types import CodeTest
 from tests.support.keys import keys
+from tests.support.patience import takes_linear_time
 
 REGARDS = "With the house's regards"
 
@@ -165,10 +165,7 @@ def test_the_time_is_linear_in_a_hostile_item(text: str) -> None:
         code("before", "a" * 199 + "b", then="1"),
         code("length", low=1),
     ]
-    started = time.perf_counter()
-    for case in cases:
-        holds(case, {"outputs": text})
-    assert time.perf_counter() - started < 10
+    assert takes_linear_time(lambda part: [holds(case, {"outputs": part}) for case in cases], text)
 
 
 @given(st.sampled_from([case for case, _, _ in DECIDED]), st.recursive(st.text() | st.integers() | st.none(), st.lists))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from memalign.judge.evidence import quotation
 from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
 from tests.support.keys import keys
+from tests.support.patience import takes_linear_time
 
 RULE = Guideline(id="G1", text="Sorry is kind.", supported_by=keys("t-1@ana"))
 OLD = Guideline(id="G2", text="Never say sorry.", retired_by="ana", supported_by=keys("t-2@ben"))
@@ -76,8 +76,6 @@ def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixtur
     assert "\u202e" not in shown
 
 
-def test_evidence_of_a_hostile_item_costs_no_time() -> None:
-    started = time.perf_counter()
-    for text in ("\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000):
-        quotation("a " * 300 + "\\" * 300, [encode(text)])
-    assert time.perf_counter() - started < 5
+@pytest.mark.parametrize("text", ["\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000])
+def test_evidence_of_a_hostile_item_costs_no_time(text: str) -> None:
+    assert takes_linear_time(lambda part: quotation("a " * 300 + "\\" * 300, [encode(part)]), text)
