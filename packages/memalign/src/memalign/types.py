@@ -327,6 +327,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
         retired_by: The person who took it out of force.
         barred_for: The locked case that it broke, and for which it is out of force.
         checks: What it rests on.
+        checked_by: The person who set the checks; None where a model did.
     """
 
     id: str
@@ -339,6 +340,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
     retired_by: str | None = None
     barred_for: str | None = None
     checks: tuple[Check, ...] = ()
+    checked_by: str | None = None
 
     @property
     def number(self) -> int:

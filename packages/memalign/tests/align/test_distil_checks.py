@@ -372,7 +372,7 @@ class TestByHand:
         ]
         edited = edit_guideline(judge, "G1", by="cleo", checks=mine)
         assert self.checks(edited) == [("Is it warm?", "no", False), ("Is it kind?", "yes", None)]
-        assert edited.memory.guidelines[0].origin == "cleo"
+        assert edited.memory.guidelines[0].checked_by == "cleo"
         assert edited.memory.guidelines[0].text == judge.memory.guidelines[0].text
         assert self.checks(edit_guideline(edited, "G1", by="cleo", checks=[])) == []
         assert self.checks(write_guideline(edited, "Be brief.", by="cleo", checks=["Is it brief?"])) == self.checks(

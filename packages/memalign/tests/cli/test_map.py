@@ -77,6 +77,23 @@ def test_every_command_that_reads_rows_remembers_the_mapping(
     assert memalign("show", tone, "--json").json["version"] == 2, "the same columns change nothing"
 
 
+@pytest.mark.parametrize("command", ["judge", "evaluate", "next"])
+def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, labels: Path, command: str) -> None:
+    wrong = memalign(command, tone, "no-such-file.csv", "--map", MAP)
+    assert wrong.code == 2
+    if command != "next":
+        assert memalign(command, tone, labels, "--map", MAP, "--dry-run").code == 0
+    shown = memalign("show", tone, "--json").json
+    assert (shown["version"], shown["columns"]) == (1, {})
+
+
+def test_a_gate_goes_back_to_a_version_that_judges_otherwise(memalign: Run, tone: str, labels: Path) -> None:
+    assert memalign("evaluate", tone, labels, "--map", MAP).code == 0
+    refused = memalign("evaluate", tone, labels, "--not-worse-than", "5")
+    assert refused.code == 2
+    assert "no version before 2 that judges otherwise" in refused.err
+
+
 def test_one_missing_cell_names_its_line_and_the_option(memalign: Run, tone: str, labels: Path) -> None:
     labels.write_text(CSV.replace("It is in transit.", ""), "utf-8")
     refused = memalign("align", tone, labels, "--map", MAP)

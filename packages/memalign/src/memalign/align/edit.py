@@ -55,9 +55,9 @@ def edit_guideline(
     if text is not None:
         changes |= {"text": _checked(text), "origin": by}
         if changes["text"] != old.text:
-            changes["checks"] = ()
+            changes |= {"checks": (), "checked_by": None}
     if checks is not None:
-        changes |= {"checks": _usable(judge, checks), "origin": by}
+        changes |= {"checks": _usable(judge, checks), "checked_by": by}
     if pinned is not None:
         changes["pinned_by"] = by if pinned else None
     if retired is not None:
@@ -99,12 +99,14 @@ def write_guideline(
     Raises:
         InputError: The text or a check may not enter a prompt.
     """
+    by, usable = _named(by), _usable(judge, checks)
     new = Guideline(
         id=f"G{judge.memory.next_guideline}",
         text=_checked(text),
-        origin=_named(by),
-        pinned_by=_named(by) if pinned else None,
-        checks=_usable(judge, checks),
+        origin=by,
+        pinned_by=by if pinned else None,
+        checks=usable,
+        checked_by=by if usable else None,
     )
     return judge.replace(memory=judge.memory.with_guidelines([new]))
 

@@ -107,7 +107,7 @@ def _unexposed(guideline: Guideline, lost: Collection[FeedbackKey]) -> Guideline
     """The guideline without the lost keys. A model's checks may stem from the lost feedback alone: they go."""
     exposed = tuple(key for key in guideline.exposed_to if key not in lost)
     supported = tuple(key for key in guideline.supported_by if key not in lost)
-    if len(exposed) < len(guideline.exposed_to) and guideline.origin == "distilled":
+    if len(exposed) < len(guideline.exposed_to) and guideline.origin == "distilled" and guideline.checked_by is None:
         guideline = replace(guideline, checks=())
     if exposed == guideline.exposed_to and supported == guideline.supported_by:
         return guideline

@@ -16,7 +16,7 @@ from memalign.cli.output import cost_text, listed, open_console, print_json, tab
 from memalign.cli.progress import Progress, show_progress
 from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import ConfigurationError, MemalignError, ModelError
-from memalign.io.rows import plain
+from memalign.terminal import plain
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult

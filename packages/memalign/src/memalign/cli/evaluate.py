@@ -97,9 +97,7 @@ def evaluate(
     minimum = {key: least for key, least in (("accuracy", min_accuracy), ("kappa", min_kappa)) if least is not None}
     criteria = bool(minimum) or not_worse_than is not None
     if not_worse_than is not None and against is None and model is None:
-        if number < 2:
-            raise InputError(f"{name} has no version before {number}: name one with --against")
-        against = str(number - 1)
+        against = str(_version_before(session, name, number, judge))
     other = None if against is None else _other_judge(session, judge, against)
     if model is not None:
         if not_worse_than is not None and other is None:
@@ -156,6 +154,15 @@ def evaluate(
     if criteria:
         return _EXIT[(result or gate(evaluation, minimum=minimum, not_worse_than=not_worse_than)).outcome]
     return FAILURES if failures else DONE
+
+
+def _version_before(session: Session, name: str, number: int, judge: Judge) -> int:
+    """The latest version before `number` that judges otherwise: one that differs by its columns alone is the same judge."""
+    registry = session.registry()
+    for earlier in range(number - 1, 0, -1):
+        if registry.load(name, earlier).fingerprint != judge.fingerprint:
+            return earlier
+    raise InputError(f"{name} has no version before {number} that judges otherwise: name one with --against")
 
 
 def _other_judge(session: Session, judge: Judge, against: str) -> Judge:

@@ -75,7 +75,7 @@ def judge(
     destination = Destination.of(out)
     if destination.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
-    number, chosen = judge_with_columns(session, name, version, None if dry_run else columns)
+    number, chosen = judge_with_columns(session, name, version, columns)
     rows = rows_of(examples, columns, remembered=chosen.columns)
     if dry_run:
         return _estimate(session, chosen, number, rows, max_cost)

@@ -120,7 +120,7 @@ def rows_of(
 def judge_with_columns(
     session: Session, name: str, version: int | None, mapping: list[str] | None
 ) -> tuple[int, Judge]:
-    """The judge that a command reads rows for, which remembers the columns that `--map` names from now on.
+    """The judge that a command reads rows for, which remembers the columns of `--map` when the command has succeeded.
 
     An older version remembers nothing. Where the registry cannot be written to, a line says so.
     """
@@ -130,13 +130,17 @@ def judge_with_columns(
     columns = columns_of(mapping)
     if version is not None or columns is None or columns == dict(judge.columns):
         return number, judge
-    try:
-        saved = session.registry().update(name, lambda latest: latest.replace(columns=columns), "edit")
-    except RegistryError as error:
-        say(f"note: the columns are not remembered: {error}")
-        return number, judge
-    say(f"{name} is version {saved.version} now: it remembers the columns of --map")
-    return saved.version, saved.judge
+
+    def remember() -> None:
+        try:
+            saved = session.registry().update(name, lambda latest: latest.replace(columns=columns), "edit")
+        except RegistryError as error:
+            say(f"note: the columns are not remembered: {error}")
+        else:
+            say(f"{name} is version {saved.version} now: it remembers the columns of --map")
+
+    session.remember = remember
+    return number, judge.replace(columns=columns)
 
 
 def spending_lines(name: str, usage: Usage, max_cost: float | None) -> list[str]:

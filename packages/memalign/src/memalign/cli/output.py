@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memalign.io.rows import plain
+from memalign.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

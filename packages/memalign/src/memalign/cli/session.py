@@ -76,10 +76,12 @@ class Session(typer.Context):
     Attributes:
         url: The registry's URL.
         json: Whether the result is printed as JSON.
+        remember: What the command keeps of its options when it has succeeded; a dry run keeps nothing.
     """
 
     url: str = _REGISTRY
     json: bool = False
+    remember: Callable[[], None] | None = None
 
     def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
         """Print the result of the command: `data` as JSON, or for people the `parts`, lines and tables."""
@@ -121,7 +123,10 @@ class Command(TyperCommand):
         """Run the command with a session that knows the shared options."""
         ctx.url, ctx.json = ctx.params.pop("registry"), ctx.params.pop("json")
         with _raw_answers_on_stderr(wanted=ctx.params.pop("verbose")):
-            return super().invoke(ctx)
+            code = super().invoke(ctx)
+            if ctx.remember is not None and code != WRONG and not ctx.params.get("dry_run"):
+                ctx.remember()
+            return code
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The usage, without braces around what must be there."""

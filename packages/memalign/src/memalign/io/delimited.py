@@ -16,7 +16,8 @@ from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.files import atomic_write
 from memalign.io.locations import Location
-from memalign.io.rows import Row, decoded, file_lines, plain
+from memalign.io.rows import Row, decoded, file_lines
+from memalign.terminal import plain
 
 __all__ = ["cell_value", "delimited_rows", "header_names", "safe_cell", "write_delimited"]
 

@@ -11,7 +11,7 @@ import msgspec
 from memalign.errors import InputError, RowError
 from memalign.io.locations import Location, Remote
 
-__all__ = ["Row", "array_rows", "decoded", "file_lines", "json_rows", "never_empty", "plain"]
+__all__ = ["Row", "array_rows", "decoded", "file_lines", "json_rows", "never_empty"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -107,11 +107,3 @@ def decoded(line: int, raw: bytes) -> str | RowError:
     except UnicodeDecodeError as error:
         byte = raw[error.start]
         return RowError(line=line, reason=f"not UTF-8: byte {error.start + 1} is 0x{byte:02x}; save the file as UTF-8")
-
-
-def plain(text: object) -> str:
-    """`text` without characters that a terminal would obey: judged outputs and models' words are anybody's words."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-        for character in str(text).replace("\r\n", "\n")
-    )

@@ -17,7 +17,8 @@ from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import cell_value, header_names
 from memalign.io.files import atomic_write
-from memalign.io.rows import Row, plain
+from memalign.io.rows import Row
+from memalign.terminal import plain
 
 if TYPE_CHECKING:
     from openpyxl.cell import Cell

@@ -513,11 +513,13 @@ def _ids(selector: str | FeedbackKey) -> set[str]:
 
 
 def _unnamed(guideline: Guideline, person: str | None) -> Guideline:
-    """`guideline` without the name of somebody who pinned or retired it."""
-    if person is None or person not in (guideline.pinned_by, guideline.retired_by):
+    """`guideline` without the name of somebody who pinned or retired it, and without the checks that they set."""
+    if person is None:
         return guideline
+    if guideline.checked_by == person:
+        guideline = msgspec.structs.replace(guideline, checks=(), checked_by=None)
     names = {name: _ERASED for name in ("pinned_by", "retired_by") if getattr(guideline, name) == person}
-    return msgspec.structs.replace(guideline, **names)
+    return msgspec.structs.replace(guideline, **names) if names else guideline
 
 
 def _silent(memory: Memory, residue: Residue) -> Memory:

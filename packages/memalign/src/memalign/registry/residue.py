@@ -366,7 +366,11 @@ def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) 
             return of_person or key in residue.names or residue.in_sentence(reason_of(codec, kind, body))
         case "guideline":
             guideline = codec.decode(kind, body)
-            named = residue.person is not None and residue.person in (*guideline.people, guideline.retired_by)
+            named = residue.person is not None and residue.person in (
+                *guideline.people,
+                guideline.retired_by,
+                guideline.checked_by,
+            )
             return named or not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
         case "conflict":
             conflict = codec.decode(kind, body)
