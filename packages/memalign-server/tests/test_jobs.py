@@ -176,7 +176,7 @@ def test_a_reviewer_starts_only_their_own_work_again(
     assert found.stopped is (status == 403)  # what was refused waits for whoever may
 
 
-def test_two_jobs_run_at_once_and_an_erasure_takes_what_another_waits_with(tmp_path: Path) -> None:
+def test_an_erasure_takes_what_a_third_job_waits_with(tmp_path: Path) -> None:
     begun, finish = threading.Semaphore(0), threading.Event()
     most = running = 0
 

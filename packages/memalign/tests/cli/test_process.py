@@ -108,6 +108,22 @@ def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> N
     assert "BrokenPipe" not in said
 
 
+def test_a_reader_of_progress_that_has_gone_stops_no_run(tone: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    items = [{"id": f"i-{n}", "inputs": f"Order {n}?", "outputs": "On its way."} for n in range(60)]
+    (tmp_path / "items.json").write_text(json.dumps(items), "utf-8")
+    command = [*MEMALIGN, "judge", tone, str(tmp_path / "items.json"), "-o", str(tmp_path / "judged.jsonl")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.stderr.close()
+        try:
+            process.wait(timeout=PATIENCE / 10)
+        finally:
+            process.kill()
+    assert len((tmp_path / "judged.jsonl").read_text("utf-8").splitlines()) == 60
+    assert len(endpoint.requests) == 60
+
+
 def test_a_program_ends_with_code_and_one_line(program: Run, tone: str) -> None:
     lost = program("show", "nobody")
     assert lost.code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,8 +46,9 @@ def show(*parts: RenderableType) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line on stderr."""
-    open_console(stderr=True).print(_text(line), soft_wrap=True)
+    """Print a line on stderr; where its reader has gone, nothing that a run has paid for stops."""
+    with contextlib.suppress(BrokenPipeError, SystemExit):  # Rich ends the program at a broken pipe
+        open_console(stderr=True).print(_text(line), soft_wrap=True)
 
 
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
