@@ -157,7 +157,7 @@ def evaluate(
 
 
 def _version_before(session: Session, name: str, number: int, judge: Judge) -> int:
-    """The latest version before `number` that judges otherwise: one that differs by its columns alone is the same judge."""
+    """The latest version before `number` that judges otherwise: other columns make no other judge."""
     registry = session.registry()
     for earlier in range(number - 1, 0, -1):
         if registry.load(name, earlier).fingerprint != judge.fingerprint:
