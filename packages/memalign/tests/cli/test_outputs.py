@@ -51,13 +51,17 @@ def test_a_csv_is_a_sheet_that_resumes(memalign: Run, tone: str, tmp_path: Path,
 
     endpoint.answer = answer
     many = jsonl(tmp_path / "many.jsonl", items(3))
-    assert "3 judged into out.csv (resumed from out.csv.jsonl)" in memalign("judge", tone, many, "-o", "out.csv").out
+    assert "3 judged into out.csv and out.csv.jsonl, " in memalign("judge", tone, many, "-o", "out.csv").out
     with Path("out.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["id"], row["value"], row["error"]) for row in rows] == [(f"n-{n}", "true", "") for n in range(3)]
     assert rows[1]["rationale"] == "'=HYPERLINK(1)"  # no formula
     assert "0 judged into out.csv" in memalign("judge", tone, many, "-o", "out.csv").out
     assert "a judge's own verdict" in memalign("align", tone, "out.csv").err
+    calls = len(endpoint.requests)
+    assert memalign("explain", tone, "out.csv", "n-1", "--examples", many).code == 0
+    assert memalign("next", tone, many, "--judged", "out.csv").code == 0
+    assert len(endpoint.requests) == calls, "every command reads the judgments of the sheet it wrote"
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,8 @@ def test_a_case_without_labels_is_not_judged():
     assert (found.n, found.unlabelled, judge.asked) == (1, 1, ["t-1"])
     with pytest.raises(InputError, match="no case has a label"):
         evaluate(judge, [said("t-2", rationale="too cold")])
+    with pytest.raises(InputError, match="there is no labelled case"):
+        evaluate(judge, [])
 
 
 def test_remembered_cases_are_seen_by_id_or_content():

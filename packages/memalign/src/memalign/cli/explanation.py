@@ -50,7 +50,9 @@ def explain(
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
         )
-    number, judge = judged_by(session.registry(), name, file.judge, version, written=str(out))
+    number, judge = judged_by(
+        session.registry(), name, file.judge, version, memory_hash=judgment.memory_hash, written=str(out)
+    )
     explained = aio.run(explain_judgment(judge, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}
     session.give(data, *_parts(judge.parameters.get("samples", 1), explained["judgment"], data))

@@ -239,10 +239,11 @@ class Destination:
         """
         if name is None or name == "-":
             return cls(name=name)
-        out = Path(name)
-        if out.suffix.lower() != ".csv":
+        from memalign.io.judgments import lines_beside
+
+        out, lines = Path(name), lines_beside(name)
+        if lines == out:
             return cls(name=name, lines=out)
-        lines = out.with_name(f"{out.name}.jsonl")
         if out.exists() and not lines.exists():
             raise InputError(f"{out} is there, and no judgments beside it ({lines.name}): name another output file")
         return cls(name=name, lines=lines, sheet=out)
@@ -266,7 +267,7 @@ class Destination:
 
     def __str__(self) -> str:
         if self.sheet is not None and self.lines is not None:
-            return f"{self.sheet} (resumed from {self.lines.name})"
+            return f"{self.sheet} and {self.lines.name}"
         return "stdout" if self.stdout else self.name or ""
 
 

@@ -122,11 +122,9 @@ def review(
 def _cases(
     judge: Judge, cases: str, examples: str | None, columns: list[str] | None
 ) -> tuple[list[ReviewCase], list[str]]:
-    from memalign.io.review import is_judgment_file, review_cases
+    from memalign.io.judgments import is_judgment_file
+    from memalign.io.review import review_cases
 
-    lines = f"{cases}.jsonl"  # from which `memalign judge -o judged.csv` made the table
-    if cases.lower().endswith(".csv") and is_judgment_file(lines):
-        cases = lines
     if not is_judgment_file(cases):
         if examples is not None:
             if not Path(cases).exists():

@@ -200,6 +200,8 @@ class LabelledCases:
         file = read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields)
         memory, met = judge.memory, _keys(case for other in outside for case in other.memory.cases)
         annotations = annotations_by_case(file.rows)
+        if not annotations:
+            raise InputError("there is no labelled case: give rows with an id, what was judged, and a value")
         fresh = {name: notes for name, notes in annotations.items() if not met & _keys(notes)}
         if not fresh:
             raise InputError(

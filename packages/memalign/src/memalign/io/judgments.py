@@ -27,7 +27,9 @@ __all__ = [
     "JudgmentWriter",
     "Judgments",
     "OwnVerdicts",
+    "is_judgment_file",
     "judgment_line",
+    "lines_beside",
     "read_judgments",
     "write_judgment_csv",
 ]
@@ -72,12 +74,24 @@ OwnVerdicts = Mapping[str, Judgment] | JudgmentFile
 """Judgments that a judge gave before, by the ids of the cases, or a file of them, as `read_judgments` reads it."""
 
 
-def read_judgments(path: str | Path) -> JudgmentFile:
-    """The judgments of a file that `JudgmentWriter` wrote, those with an error included.
+def lines_beside(path: str | Path) -> Path:
+    """The JSON lines of a file of judgments: those of `OUT.csv`, a sheet, are in `OUT.csv.jsonl` beside it."""
+    path = Path(path)
+    return path.with_name(f"{path.name}.jsonl") if path.suffix.lower() == ".csv" else path
 
-    A last line that a crash cut off is left out. Raises InputError when the file is missing, empty or something else.
+
+def read_judgments(path: str | Path) -> JudgmentFile:
+    """Read the judgments of a file that `JudgmentWriter` or `memalign judge -o` wrote, those with an error included.
+
+    A last line that a crash cut off is left out.
+
+    Args:
+        path: The file of JSON lines, or the CSV that was made of it.
+
+    Raises:
+        InputError: The file is missing, empty or something else.
     """
-    lines = list(_lines_of(Path(path)))
+    lines = list(_lines_of(lines_beside(path)))
     if not lines:
         raise InputError(f"{path} has no judgment")
     return JudgmentFile(
@@ -85,6 +99,16 @@ def read_judgments(path: str | Path) -> JudgmentFile:
         judgments={line.head.id: line.judgment for line in lines},
         contents={line.head.id: line.head.content_hash for line in lines},
     )
+
+
+def is_judgment_file(path: str | Path) -> bool:
+    """Whether a file is what `memalign judge -o` wrote."""
+    try:
+        with lines_beside(path).open("rb") as file:
+            msgspec.json.decode(file.readline(), type=_Head)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def judgment_line(example_id: str, judgment: Judgment, *, judge: str, content_hash: str) -> bytes:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.io.delimited import write_delimited
@@ -16,11 +14,11 @@ from memalign.io.examples import Examples
 from memalign.io.judgments import read_judgments
 from memalign.io.review_cells import HIDDEN, REASON, VERDICT, hidden_cells
 from memalign.io.sheets import Column, write_sheet
-from memalign.io.source import JUDGED, ExampleSource
+from memalign.io.source import ExampleSource
 from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueType
 
-__all__ = ["ReviewCase", "is_judgment_file", "review_cases", "write_review"]
+__all__ = ["ReviewCase", "review_cases", "write_review"]
 
 _SHEETS = (".xlsx", ".csv", ".tsv")
 
@@ -31,16 +29,6 @@ class ReviewCase:
 
     example: Example
     judgment: Judgment | None = None
-
-
-def is_judgment_file(path: str | Path) -> bool:
-    """Whether a file is what `memalign judge -o` wrote."""
-    try:
-        with Path(path).open("rb") as file:
-            first = msgspec.json.decode(file.readline())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return isinstance(first, dict) and first.keys() >= JUDGED
 
 
 def review_cases(

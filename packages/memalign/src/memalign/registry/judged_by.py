@@ -14,13 +14,32 @@ __all__ = ["judged_by"]
 
 
 def judged_by(
-    registry: Registry, name: str, signature: str, version: int | None = None, *, written: str = "this"
+    registry: Registry,
+    name: str,
+    signature: str,
+    version: int | None = None,
+    *,
+    memory_hash: str = "",
+    written: str = "this",
 ) -> tuple[int, Judge]:
-    """The version that gave judgments of this signature: the newest such one, or `version` if it is one.
+    """Find the version that gave judgments of this signature: the newest such one.
 
-    `written` is what errors call the judgments. Raises InputError when there is none.
+    Args:
+        registry: Where versions are.
+        name: The judge's name.
+        signature: Whose the judgments are, as their file has it.
+        version: The only version that may be it.
+        memory_hash: The memory that was used; only versions with it are loaded, and those that an erasure changed.
+        written: What errors call the judgments.
+
+    Raises:
+        InputError: No version judges so.
     """
-    numbers = [version] if version is not None else [info.number for info in reversed(registry.history(name))]
+    if version is not None:
+        numbers = [version]
+    else:
+        newest_first = reversed(registry.history(name))
+        numbers = [info.number for info in newest_first if not memory_hash or info.memory_hash in ("", memory_hash)]
     for number in numbers:
         judge = registry.load(name, number)
         try:
