@@ -13,7 +13,7 @@ import msgspec
 
 from memalign.errors import InvalidValue, InvalidValueType
 
-__all__ = ["UNBOUNDED", "Value", "ValueT_co", "ValueType", "value_text"]
+__all__ = ["UNBOUNDED", "Value", "ValueT_co", "ValueType", "dollars", "value_text"]
 
 type_names = "bool, A|B|C, int:1..5, float:-1..1, str"
 
@@ -44,6 +44,11 @@ def value_text(value: Value | None) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.12g}" if isinstance(value, float) else str(value)  # two labels must not look the same
+
+
+def dollars(amount: float) -> str:
+    """US dollars for people, to two digits: `$0.0003`, `$12`, `$1,240`."""
+    return f"${amount:,.0f}" if amount >= 100 else f"${amount:.2g}"
 
 
 class ValueType(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,6 +71,18 @@ def test_a_dry_run_says_it_is_an_estimate(memalign: Run, priced: str, given: Pat
     assert endpoint.requests == []
 
 
+def test_a_single_call_beyond_the_limit_is_not_made(
+    memalign: Run, priced: str, given: Path, endpoint: Endpoint
+) -> None:
+    memalign("edit", priced, "--price", "input=100000,output=400000")
+    stopped = memalign("align", priced, given, "--max-cost", "0.5", "--json")
+    assert (stopped.code, endpoint.requests) == (1, [])
+    assert "one more call would pass the limit of $0.5" in str(stopped.json)
+    assert re.search(r"\$\d{2,}[;,]", memalign("align", priced, given, "--dry-run").out), (
+        "dollars are never powers of ten"
+    )
+
+
 def test_a_dry_run_refuses_what_aligning_would(memalign: Run, priced: str, tmp_path: Path) -> None:
     bad = jsonl(tmp_path / "bad.jsonl", [{"id": "x", "inputs": "?", "outputs": "!", "value": "perhaps"}])
     for more in ((), ("--dry-run",)):

@@ -18,7 +18,7 @@ from memalign.memory import FeedbackConflict, Memory
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
-from memalign.values import Value, ValueT_co, value_text
+from memalign.values import Value, ValueT_co, dollars, value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
@@ -190,7 +190,7 @@ class AlignResult(Generic[ValueT_co]):
         if count := len(self.conflicts):
             parts.append(f"{count} conflict{'s' if count > 1 else ''}")
         parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
-        parts.append("cost unknown" if self.usage.cost is None else f"${self.usage.cost:.2g}")
+        parts.append("cost unknown" if self.usage.cost is None else dollars(self.usage.cost))
         return ", ".join(parts)
 
     def __repr__(self) -> str:

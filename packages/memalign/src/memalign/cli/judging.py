@@ -86,6 +86,7 @@ def _estimate(session: Session, judge: Judge, number: int, rows: RowSource, max_
     """Print what judging the rows would take, from a sample of them."""
     from memalign.io import Examples
     from memalign.judge.estimate import estimate_judging
+    from memalign.values import dollars
 
     source = Examples.of(rows, fields=judge.fields)
     count = len(source)  # reads and checks them all
@@ -98,7 +99,7 @@ def _estimate(session: Session, judge: Judge, number: int, rows: RowSource, max_
         "an estimate: no model was asked, and answers were taken to be of usual length",
     ]
     if estimate.cached_cost is not None:
-        lines.append(f"${estimate.cached_cost:.2g} where the provider bills the shared prefix as cached")
+        lines.append(f"{dollars(estimate.cached_cost)} where the provider bills the shared prefix as cached")
     lines += spending_lines(judge.name, estimate.usage, max_cost)
     data = {"judge": judge.name, "version": number, "dry_run": True, "rows": count, "sampled": len(sample)}
     data |= {"estimate": estimate.usage, "cached_cost": estimate.cached_cost, "margin": estimate.margin}

@@ -159,4 +159,6 @@ def usage_text(usage: Usage, seconds: float | None = None) -> str:
 
 def cost_text(usage: Usage) -> str:
     """Write `$0.0003`, or `unknown`."""
-    return "unknown" if usage.cost is None else f"${usage.cost:.2g}"
+    from memalign.values import dollars
+
+    return "unknown" if usage.cost is None else dollars(usage.cost)

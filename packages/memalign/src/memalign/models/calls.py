@@ -26,9 +26,10 @@ from memalign.models.base import (
     DecisionModel,
     EmbeddingModel,
     IdentifiedModel,
+    PricedModel,
     Question,
 )
-from memalign.models.dry_run import DryRun
+from memalign.models.dry_run import GENEROUS, DryRun
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.types import Usage
 
@@ -122,7 +123,7 @@ class Calls:
             return self.dry_run.reply(model, request)
         size = estimate_tokens(request.system) + estimate_tokens(request.user)
         reply = await self._pay(
-            (model.name, request.schema_name), size, lambda: model.complete(request), lambda reply: reply.usage
+            model, request.schema_name, size, lambda: model.complete(request), lambda reply: reply.usage
         )
         await self._keep({key: reply})
         self._check_price()
@@ -153,7 +154,8 @@ class Calls:
         if self.dry_run is not None:
             return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
         decision = await self._pay(
-            (model.name, "decision"),
+            model,
+            "decision",
             sum(map(estimate_tokens, (state, *(question.text for question in new)))),
             lambda: model.decide(state, new, timeout=timeout),
             lambda decision: decision.usage,
@@ -211,20 +213,28 @@ class Calls:
     # -- the limit -----------------------------------------------------------------------------------------------
 
     async def _pay(
-        self, kind: tuple[str, str], size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
+        self,
+        model: ChatModel | DecisionModel,
+        kind: str,
+        size: int,
+        call: Callable[[], Awaitable[T]],
+        usage_of: Callable[[T], Usage],
     ) -> T:
         """What `call` gives, where the limit leaves room for it; calls of a kind cost about as much a unit of size.
 
-        The first call of a kind goes alone: until it is answered, nobody knows what the others would cost.
+        The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
+        of the tokens that go in.
         """
         if self._limit is None:
             return await call()
-        run = self._runs.get(kind) or self._runs.setdefault(kind, self._limit.start_run())
+        run = self._runs.get((model.name, kind))
+        if run is None:
+            run = self._runs[model.name, kind] = self._limit.start_run(least_price=_input_price(model))
         if not run.price_known:
             async with self._first:
                 if not run.price_known:
-                    return await self._paid(run, kind[0], size, call, usage_of)
-        return await self._paid(run, kind[0], size, call, usage_of)
+                    return await self._paid(run, model.name, size, call, usage_of)
+        return await self._paid(run, model.name, size, call, usage_of)
 
     async def _paid(
         self, run: SpendRun, name: str, size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
@@ -277,9 +287,9 @@ class SpendLimit:
         self.reached = False
         self._runs: list[SpendRun] = []
 
-    def start_run(self) -> SpendRun:
-        """Calls of another kind or judge, which may cost more or less."""
-        self._runs.append(SpendRun(self))
+    def start_run(self, *, least_price: float = 0.0) -> SpendRun:
+        """Calls of another kind or judge, which may cost more or less, and at least so much a unit of their size."""
+        self._runs.append(SpendRun(self, least_price))
         return self._runs[-1]
 
     @property
@@ -296,11 +306,14 @@ class SpendLimit:
 class SpendRun:
     """The calls of one run. A call is expected to cost the mean of its run; the first, as much as in the dearest run.
 
+    The first never costs less than `least_price` a unit, which a price list says.
+
     Where calls differ in length, each has a `size` and the mean is that of a unit of it.
     """
 
-    def __init__(self, limit: SpendLimit) -> None:
+    def __init__(self, limit: SpendLimit, least_price: float = 0.0) -> None:
         self.limit = limit
+        self._least_price = least_price
         self.in_flight = 0.0
         self._answered = self._cost = 0.0
 
@@ -312,7 +325,7 @@ class SpendRun:
     @property
     def price(self) -> float:
         """What a call, or a unit of its size, is expected to cost."""
-        return self._cost / self._answered if self.price_known else self.limit.dearest
+        return self._cost / self._answered if self.price_known else max(self.limit.dearest, self._least_price)
 
     def room(self, size: float = 1.0) -> bool:
         """Whether one more call may be made."""
@@ -330,6 +343,13 @@ class SpendRun:
         self._answered += size * answered
         self._cost += cost
         self.limit.spent += cost
+
+
+def _input_price(model: ChatModel | DecisionModel) -> float:
+    """Dollars that an estimated token of input costs at least; 0.0 where no list says."""
+    if not isinstance(model, PricedModel):
+        return 0.0
+    return (model.price_of(Usage(calls=1, input_tokens=1_000)) or 0.0) / 1_000 * GENEROUS
 
 
 def _key(model: ChatModel | DecisionModel | EmbeddingModel, question: ChatRequest | tuple[str, ...] | str) -> str:
