@@ -11,8 +11,8 @@ from sqlalchemy import Column, String, Table, Text, insert, select
 from memalign.errors import RegistryError
 from memalign.registry import other_tables
 from memalign_server.review.drafts import drafts_of, save_draft
-from memalign_server.store import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, Store
-from memalign_server.store.columns import from_json, metadata
+from memalign_server.store import Store
+from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, from_json, metadata
 from memalign_server.store.tables import drafts
 from memalign_server.store.tables import jobs as table
 from memalign_server.work.jobs import Jobs

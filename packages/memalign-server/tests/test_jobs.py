@@ -17,6 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
+from memalign.errors import InputError
 from memalign_server.store import Store
 from memalign_server.store.columns import later
 from memalign_server.store.tables import jobs as table
@@ -122,6 +123,20 @@ def test_work_of_a_killed_server_says_so(state: str, tmp_path: Path) -> None:
     assert (found.state, found.stopped) == ("failed", True)
 
 
+def test_work_that_an_erasure_took_says_so_and_cannot_be_started_again(tmp_path: Path) -> None:
+    jobs, job = undone(tmp_path, "running", "align", {"feedback": FEEDBACK})
+    jobs.open()
+    jobs.close()
+    registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
+    registry.align("tone", FEEDBACK)
+    registry.erase("tone", ["t-1"])
+    stopped = jobs.find(job)
+    assert stopped is not None
+    assert (stopped.stopped, "an erasure took" in str(stopped.problem)) == (False, True)
+    with pytest.raises(InputError, match="an erasure took what this was to work on"):
+        jobs.start_again(stopped, asked_by="ana")
+
+
 def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:
     jobs, job = undone(tmp_path, "running", "erase", {"keys": ["t-1"]})
     registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
@@ -205,7 +220,7 @@ def test_an_erasure_takes_what_a_third_job_waits_with(tmp_path: Path) -> None:
         finish.set()
         jobs.close()
     assert [job.state for job in done] == ["done", "done", "failed", "done"]
-    assert "an erasure took what this was given" in str(done[2].problem)
+    assert "an erasure took what this was to work on" in str(done[2].problem)
     assert most == 2
 
 

@@ -17,7 +17,7 @@ from memalign_server.pages import people
 from memalign_server.pages import routes as pages
 from memalign_server.people.access import ANYBODY, TEAM, Identity
 from memalign_server.people.headers import SafeHeaders
-from memalign_server.problems import PROBLEMS, install_problems
+from memalign_server.problems import PROBLEMS
 from memalign_server.review.judges import Judges
 from memalign_server.server import Server
 from memalign_server.settings import Settings
@@ -25,8 +25,6 @@ from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
 
 __all__ = ["create_app"]
-
-_LARGEST_BODY = 64 << 20  # bytes: a sheet of some ten thousand cases
 
 
 def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingModel] = ()) -> FastAPI:
@@ -64,7 +62,6 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         app.include_router(router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False, dependencies=[TEAM])
-    install_problems(app)
     pages.install_pages(app)
     app.add_middleware(Identity, server=server)
     app.add_middleware(  # what must come back from an OpenID provider, for ten minutes
@@ -74,7 +71,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         max_age=600,
         https_only=settings.secure,
     )
-    app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=settings.secure, largest_body=_LARGEST_BODY)
+    app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=settings.secure)
     return app
 
 

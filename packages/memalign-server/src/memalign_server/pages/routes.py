@@ -7,35 +7,20 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from memalign_server.pages import (
-    changed,
-    data,
-    forgetting,
-    home,
-    memory,
-    people,
-    pulling,
-    review,
-    trust,
-)
-from memalign_server.pages.errors import install_error_pages
+from memalign_server.pages import changed, data, forgetting, home, memory, people, pulling, review, trust
+from memalign_server.pages.errors import install_errors
 
 __all__ = ["ROUTERS", "install_pages"]
 
-ROUTERS: list[APIRouter] = [
-    people.router,
-    home.router,
-    review.router,
-    changed.router,
-    memory.router,
-    forgetting.router,
-    trust.router,
-    data.router,
-    pulling.router,
-]
+_PAGES = (people, home, review, changed, memory, forgetting, trust, data, pulling)
+ROUTERS: list[APIRouter] = [page.router for page in _PAGES]
 
 
 def install_pages(app: FastAPI) -> None:
-    """Serve the pages' own files, and errors as pages."""
+    """Serve the pages' own files, and answer errors.
+
+    Args:
+        app: The application.
+    """
     app.mount("/static", StaticFiles(directory=Path(__file__).parent.parent / "static"), name="static")
-    install_error_pages(app)
+    install_errors(app)

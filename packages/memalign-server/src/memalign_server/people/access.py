@@ -1,6 +1,6 @@
 """Who asks, and what they may do: settled before a body is read, and said beside each route by a dependency.
 
-A route is for everybody in the team unless its router says `ANYBODY`, and for owners where it says `OWNER`:
+A route is for everybody in the team, unless its router says `ANYBODY` or the route says `OWNER`:
 
     @router.post("/erase", dependencies=[OWNER])
 """
@@ -8,7 +8,6 @@ A route is for everybody in the team unless its router says `ANYBODY`, and for o
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final, cast
 from urllib.parse import urlsplit
 
@@ -35,16 +34,18 @@ if TYPE_CHECKING:
 __all__ = ["ANYBODY", "COOKIE", "OWNER", "TEAM", "Asking", "Identity", "set_session"]
 
 COOKIE = "memalign_session"
-_OPEN_PATHS = ("/static/", "/health")
-_SAFE = ("GET", "HEAD", "OPTIONS")
 _OF_PROXIES = ("forwarded", "via", "x-real-ip")
 _CHALLENGE: Final = {"www-authenticate": "Bearer"}
 
 
 class Identity:
-    """Middleware: `request.state.person` is who asks, None for nobody; `request.state.refusal` says why a request is refused.
+    """Middleware: `request.state.person` is who asks, None for nobody, and `request.state.refusal` why nobody is let in.
 
-    Of whoever is nobody no byte of the body is read.
+    Of a request of nobody no byte of the body is read.
+
+    Args:
+        app: What answers the requests.
+        server: The server.
     """
 
     def __init__(self, app: ASGIApp, *, server: Server) -> None:
@@ -52,7 +53,7 @@ class Identity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "http" and not scope["path"].startswith(_OPEN_PATHS):
+        if scope["type"] == "http" and not scope["path"].startswith(("/static/", "/health")):
             person, refusal = await run_in_threadpool(_identify, self.server, Request(scope))
             scope.setdefault("state", {}).update(person=person, refusal=refusal)
             receive = receive if person is not None else _no_body()
@@ -70,37 +71,37 @@ def _no_body() -> Receive:
 
 def _identify(server: Server, request: Request) -> tuple[Person | None, Problem | None]:
     try:
-        person = _asking(server, request)
-        if request.method not in _SAFE and (person is None or person.by != "token"):
-            _check_origin(request.headers, server.settings.public_url)
+        person = _person(server, request)
+        if request.method not in ("GET", "HEAD", "OPTIONS") and (person is None or person.by != "token"):
+            _check_origin(request, server.settings.public_url)
     except Problem as problem:
         return None, problem
     return person, None
 
 
-def _asking(server: Server, request: Request) -> Person | None:
+def _person(server: Server, request: Request) -> Person | None:
     settings, authorization = server.settings, request.headers.get("authorization")
     with server.store.read() as connection:
         if authorization is not None:
             scheme, _, token = authorization.partition(" ")
-            good = scheme.lower() == "bearer" and request.url.path.startswith("/api/")
+            in_place = scheme.lower() == "bearer" and request.url.path.startswith("/api/")
             own = settings.api_token is not None and hmac.compare_digest(digest(settings.api_token), digest(token))
-            if good and token and (own or is_token(connection, token)):
+            if in_place and token and (own or is_token(connection, token)):
                 return PROGRAM
             raise Problem(
                 401, "this API token is unknown or was replaced; it is for addresses under /api", headers=_CHALLENGE
             )
         session = request.cookies.get(COOKIE)
-        if session and (found := person_of_session(connection, session)) is not None:
-            return _allowed(server, *found)
+        if session and (member := person_of_session(connection, session)) is not None:
+            return _with_role_of_today(server, *member)
         if settings.local and settings.openid is None and not has_people(connection):
             _check_direct(request)
             return LOCAL
     return None
 
 
-def _allowed(server: Server, person: Person, subject: str | None, email: str | None) -> Person | None:
-    """The person; one of a provider with the role that the list of today gives them, if any."""
+def _with_role_of_today(server: Server, person: Person, subject: str | None, email: str | None) -> Person | None:
+    """The person; one of a provider with the role that the list of today has for them, if any."""
     if subject is None:
         return person
     provider = server.settings.openid
@@ -108,11 +109,11 @@ def _allowed(server: Server, person: Person, subject: str | None, email: str | N
     return None if role is None else Person(name=person.name, role=Role(role), by=person.by, id=person.id)
 
 
-def _check_origin(headers: Mapping[str, str], public_url: str | None) -> None:
-    """Raise Problem 403 where the browser says that another site makes the request."""
-    origin = headers.get("origin")
-    own = {headers.get("host", "")} | ({urlsplit(public_url).netloc} if public_url else set())
-    foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+def _check_origin(request: Request, public_url: str | None) -> None:
+    """Raise Problem 403 if the browser says that another site makes the request."""
+    origin = request.headers.get("origin")
+    own = {request.headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}
+    foreign = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
     if foreign or (origin is not None and urlsplit(origin).netloc not in own):
         raise Problem(403, "this request comes from a page of another site")
 
@@ -120,7 +121,7 @@ def _check_origin(headers: Mapping[str, str], public_url: str | None) -> None:
 def _check_direct(request: Request) -> None:
     """Raise Problem 403 for a request that a proxy passed on, to a server that is open to its own machine alone.
 
-    A proxy says so in its headers, or speaks HTTP/1.0, as nginx does unless it is told otherwise and no browser does.
+    A proxy says so in its headers, or uses HTTP/1.0: nginx does so by default, and no browser does.
     """
     of_proxy = any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers)
     if of_proxy or request.scope.get("http_version") == "1.0":
@@ -158,6 +159,13 @@ OWNER: Final = Depends(_owner)
 
 
 def set_session(request: Request, answer: Response, server: Server, secret: str) -> None:
-    """Give the browser a session: a cookie that no script reads and no other site sends; over TLS only where there is TLS."""
+    """Give the browser a session: a cookie that no script reads and no other site sends.
+
+    Args:
+        request: The request; over TLS, the cookie is sent over TLS alone.
+        answer: The answer to it.
+        server: The server.
+        secret: The session's secret.
+    """
     secure = request.url.scheme == "https" or server.settings.secure
     answer.set_cookie(COOKIE, secret, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax", path="/")

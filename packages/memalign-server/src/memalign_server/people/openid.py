@@ -23,7 +23,11 @@ _TIMEOUT = 10.0  # seconds
 
 
 class OpenId:
-    """One provider, as this server is known to it. Its metadata and keys are read when somebody signs in."""
+    """One provider, as this server is known to it. Its metadata and keys are read when somebody signs in.
+
+    Args:
+        provider: Its settings.
+    """
 
     def __init__(self, provider: OpenIdProvider) -> None:
         self._provider = provider
@@ -36,7 +40,11 @@ class OpenId:
         )
 
     async def send_away(self, request: Request, callback: str) -> Response:
-        """The answer that sends a browser to the provider; what must come back lies in the signed `request.session`."""
+        """Send a browser to the provider; what must come back lies in the signed `request.session`.
+
+        Raises:
+            Problem: 502 for a fault of the provider's.
+        """
         try:
             answer: Response = await self._client.authorize_redirect(request, callback)
         except (httpx2.HTTPError, AuthlibBaseError, ValueError, KeyError) as error:
@@ -44,7 +52,7 @@ class OpenId:
         return answer
 
     async def take_back(self, request: Request) -> dict[str, Any]:
-        """What the provider says of whom it sent back.
+        """Read what the provider says of whom it sent back.
 
         Raises:
             Problem: 400 for an answer that is not to our question, 502 for a fault of the provider's.
@@ -54,16 +62,15 @@ class OpenId:
             claims = dict(token["userinfo"])
             claims["iss"], claims["sub"] = str(claims["iss"]), str(claims["sub"])
         except (AuthlibBaseError, JoseError) as error:
-            parts = {"error": error}
             raise Problem(
-                400, "the sign-in did not come back as it was sent ({error}); try again", parts=parts
+                400, "the sign-in did not come back as it was sent ({error}); try again", parts={"error": error}
             ) from error
         except (httpx2.HTTPError, ValueError, KeyError) as error:
             raise _fault(error) from error
         return claims
 
     def person(self, connection: Connection, claims: dict[str, Any]) -> str:
-        """The id of a provider's person, who is added at the first sign-in.
+        """Look a provider's person up, who is added at the first sign-in; returns the id of their row.
 
         Raises:
             Problem: 403 for somebody who is not on the list: the provider may know more people than should be here.
@@ -74,21 +81,16 @@ class OpenId:
         email = str(claims["email"]) if claims.get("email") and claims.get("email_verified") is True else None
         role = self._provider.role_of(claims["sub"], email)
         if role is None:
-            why = (
-                "{name} is not on the list of this server; whoever runs it can add the address or the subject {subject}"
+            raise Problem(
+                403,
+                "{name} is not on this server's list; whoever runs it can add the address or the subject {subject}",
+                parts={"name": name, "subject": claims["sub"]},
             )
-            raise Problem(403, why, parts={"name": name, "subject": claims["sub"]})
         same = (people.c.issuer == claims["iss"], people.c.subject == claims["sub"])
         person = connection.execute(select(people.c.id).where(*same)).scalar()
         if person is None:
-            return add_person(
-                connection,
-                _free(connection, name),
-                Role(role),
-                issuer=claims["iss"],
-                subject=claims["sub"],
-                email=email,
-            )
+            identity = {"issuer": claims["iss"], "subject": claims["sub"], "email": email}
+            return add_person(connection, _free(connection, name), Role(role), **identity)
         connection.execute(update(people).where(people.c.id == person).values(role=role, email=email))
         return str(person)
 

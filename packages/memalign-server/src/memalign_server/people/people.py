@@ -10,9 +10,9 @@ import secrets
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from memalign_server.problems import Refused
 from memalign_server.store.columns import later, new_id, now
@@ -94,25 +94,26 @@ def name_key(name: str) -> str:
 
 def has_people(connection: Connection) -> bool:
     """Whether the team has anybody."""
-    return bool(connection.execute(select(func.count()).select_from(people)).scalar())
+    return connection.execute(select(people.c.id).limit(1)).first() is not None
 
 
-def list_people(connection: Connection) -> list[Row[tuple[str, str, str, str | None, str | None]]]:
-    """Everybody by name: `id`, `name`, `role`, `link_until` of a link that waits, `email` of a provider's person."""
+def list_people(connection: Connection) -> list[Row[Any]]:
+    """List everybody by name: `id`, `name`, `role`, `link_until` of a link that waits, `email` of a provider's person."""
     query = select(people.c.id, people.c.name, people.c.role, people.c.link_until, people.c.email)
     return list(connection.execute(query.order_by(people.c.name_key)))
 
 
-def add_person(
-    connection: Connection,
-    name: str,
-    role: Role,
-    *,
-    issuer: str | None = None,
-    subject: str | None = None,
-    email: str | None = None,
-) -> str:
-    """Add somebody to the team; gives their id.
+def add_person(connection: Connection, name: str, role: Role, **from_provider: str | None) -> str:
+    """Add somebody to the team.
+
+    Args:
+        connection: A transaction.
+        name: Their name, which is the source of their feedback.
+        role: What they may do.
+        from_provider: The `issuer`, `subject` and `email` of a provider's person.
+
+    Returns:
+        The id of their row.
 
     Raises:
         InputError: The text is no name, or somebody has a name that reads the same.
@@ -120,18 +121,16 @@ def add_person(
     name = name.strip()
     if not 0 < len(name) <= 200 or not name.isprintable():
         raise Refused("a name is one line of 1 to 200 letters")
-    # Names are the sources of feedback: two that look the same would be one person to every reader.
     key = name_key(name)
-    spellings = connection.execute(select(reviews.c.person).distinct()).scalars()
-    name = next(
-        (known for known in spellings if name_key(known) == key), name
-    )  # who was here before is the same source
     taken = connection.execute(select(people.c.id).where(people.c.name_key == key)).first() is not None
     if taken or key in (LOCAL.name, PROGRAM.name):
         raise Refused("the name '{name}' is taken; choose another one", name=name)
+    # Somebody who was here before is the same source, as it was spelled then.
+    spellings = connection.execute(select(reviews.c.person).distinct()).scalars()
+    name = next((spelling for spelling in spellings if name_key(spelling) == key), name)
     person = new_id()
     values = {"id": person, "name": name, "name_key": key, "role": role.value, "created_at": now()}
-    connection.execute(insert(people).values(**values, issuer=issuer, subject=subject, email=email))
+    connection.execute(insert(people).values(**values, **from_provider))
     return person
 
 
@@ -141,36 +140,38 @@ def remove_person(connection: Connection, person: str) -> None:
     Raises:
         InputError: Nobody has this id, or no owner would be left.
     """
-    owners = select(func.count()).where(people.c.role == Role.OWNER.value, people.c.id != person)
     row = connection.execute(select(people.c.role).where(people.c.id == person)).first()
     if row is None:
         raise Refused("this person is not in the team any more")
-    if row.role == Role.OWNER.value and not connection.execute(owners).scalar():
+    owners = select(people.c.id).where(people.c.role == Role.OWNER.value, people.c.id != person)
+    if row.role == Role.OWNER.value and connection.execute(owners).first() is None:
         raise Refused("the team needs an owner: add another one first")
-    connection.execute(delete(sessions).where(sessions.c.person == person))
-    connection.execute(delete(people).where(people.c.id == person))
+    connection.execute(delete(people).where(people.c.id == person))  # their sessions go with them
 
 
 # -- personal links ----------------------------------------------------------------------------------------------------
 
 
 def make_link(connection: Connection, person: str) -> str:
-    """The secret of a new link for somebody, good once and for a week; the one before it opens nothing any more.
+    """Make a link for somebody, good once and for a week; the one before it opens nothing any more.
+
+    Returns:
+        The secret in it.
 
     Raises:
         InputError: Nobody has this id.
     """
     secret = secrets.token_urlsafe(32)
     values = {"link": digest(secret), "link_until": later(_LINK_SECONDS)}
-    if not connection.execute(update(people).where(people.c.id == person).values(**values)).rowcount:
+    if not connection.execute(update(people).where(people.c.id == person).values(values)).rowcount:
         raise Refused("this person is not in the team any more")
     return secret
 
 
 def owner_link(connection: Connection, name: str) -> str:
-    """The secret of a link for an owner of this name, who is added or made an owner where that is needed.
+    """Make a link for an owner of this name, who is added or made an owner if needed; returns the secret in it.
 
-    For whoever runs the server: it is how the first owner comes in, and how one who lost everything comes back.
+    This is how the first owner comes in, and how an owner who lost everything comes back.
     """
     person = connection.execute(select(people.c.id).where(people.c.name_key == name_key(name))).scalar()
     if person is None:
@@ -181,18 +182,16 @@ def owner_link(connection: Connection, name: str) -> str:
 
 def person_of_link(connection: Connection, secret: str) -> Person | None:
     """Whom a link is for, while it is good."""
-    query = select(people).where(people.c.link == digest(secret), people.c.link_until >= now())
-    row = connection.execute(query).first()
+    good = (people.c.link == digest(secret), people.c.link_until >= now())
+    row = connection.execute(select(people).where(*good)).first()
     return None if row is None else _person(row)
 
 
 def take_link(connection: Connection, secret: str) -> str | None:
-    """Use a link up; gives the secret of a session, None where the link is not good, as when it is used twice at once."""
+    """Use a link up; returns the secret of a session, None if the link is not good, as when it is used twice at once."""
     person = person_of_link(connection, secret)
-    if person is None or person.id is None:
-        return None
-    same = (people.c.id == person.id, people.c.link == digest(secret))
-    if connection.execute(update(people).where(*same).values(link=None, link_until=None)).rowcount != 1:
+    taking = update(people).where(people.c.link == digest(secret)).values(link=None, link_until=None)
+    if person is None or person.id is None or connection.execute(taking).rowcount != 1:
         return None
     return start_session(connection, person.id)
 
@@ -201,7 +200,7 @@ def take_link(connection: Connection, secret: str) -> str | None:
 
 
 def start_session(connection: Connection, person: str) -> str:
-    """The secret of a new session of somebody, good for ninety days."""
+    """Start a session of ninety days for somebody; returns its secret."""
     secret = secrets.token_urlsafe(32)
     connection.execute(delete(sessions).where(sessions.c.expires_at < now()))
     values = {"digest": digest(secret), "person": person, "expires_at": later(SESSION_SECONDS)}
@@ -210,12 +209,12 @@ def start_session(connection: Connection, person: str) -> str:
 
 
 def end_session(connection: Connection, secret: str) -> None:
-    """Sign out: the session is gone, also for whoever copied its cookie."""
+    """End a session, also for whoever copied its cookie."""
     connection.execute(delete(sessions).where(sessions.c.digest == digest(secret)))
 
 
 def person_of_session(connection: Connection, secret: str) -> tuple[Person, str | None, str | None] | None:
-    """Who has a session, with the subject and e-mail of a provider's person; None when it has ended."""
+    """Whose session it is, with the subject and e-mail of a provider's person; None if it has ended."""
     joined = people.join(sessions, sessions.c.person == people.c.id)
     good = (sessions.c.digest == digest(secret), sessions.c.expires_at >= now())
     row = connection.execute(select(people).select_from(joined).where(*good)).first()
@@ -226,7 +225,7 @@ def person_of_session(connection: Connection, secret: str) -> tuple[Person, str 
 
 
 def make_token(connection: Connection) -> str:
-    """A new API token, which takes the place of the one before."""
+    """Make an API token, which takes the place of the one before."""
     secret = f"{_TOKEN_PREFIX}{secrets.token_urlsafe(32)}"
     connection.execute(delete(server_settings).where(server_settings.c.name == _TOKEN_SETTING))
     connection.execute(insert(server_settings).values(name=_TOKEN_SETTING, value=digest(secret)))

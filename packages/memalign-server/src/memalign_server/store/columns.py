@@ -1,21 +1,8 @@
-"""The server's own tables: one description of them all, and how a column says what an erasure does to it.
+"""What the server's tables share: how a column says what an erasure does to it, and how values are kept.
 
-The tables lie in the registry's database. `registry.erase` must reach every text in them. A column that may hold
-words of people or of judged systems says so by its `info`:
-
-    Column("example", Text, info=TEXT)        # holds such words: what repeats erased ones is blanked
-    Column("judgment", Text, info=TEXT_ROW)   # the same, and without them the row is worth nothing: it goes
-    Column("case_id", Text, info=CASE_ID)     # the id of a case; the row goes with the case, or with its key
-    Column("source", Text, info=SOURCE)       # who spoke of the case; beside a CASE_ID it makes a feedback's key
-    Column("judgment", Text, info=MODEL_TEXT) # a model wrote it: blanked where it repeats erased words, whoever's row it is
-    Column("before", Text, info=MODEL_ROW)    # the same, and without it the row is worth nothing: it goes
-    Column("asked_by", Text, info=PERSON)     # who did something: blanked where all that this person said goes
-    Column("name", Text, info=SEARCHED)       # no erasure changes it; where it holds erased words, the receipt says so
-    judge_column()                            # whose row it is; rows of other judges stay, and it goes with its judge
-
-A column that may be empty is emptied where it is blanked, another one says "(erased)".
-
-store/erasing.py reads nothing else, so a new table needs no code there.
+The tables lie in the registry's database, and `registry.erase` must reach every text in them. So a column that may
+hold words of people or of judged systems says so by its `info`; a new table needs no code in store/erasing.py. A column
+that may be NULL is emptied where it repeats erased words, and another one says "(erased)".
 """
 
 from __future__ import annotations
@@ -52,22 +39,22 @@ __all__ = [
 
 metadata = MetaData()
 
-TEXT = {"memalign": "text"}
-TEXT_ROW = {"memalign": "text row"}
-MODEL_TEXT = {"memalign": "model text"}
-CASE_ID = {"memalign": "case id"}
-SOURCE = {"memalign": "source"}
-MODEL_ROW = {"memalign": "model text row"}
-PERSON = {"memalign": "person"}
-SEARCHED = {"memalign": "searched"}
-JUDGE = {"memalign": "judge"}
+JUDGE = {"memalign": "judge"}  # whose row it is: rows of other judges stay, and a row goes with its judge
+CASE_ID = {"memalign": "case id"}  # the row goes with the case
+SOURCE = {"memalign": "source"}  # who spoke of the case; the row goes with their feedback on it
+TEXT = {"memalign": "text"}  # words of people or of judged systems: emptied where they repeat erased ones
+TEXT_ROW = {"memalign": "text row"}  # the same, and without them the row is worth nothing: it goes
+MODEL_TEXT = {"memalign": "model text"}  # words of a model: emptied where they repeat erased ones, in any row
+MODEL_ROW = {"memalign": "model text row"}  # the same, and without them the row is worth nothing: it goes
+PERSON = {"memalign": "person"}  # who did something: emptied if all that this person said goes
+SEARCHED = {"memalign": "searched"}  # no erasure changes it; the receipt says so if it holds erased words
 
 
 class JudgeKey(TypeDecorator[str]):
     """A judge: its number in the database, and its name in this package's code.
 
-    A name may be given again after its judge is deleted, and the number never is. A name that no judge has becomes NULL:
-    it finds no row, and no row can be written for it.
+    A name may be given again after its judge is deleted, and the number never is. A name that no judge has becomes
+    NULL: it finds no row, and no row can be written for it.
     """
 
     impl = Integer
@@ -81,12 +68,8 @@ class JudgeKey(TypeDecorator[str]):
     def column_expression(self, column: Any) -> Any:
         """The name of the judge that has the number."""
         named = tables.judges.alias()
-        return (
-            select(named.c.name)
-            .where(named.c.id == type_coerce(column, Integer()))
-            .correlate_except(named)
-            .scalar_subquery()
-        )
+        same = named.c.id == type_coerce(column, Integer())
+        return select(named.c.name).where(same).correlate_except(named).scalar_subquery()
 
 
 def judge_column(**options: Any) -> Column[str]:
@@ -102,11 +85,11 @@ def new_id() -> str:
 
 def now() -> str:
     """The time as the tables keep it: ISO 8601 in UTC with microseconds, so that texts sort as times do."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    return later(0)
 
 
 def later(seconds: float) -> str:
-    """The time so many seconds from now; before now when negative."""
+    """The time so many seconds from now; before now if negative."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
 
 
@@ -117,4 +100,4 @@ def to_json(value: object) -> str:
 
 def from_json(text: str | None) -> Any:
     """The value of a column; None for an empty one."""
-    return None if text is None or text == "" else json.loads(text)
+    return json.loads(text) if text else None

@@ -1,4 +1,4 @@
-"""What an erasure in the registry does to the server's tables, in the same transaction, and what it finds there.
+"""What an erasure in the registry does to the server's tables, in the same transaction, and what it reads there.
 
 A row about a case, or about what somebody said of it, goes with the case or with that feedback. Another case's row
 stays: what it shares with the erased text, people wrote of their own accord. Everything else that repeats the erased
@@ -16,28 +16,16 @@ from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, 
 from memalign.registry.other_tables import Erased, Passage, Words
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
-from memalign_server.store.columns import (
-    CASE_ID,
-    JUDGE,
-    MODEL_ROW,
-    MODEL_TEXT,
-    PERSON,
-    SEARCHED,
-    SOURCE,
-    TEXT,
-    TEXT_ROW,
-    metadata,
-    to_json,
-)
+from memalign_server.store import columns as marks
+from memalign_server.store.columns import metadata, to_json
 from memalign_server.store.judgment_erasing import forget_judgments
-from memalign_server.store.tables import jobs, queue
+from memalign_server.store.tables import jobs
 
 __all__ = ["TABLES", "ServerTables"]
 
-_GONE = "(erased)"
-_BLANK = json.dumps(_GONE)
+_ERASED = "(erased)"
 _SENTENCE = 500  # characters: longer texts name no key in passing
-_LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is no one's words
+_LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is nobody's words
 _OF_CASES = frozenset(("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale"))
 
 
@@ -47,174 +35,157 @@ class ServerTables:
     prefix = "memalign_server_"
 
     def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
-        """Every case of a judge in the tables, and everything that somebody said of one."""
+        """Read every case and comment of a judge; of work, those that its JSON values copy."""
         for table in _tables(connection):
-            yield from table.passages(connection, judge)
+            if table.judge is None:
+                continue
+            for row in table.rows(connection, judge):
+                if table.case is None:
+                    for column in table.people:
+                        yield from _copies(_json(row, column))
+                else:
+                    yield table.passage(row)
 
     def forget(self, connection: Connection, erased: Erased) -> int:
-        """Remove what is erased, and what repeats it; how many rows were touched."""
+        """Remove what is erased, and what repeats it; returns how many rows were touched."""
         receipt = erased.receipt
-        tables = _tables(connection)
-        touched = 0
-        if any(table.table is queue for table in tables):
-            shown = erased.cases | {key.id for key in erased.keys}
-            touched += forget_judgments(
-                connection,
-                receipt.judge,
-                guidelines=receipt.guidelines,
-                cases=shown,
-                versions={version.number for version in receipt.versions if version.guidelines},
-            )
-        for table in tables:
-            touched += table.forget(connection, erased)
-        # Work that erases here gets the receipt in the same transaction, without names, and loses what it was given.
+        touched = forget_judgments(
+            connection,
+            receipt.judge,
+            guidelines=receipt.guidelines,
+            cases=erased.cases | {key.id for key in erased.keys},
+            versions={version.number for version in receipt.versions if version.guidelines},
+        )
+        touched += sum(table.forget(connection, erased) for table in _tables(connection))
+        # Work that erases here gets the receipt in the same transaction, without names, and loses its arguments.
         erasing = (jobs.c.judge == receipt.judge, jobs.c.kind == "erase", jobs.c.state == "running")
-        if any(table.table is jobs for table in tables):
-            receipt_text = to_json(receipt.without_names())
-            connection.execute(update(jobs).where(*erasing).values(result=receipt_text, arguments=None))
+        kept = to_json(receipt.without_names())
+        connection.execute(update(jobs).where(*erasing).values(result=kept, arguments=None))
         return touched
 
     def words(self, connection: Connection) -> Iterator[Words]:
-        """Every text of people and of judged systems that the tables hold."""
-        for table in _tables(connection):
-            yield from table.words(connection)
-
-    def texts(self, connection: Connection) -> Iterator[bytes]:
-        """Every value that the tables hold, as the file spells it."""
+        """Read every text of people and of judged systems, decoded."""
         for table in _tables(connection):
             for row in connection.execute(select(table.table)):
-                yield from (
-                    value if isinstance(value, bytes) else str(value).encode() for value in row if value is not None
-                )
+                yield from table.words(row)
+
+    def texts(self, connection: Connection) -> Iterator[bytes]:
+        """Read every value, as the file spells it."""
+        for table in _tables(connection):
+            for row in connection.execute(select(table.table)):
+                yield from (str(value).encode() for value in row if value is not None)
 
 
 TABLES = ServerTables()
 """What the entry point names."""
 
 
-def _tables(connection: Connection) -> list[_Marked]:
-    """Our tables that this database has: another version of this package may have made it."""
-    there = set(inspect(connection).get_table_names())
-    return [_Marked(table) for table in metadata.sorted_tables if table.name in there]
-
-
-class _Marked:
+class _MarkedTable:
     """A table, by the marks of its columns."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.judge = next(iter(self._marked(JUDGE)), None)
-        self.case = next(iter(self._marked(CASE_ID)), None)
-        self.source = next(iter(self._marked(SOURCE)), None)
-        self.texts = self._marked(TEXT)
-        self.row_texts = self._marked(TEXT_ROW)
-        self.model_texts = self._marked(MODEL_TEXT)
-        self.model_rows = self._marked(MODEL_ROW)
-        self.persons = self._marked(PERSON)
-        self.searched = self._marked(SEARCHED)
+        self.judge, self.case, self.source = (
+            next(self._marked(mark), None) for mark in (marks.JUDGE, marks.CASE_ID, marks.SOURCE)
+        )
+        self.people = [*self._marked(marks.TEXT), *self._marked(marks.TEXT_ROW)]
+        self.models = [*self._marked(marks.MODEL_TEXT), *self._marked(marks.MODEL_ROW)]
+        self.persons = list(self._marked(marks.PERSON))
+        self.searched = list(self._marked(marks.SEARCHED))
 
-    def _marked(self, mark: dict[str, str]) -> list[Column[Any]]:
-        return [column for column in self.table.columns if column.info == mark]
+    def _marked(self, mark: dict[str, str]) -> Iterator[Column[Any]]:
+        return (column for column in self.table.columns if column.info == mark)
 
-    def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
-        """The cases and people's words in a judge's rows; of other tables, the cases that their texts copy."""
-        if self.case is None:
-            if self.judge is None:
-                return
-            for row in self._rows(connection, judge):
-                for column in (*self.texts, *self.row_texts):
-                    yield from _copies(_parsed(_value(row, column)))
-            return
-        for row in self._rows(connection, judge):
-            content, labels = list[Any](), list[Any]()
-            for column in (*self.texts, *self.row_texts):
-                value = _parsed(_value(row, column))
-                if (
-                    isinstance(value, str) and value != _value(row, column) and len(value.split()) <= _LABEL
-                ) or isinstance(value, bool | int | float):
-                    labels.append(value)
-                elif value:
-                    content.append(list(value.values()) if isinstance(value, dict) else value)
-            spoken = content if content or not labels else [""]
-            source = _value(row, self.source)
-            yield Passage(id=_value(row, self.case), source=source, content=spoken or None, labels=labels)
-
-    def forget(self, connection: Connection, erased: Erased) -> int:
-        """Rows of an erased case or feedback go, and other rows lose what repeats it."""
-        touched, residue = 0, erased.residue
-        for row in self._rows(connection, erased.receipt.judge):
-            if self._goes(row, erased):
-                connection.execute(delete(self.table).where(self._same(row)))
-                touched += 1
-                continue
-            own = self.model_texts if self.case is not None else (*self.texts, *self.model_texts)
-            blank: dict[str, Any] = {
-                column.name: None if column.nullable else _BLANK
-                for column in own
-                if _holds(erased, _value(row, column), sentences=True)
-            }
-            blank |= {
-                column.name: None if column.nullable else _GONE
-                for column in self.persons
-                if (name := _value(row, column)) and (name == residue.person or residue.certain(name))
-            }
-            if blank:
-                connection.execute(update(self.table).where(self._same(row)).values(blank))
-                touched += 1
-        return touched
-
-    def _goes(self, row: Row[Any], erased: Erased) -> bool:
-        if self.case is not None:
-            case, source = _value(row, self.case), _value(row, self.source)
-            if case in erased.cases or (source is not None and FeedbackKey(case, source) in erased.keys):
-                return True
-        whole = self.model_rows if self.case is not None else (*self.row_texts, *self.model_rows)
-        return any(_holds(erased, _value(row, column)) for column in whole)
-
-    def words(self, connection: Connection) -> Iterator[Words]:
-        """Every text of the marked columns, decoded."""
-        named = ((self.persons, {"is_name": True}), (self.searched, {"is_name": True}))
-        ids = ([self.case] if self.case is not None else [], {"is_id": True})
-        sources = ([self.source] if self.source is not None else [], {"is_name": True})
-        people = [] if self.case is None else [*self.texts, *self.row_texts]
-        rest = [*self.model_texts, *self.model_rows, *([] if people else [*self.texts, *self.row_texts])]
-        for row in connection.execute(select(self.table)):
-            judge = _value(row, self.judge)
-            for columns, kind in (*named, ids, sources):
-                for column in columns:
-                    if value := _value(row, column):
-                        yield Words(place=self._place(column), judge=judge, text=value, **kind)
-            for column in (*people, *rest):
-                for text in strings(_parsed(_value(row, column))):
-                    in_passing = column in rest and len(text) <= _SENTENCE
-                    yield Words(place=self._place(column), judge=judge, text=text, is_sentence=in_passing)
-
-    def _place(self, column: Column[Any]) -> str:
-        return f"{self.table.name}.{column.name}"
-
-    def _rows(self, connection: Connection, judge: str) -> list[Row[Any]]:
+    def rows(self, connection: Connection, judge: str) -> list[Row[Any]]:
+        """The rows of a judge, and those of none."""
         query = select(self.table)
         if self.judge is not None:
             query = query.where((self.judge == judge) | self.judge.is_(None))
         return list(connection.execute(query))
 
-    def _same(self, row: Row[Any]) -> Any:
-        keys = list(self.table.primary_key)
-        same = keys[0] == _value(row, keys[0])
-        for key in keys[1:]:
-            same &= key == _value(row, key)
-        return same
+    def passage(self, row: Row[Any]) -> Passage:
+        """The case of a row, or what somebody said of it."""
+        content, labels = list[Any](), list[Any]()
+        for column in self.people:
+            value = _json(row, column)
+            # A choice such as "A" is kept as JSON, with its quotes; people's words are kept as they are.
+            choice = isinstance(value, str) and value != _text(row, column) and len(value.split()) <= _LABEL
+            if choice or isinstance(value, bool | int | float):
+                labels.append(value)
+            elif value:
+                content.append(list(value.values()) if isinstance(value, dict) else value)
+        if labels and not content:
+            content = [""]  # a verdict without a word is feedback too
+        source = _text(row, self.source)
+        return Passage(id=str(_text(row, self.case)), source=source, content=content or None, labels=labels)
+
+    def forget(self, connection: Connection, erased: Erased) -> int:
+        """Delete rows of what is erased, and empty columns that repeat it; returns how many rows were touched."""
+        touched = 0
+        for row in self.rows(connection, erased.receipt.judge):
+            same = [key == row._mapping[key] for key in self.table.primary_key]  # SQLAlchemy's public name for it
+            if self._goes(row, erased):
+                connection.execute(delete(self.table).where(*same))
+            elif blank := self._blank(row, erased):
+                connection.execute(update(self.table).where(*same).values(blank))
+            else:
+                continue
+            touched += 1
+        return touched
+
+    def _goes(self, row: Row[Any], erased: Erased) -> bool:
+        case, source = _text(row, self.case), _text(row, self.source)
+        if case is not None and (case in erased.cases or (source and FeedbackKey(case, source) in erased.keys)):
+            return True
+        whole = [marks.MODEL_ROW] if self.case is not None else [marks.TEXT_ROW, marks.MODEL_ROW]
+        columns = (column for mark in whole for column in self._marked(mark))
+        return any(_holds(erased, _json(row, column)) for column in columns)
+
+    def _blank(self, row: Row[Any], erased: Erased) -> dict[str, Any]:
+        """The columns of a row that repeat what is erased, with what takes its place."""
+        empty = dict[str, Any]()
+        for column in (*self.models, *(self.people if self.case is None else ())):
+            if _holds(erased, _json(row, column), sentences=True):
+                empty[column.name] = None if column.nullable else to_json(_ERASED)
+        for column in self.persons:
+            name = _text(row, column)
+            if name and (name == erased.residue.person or erased.residue.certain(name)):
+                empty[column.name] = None if column.nullable else _ERASED
+        return empty
+
+    def words(self, row: Row[Any]) -> Iterator[Words]:
+        """Every text of a row's marked columns."""
+        judge = _text(row, self.judge)
+        names = [*self.persons, *self.searched, *([] if self.source is None else [self.source])]
+        for column in (*names, *([] if self.case is None else [self.case])):
+            if text := _text(row, column):
+                is_id = column is self.case
+                yield Words(place=self._place(column), judge=judge, text=text, is_id=is_id, is_name=not is_id)
+        for column in (*self.people, *self.models):
+            of_person = self.case is not None and column in self.people
+            for text in strings(_json(row, column)):
+                in_passing = not of_person and len(text) <= _SENTENCE
+                yield Words(place=self._place(column), judge=judge, text=text, is_sentence=in_passing)
+
+    def _place(self, column: Column[Any]) -> str:
+        return f"{self.table.name}.{column.name}"
 
 
-def _value(row: Row[Any], column: Column[Any] | None) -> Any:
-    return None if column is None else row._mapping[column]  # SQLAlchemy's public name for it
+def _tables(connection: Connection) -> list[_MarkedTable]:
+    """Our tables that this database has: another version of this package may have made it."""
+    names = set(inspect(connection).get_table_names())
+    return [_MarkedTable(table) for table in metadata.sorted_tables if table.name in names]
 
 
-def _parsed(text: str | None) -> Any:
-    if text is None:
-        return None
+def _text(row: Row[Any], column: Column[Any] | None) -> str | None:
+    return None if column is None else row._mapping[column]
+
+
+def _json(row: Row[Any], column: Column[Any]) -> Any:
+    """The value of a column: of JSON, or the text itself."""
+    text = _text(row, column)
     try:
-        return json.loads(text)
+        return None if text is None else json.loads(text)
     except ValueError:
         return text
 
@@ -225,37 +196,37 @@ def _copies(value: Any) -> Iterator[Passage]:
         case, source = value.get("id"), value.get("source")
         if isinstance(case, str) and not _OF_CASES.isdisjoint(value):
             content = [part for name, part in value.items() if name not in ("id", "source")]
-            yield Passage(id=case, source=None, content=content, copy=True)
-            if isinstance(source, str):
-                yield Passage(id=case, source=source, content=content, copy=True)
-        for part in value.values():
-            yield from _copies(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _copies(part)
+            for speaker in (None, source) if isinstance(source, str) else (None,):
+                yield Passage(id=case, source=speaker, content=content, copy=True)
+    for part in _parts(value):
+        yield from _copies(part)
 
 
-def _holds(erased: Erased, text: str | None, *, sentences: bool = False) -> bool:
-    if not text:
-        return False
-    value, residue = _parsed(text), erased.residue
-    return any(
-        residue.copied(each) or (sentences and len(each) <= _SENTENCE and residue.in_sentence(each))
-        for each in strings(value)
-    ) or _names(erased, value)
+def _holds(erased: Erased, value: Any, *, sentences: bool = False) -> bool:
+    """Whether a JSON value repeats erased words or names what is erased; `sentences` may also do so in passing."""
+    residue = erased.residue
+    return _names(erased, value) or any(
+        residue.copied(text) or (sentences and len(text) <= _SENTENCE and residue.in_sentence(text))
+        for text in strings(value)
+    )
 
 
 def _names(erased: Erased, value: Any) -> bool:
     """Whether a JSON value names an erased case or key: an object with an id, or a list of an id and a source."""
+    case, source = None, None
     if isinstance(value, dict):
         case, source = value.get("id"), value.get("source")
         if isinstance(case, str) and case in erased.cases:
             return True
-        if isinstance(case, str) and isinstance(source, str) and FeedbackKey(case, source) in erased.keys:
-            return True
-        return any(_names(erased, part) for part in value.values())
-    if isinstance(value, list):
-        if len(value) == 2 and all(isinstance(part, str) for part in value) and FeedbackKey(*value) in erased.keys:
-            return True
-        return any(_names(erased, part) for part in value)
-    return False
+    elif isinstance(value, list) and len(value) == 2:
+        case, source = value
+    if isinstance(case, str) and isinstance(source, str) and FeedbackKey(case, source) in erased.keys:
+        return True
+    return any(_names(erased, part) for part in _parts(value))
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a JSON value is made of."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
+from memalign_server.store.columns import from_json
 from memalign_server.store.tables import queue, turns
 
 __all__ = ["forget_judgments"]
@@ -23,7 +23,7 @@ def forget_judgments(
     cases: Collection[str],
     versions: Collection[int] | None = None,
 ) -> int:
-    """Drop judgments whose prompt held one of these guidelines or cases. The cases wait to be judged anew.
+    """Drop judgments whose prompt held one of these guidelines or cases; their cases wait to be judged again.
 
     A model may have repeated in its reasons what it was shown, in words that no search would find. A judgment names the
     guidelines that applied; its prompt held all of its version.
@@ -31,32 +31,25 @@ def forget_judgments(
     Args:
         connection: A transaction.
         judge: The judge's name.
-        guidelines: The guidelines that are forgotten.
+        guidelines: The ids of the guidelines that are forgotten.
         cases: The ids of the cases that are.
         versions: The versions that had one of the guidelines; None where that is not known.
 
     Returns:
         How many judgments went.
     """
-    rules, examples = set(guidelines), set(cases)
-    gone = 0
-    query = select(queue.c.number, queue.c.case_id, queue.c.judgment, queue.c.version)
-    for row in connection.execute(query.where(queue.c.judge == judge, queue.c.judgment.is_not(None))).all():
-        in_view = bool(rules) and (versions is None or row.version is None or row.version in versions)
-        if not _saw(str(row.judgment), rules, examples, in_view=in_view):
-            continue
-        connection.execute(update(queue).where(queue.c.number == row.number).values(**_EMPTY))
-        gone += 1
+    rules, examples, count = set(guidelines), set(cases), 0
+    judged = (queue.c.judge == judge, queue.c.judgment.is_not(None))
+    for row in connection.execute(select(queue.c.number, queue.c.judgment, queue.c.version).where(*judged)).all():
+        judgment = from_json(row.judgment)
+        applied = {*judgment["guideline_ids"], *(finding["guideline"] for finding in judgment["findings"])}
+        of_version = bool(rules) and (versions is None or row.version is None or row.version in versions)
+        asked = of_version and judgment["decided_by"] != "expert"
+        if asked or rules & applied or examples & set(judgment["example_ids"]):
+            connection.execute(update(queue).where(queue.c.number == row.number).values(_EMPTY))
+            count += 1
     for turn in connection.execute(select(turns).where(turns.c.judge == judge)).all():
-        if rules & set(json.loads(turn.guidelines)):
-            same = and_(turns.c.judge == judge, turns.c.version == turn.version, turns.c.case_id == turn.case_id)
-            connection.execute(delete(turns).where(same))
-    return gone
-
-
-def _saw(text: str, guidelines: set[str], examples: set[str], *, in_view: bool) -> bool:
-    judgment = json.loads(text)
-    named = {finding["guideline"] for finding in judgment["findings"] if finding["guideline"]}
-    if guidelines & ({*judgment["guideline_ids"]} | named) or examples & {*judgment["example_ids"]}:
-        return True
-    return in_view and judgment["decided_by"] != "expert"
+        if rules & set(from_json(turn.guidelines)):
+            same = (turns.c.judge == judge, turns.c.version == turn.version, turns.c.case_id == turn.case_id)
+            connection.execute(delete(turns).where(*same))
+    return count

@@ -1,4 +1,4 @@
-"""The server's tables in the registry's database: opened, created, and used in transactions."""
+"""The server's tables in the registry's database: created where they are not there, and used in transactions."""
 
 from __future__ import annotations
 
@@ -8,43 +8,38 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, insert, select
 
-from memalign.errors import RegistryTooNew
 from memalign.registry.database import Database
-from memalign_server.store.columns import metadata
+from memalign.registry.tables import without_statistics
+from memalign_server.store.columns import JUDGE, metadata
 from memalign_server.store.tables import server_settings
 
-__all__ = ["SCHEMA_VERSION", "Store"]
+__all__ = ["Store"]
 
-SCHEMA_VERSION = 1
+_columns = (column for table in metadata.sorted_tables for column in table.columns)
+without_statistics(*(column for column in _columns if column.info and column.info != JUDGE))
 
 
 class Store:
-    """The tables of one server, or of several that share a database. Usable from several threads at once.
+    """The tables of one server. Usable from several threads at once.
 
-    Raises RegistryTooNew, and RegistryError as the registry does.
+    Args:
+        url: The registry's URL.
+        busy_timeout: How many seconds to wait for others who write.
+
+    Raises:
+        RegistryError: The database cannot be opened.
     """
 
     def __init__(self, url: str, *, busy_timeout: float = 30.0) -> None:
         self._database = Database(url, busy_timeout=busy_timeout)
+        key = server_settings.c.name == "secret"
         with self._database.write() as connection:
             metadata.create_all(connection)
-            for index in (index for table in metadata.sorted_tables for index in table.indexes):
-                index.create(connection, checkfirst=True)  # tables of before lack the newest
-            found = connection.execute(
-                select(server_settings.c.value).where(server_settings.c.name == "schema_version")
-            ).scalar()
-            if found is None:
-                named = {"schema_version": str(SCHEMA_VERSION), "secret": secrets.token_hex(32)}
-                connection.execute(
-                    insert(server_settings), [{"name": name, "value": value} for name, value in named.items()]
-                )
-            elif int(found) > SCHEMA_VERSION:
-                raise RegistryTooNew(
-                    f"the tables of memalign-server in {url} are version {found}, and this one knows version "
-                    f"{SCHEMA_VERSION}; upgrade memalign-server"
-                )
-            secret = select(server_settings.c.value).where(server_settings.c.name == "secret")
-            self.secret = bytes.fromhex(str(connection.execute(secret).scalar_one()))
+            secret = connection.execute(select(server_settings.c.value).where(key)).scalar()
+            if secret is None:
+                secret = secrets.token_hex(32)
+                connection.execute(insert(server_settings).values(name="secret", value=secret))
+        self.secret = bytes.fromhex(secret)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -143,9 +143,6 @@ jobs = Table(
     Column("state", String(16), nullable=False),  # queued, running, done, failed
     Column("asked_by", String(200), nullable=False, info=PERSON),
     Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended by itself
-    Column("phase", String(64), nullable=False, default=""),
-    Column("done", Integer, nullable=False, default=0),
-    Column("total", Integer, nullable=False, default=0),
     Column("result", Text, info=TEXT),  # JSON
     Column("problem", Text, info=TEXT),
     Column("created_at", _TIME, nullable=False),

@@ -1,9 +1,9 @@
 """Long work: each job is a row that whoever waits reads again and again, done on a thread with an event loop of its own.
 
 Learning computes for seconds between model calls, and the registry's calls wait for a disk. On the loop that answers
-requests, everybody would wait with them. One process works on a database: what it left undone when it died says so at
-the next start, and keeps what it was given, so that it can be started again. A model's answers that were paid for are
-not paid for again.
+requests, everybody would wait with them. One process works on a database: a job that it left undone when it died says
+so at the next start and keeps its arguments, so that it can be started again. Model answers that were paid for are not
+paid for again.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from sqlalchemy import Update, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from memalign.errors import InputError, JudgeNotFound, MemalignError, RegistryError
+from memalign.errors import JudgeNotFound, MemalignError, RegistryError
 from memalign.registry import Registry
 from memalign.registry.tables import judges
 from memalign_server.problems import Refused
@@ -30,14 +29,15 @@ from memalign_server.work.kinds import KINDS, Kind, Work
 __all__ = ["Job", "Jobs"]
 
 STOPPED: Final = "the server was stopped while this ran; start it again, nothing that was paid for is paid for twice"
+RESTARTED: Final = "the server was stopped while this ran; it was started again"
 UNSEARCHED: Final = (
     "the server was stopped after this was erased and before what is left was searched; the file was compacted since. "
     "Erase the same again: it says what is left. What waits to be derived again is learned at the next align"
 )
 _AT_ONCE = 2  # jobs
 _KEPT = 30 * 86400  # seconds that an ended job is kept; the receipt of an erasure is kept for good
-_LOOK = 0.25  # seconds between notes of progress
-_CHECK = 5.0  # seconds between looks whether a job is still there when nothing moves
+_CHECK = 5.0  # seconds between looks whether a job is still wanted
+_PAUSE = 10.0  # seconds before another try to write into a locked database
 _log = logging.getLogger("memalign_server")
 
 
@@ -45,9 +45,8 @@ _log = logging.getLogger("memalign_server")
 class Job:
     """Long work: how far it is, and what it gave.
 
-    `done` of `total` steps of `phase` are finished. A `stopped` one failed because its server died: ask for the same
-    again. Of a `result` whoever is no owner is told what does not give away verdicts and answers on cases that may
-    wait for them.
+    `done` of `total` steps of `phase` are finished. A `stopped` job failed because its server died: ask for the same
+    again. Reviewers see of a `result` only what gives away no verdict or answer on a case that may wait for them.
     """
 
     id: str
@@ -55,14 +54,14 @@ class Job:
     judge: str
     state: Literal["queued", "running", "done", "failed"]
     asked_by: str
-    phase: str
-    done: int
-    total: int
-    problem: str | None
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    problem: str | None = None
     created_at: str
-    started_at: str | None
-    ended_at: str | None
-    stopped: bool
+    started_at: str | None = None
+    ended_at: str | None = None
+    stopped: bool = False
     result: Any = None
 
     @property
@@ -71,17 +70,25 @@ class Job:
         return self.state in ("done", "failed")
 
 
-_STOPPED = ((table.c.state == "failed") & table.c.arguments.is_not(None)).label("stopped")
-_COLUMNS = [_STOPPED if name == "stopped" else table.c[name] for name in Job.__dataclass_fields__ if name != "result"]
+_STARTABLE = (table.c.state == "failed") & table.c.arguments.is_not(None)
+_NAMES = ("id", "kind", "judge", "state", "asked_by", "problem", "created_at", "started_at", "ended_at")
+_COLUMNS = [*(table.c[name] for name in _NAMES), _STARTABLE.label("stopped")]
 
 
 class Jobs:
-    """All jobs of a database. Safe for several threads."""
+    """All jobs of a database. Safe for several threads.
+
+    Args:
+        store: The server's tables.
+        registry: The judges that the work is about.
+        kinds: What each kind of work does.
+    """
 
     def __init__(self, store: Store, registry: Registry, *, kinds: Mapping[str, Kind] = KINDS) -> None:
         self.store, self._registry, self._kinds = store, registry, kinds
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._progress: dict[str, tuple[str, int, int]] = {}  # of running jobs: phase, done, total
 
     # -- for pages and programs --------------------------------------------------------------------------------------
 
@@ -91,7 +98,7 @@ class Jobs:
         Args:
             kind: One of the kinds of work.
             judge: The judge's name.
-            arguments: What this kind takes, as JSON values.
+            arguments: The arguments of this kind, as JSON values.
             asked_by: Who asks.
 
         Returns:
@@ -100,76 +107,63 @@ class Jobs:
         Raises:
             JudgeNotFound: No judge has the name.
         """
-        job = new_id()
-        row = {"id": job, "kind": kind, "judge": judge, "state": "queued", "asked_by": asked_by}
         with self.store.write() as connection:
-            if connection.execute(select(judges.c.id).where(judges.c.name == judge)).first() is None:
-                raise JudgeNotFound(f"no judge {judge!r} in the registry")
-            old = (table.c.ended_at < later(-_KEPT), table.c.kind != "erase")
-            connection.execute(delete(table).where(*old))
-            connection.execute(insert(table).values(**row, arguments=to_json(dict(arguments)), created_at=now()))
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._begin, job)
-        found = self.find(job)
-        if found is None:  # written a moment ago: whoever deleted the judge since has deleted its work
-            raise JudgeNotFound(f"no judge {judge!r} in the registry")
-        return found
+            job = _add(connection, kind, judge, to_json(dict(arguments)), asked_by)
+        self._begin(job)
+        return job
 
     def start_again(self, job: Job, *, asked_by: str) -> Job:
-        """Start work again whose server died; it is a new job, which takes what the old one was given.
+        """Start work again whose server died; returns a new job with the arguments of the old one.
 
         Raises:
-            InputError: It cannot be started again: it ended by itself, or was started again before.
+            InputError: An erasure took its arguments, it ended by itself, or it was started again before.
         """
         with self.store.write() as connection:
-            given = connection.execute(select(table.c.arguments).where(table.c.id == job.id, _STOPPED)).scalar()
-            connection.execute(update(table).where(table.c.id == job.id).values(arguments=None))
-        if given is None:
-            raise Refused("this cannot be started again: it ended by itself, or was started again already")
-        return self.start(job.kind, job.judge, from_json(given), asked_by=asked_by)
+            same = table.c.id == job.id
+            row = connection.execute(select(table.c.arguments, table.c.problem).where(same, _STARTABLE)).first()
+            if row is None and job.problem == str(_erased()):
+                raise _erased()
+            if row is None:
+                raise Refused("this cannot be started again: it ended by itself, or was started again already")
+            connection.execute(update(table).where(same).values(arguments=None, problem=RESTARTED))
+            again = _add(connection, job.kind, job.judge, row.arguments, asked_by)
+        self._begin(again)
+        return again
 
     def find(self, job: str, *, result: bool = True) -> Job | None:
-        """A job by its id; without its `result`, which may be large, for whoever asks every second how far it is."""
+        """Read a job by its id; without its `result`, which may be large, to see how far it is."""
         columns = [*_COLUMNS, table.c.result] if result else _COLUMNS
         with self.store.read() as connection:
             row = connection.execute(select(*columns).where(table.c.id == job)).first()
-        if row is None:
-            return None
-        values = row._asdict()
-        return Job(**{**values, "result": from_json(values.get("result"))})
+        return None if row is None else self._job(row)
 
-    def recent(self, judge: str, *, active: bool = False, limit: int = 50) -> list[Job]:
-        """Jobs of a judge without their results, the newest first; with `active` only those that wait or run."""
+    def recent(self, judge: str, *, active: bool = False) -> list[Job]:
+        """List the last fifty jobs of a judge without their results, the newest first; or only the `active` ones."""
         query = select(*_COLUMNS).where(table.c.judge == judge)
-        query = query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)
         if active:
             query = query.where(table.c.state.in_(("queued", "running")))
         with self.store.read() as connection:
-            return [Job(**row._asdict()) for row in connection.execute(query)]
+            rows = connection.execute(query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(50)).all()
+        return [self._job(row) for row in rows]
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None, again: bool = False) -> None:
-        """Write how a job ended; what it was given is kept only where it can be started `again`."""
+        """Write how a job ended; its arguments are kept only if it can be started `again`."""
         values = {"state": state, "ended_at": now(), "problem": problem, **({} if again else {"arguments": None})}
-        ended = update(table).where(table.c.id == job)
-        self._write(ended.values(**values, result=None if result is None else to_json(result)))
+        with self.store.write() as connection:
+            values["result"] = None if result is None else to_json(result)
+            connection.execute(update(table).where(table.c.id == job).values(values))
 
-    def _write(self, statement: Update) -> bool:
-        """Whether the statement changed a row. A database that is locked for a while must lose nothing."""
-        for pause in (0.5, 2.0, 10.0, 30.0, None):
-            try:
-                with self.store.write() as connection:
-                    return connection.execute(statement).rowcount > 0
-            except RegistryError:
-                if pause is None:
-                    raise
-                _log.warning("cannot write about a job; trying again", exc_info=True)
-                time.sleep(pause)
-        raise AssertionError("the last try returns or raises")
+    def _job(self, row: Row[Any]) -> Job:
+        phase, done, total = self._progress.get(row.id, ("", 0, 0))
+        values = {**row._mapping, "result": from_json(row._mapping.get("result"))}
+        job = Job(**values, phase=phase, done=done, total=total)
+        lost = job.problem == STOPPED and not job.stopped
+        return replace(job, problem=str(_erased())) if lost else job
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Say of what the process before this one left undone that it was stopped, and begin to work."""
+        """Say which jobs the process before this one left undone, and begin to work."""
         undone = table.c.state.in_(("queued", "running"))
         with self.store.read() as connection:
             erased = select(table.c.id, table.c.result).where(undone, table.c.result.is_not(None))
@@ -178,7 +172,8 @@ class Jobs:
             self._registry.compact()
         for job, receipt in receipts.items():
             self.end(job, "done", result={**receipt, "problem": UNSEARCHED})
-        self._write(update(table).where(undone).values(state="failed", problem=STOPPED, ended_at=now()))
+        with self.store.write() as connection:
+            connection.execute(update(table).where(undone).values(state="failed", problem=STOPPED, ended_at=now()))
         self._places, self._loop = asyncio.Semaphore(_AT_ONCE), asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="memalign-jobs", daemon=True)
         self._thread.start()
@@ -199,10 +194,14 @@ class Jobs:
         self._thread.join()
         loop.close()
 
-    def _begin(self, job: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(job))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _begin(self, job: Job) -> None:
+        def begin() -> None:
+            task = asyncio.get_running_loop().create_task(self._run(job.id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(begin)
 
     async def _run(self, job: str) -> None:
         """Do one job, and write how it ended."""
@@ -217,20 +216,27 @@ class Jobs:
         except Exception as error:  # noqa: BLE001  # a fault of ours: the job must say that it failed, and the log where
             _log.exception("job %s failed", job)
             problem = f"an error of memalign: {type(error).__name__}; the log has more"
-        state = "done" if problem is None else "failed"
-        await asyncio.shield(asyncio.to_thread(self.end, job, state, result=result, problem=problem, again=again))
+        self._progress.pop(job, None)
+        state, written = "done" if problem is None else "failed", False
+        while not written:
+            try:
+                ending = asyncio.to_thread(self.end, job, state, result=result, problem=problem, again=again)
+                await asyncio.shield(ending)
+                written = True
+            except RegistryError:
+                _log.warning("cannot write how job %s ended; trying again", job, exc_info=True)
+                await asyncio.sleep(_PAUSE)
 
     async def _do(self, job: str) -> dict[str, Any] | None:
-        begun = update(table).where(table.c.id == job).values(state="running", started_at=now())
-        await asyncio.to_thread(self._write, begun)
-        with self.store.read() as connection:
-            query = select(table.c.kind, table.c.judge, table.c.arguments).where(table.c.id == job)
-            row = connection.execute(query).first()
-        if row is None or row.judge is None:
+        row = await asyncio.to_thread(self._take, job)
+        if row is None:
             return None  # its judge was deleted
         if row.arguments is None:
-            raise InputError("an erasure took what this was given; ask again, with what is left")
-        progress = _Progress()
+            raise _erased()
+
+        def progress(phase: str, done: int, total: int) -> None:
+            self._progress[job] = (phase, done, total)
+
         work = Work(
             registry=self._registry,
             store=self.store,
@@ -240,7 +246,9 @@ class Jobs:
         )
         task = asyncio.ensure_future(self._kinds[row.kind](work))
         try:
-            await self._watch(job, task, progress)
+            while not (await asyncio.wait((task,), timeout=_CHECK))[0]:
+                if await asyncio.to_thread(self.find, job, result=False) is None:
+                    task.cancel()  # its judge was deleted
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait((task,))
@@ -248,24 +256,24 @@ class Jobs:
                 raise  # else it could not be stopped half way, and is finished
         return None if task.cancelled() else task.result()
 
-    async def _watch(self, job: str, task: asyncio.Future[Any], progress: _Progress) -> None:
-        """Until the work has ended, write how far it is, and cancel it when its judge is deleted."""
-        written, at = ("", 0, 0), time.monotonic()
-        while not task.done():
-            if progress.now != written or time.monotonic() - at > _CHECK:
-                written, at = progress.now, time.monotonic()
-                phase, done, total = written
-                note = update(table).where(table.c.id == job).values(phase=phase, done=done, total=total)
-                if not await asyncio.to_thread(self._write, note):
-                    task.cancel()
-            await asyncio.wait((task,), timeout=_LOOK)
+    def _take(self, job: str) -> Row[Any, Any, Any] | None:
+        """Note that a job runs, and read what it is to do."""
+        same = table.c.id == job
+        with self.store.write() as connection:
+            connection.execute(update(table).where(same).values(state="running", started_at=now()))
+            return connection.execute(select(table.c.kind, table.c.judge, table.c.arguments).where(same)).first()
 
 
-class _Progress:
-    """How far a job is, as its work tells it from whatever thread."""
+def _add(connection: Connection, kind: str, judge: str, arguments: str, asked_by: str) -> Job:
+    """Write a job, and prune old ones; receipts of erasures stay."""
+    if connection.execute(select(judges.c.id).where(judges.c.name == judge)).first() is None:
+        raise JudgeNotFound(f"no judge {judge!r} in the registry")
+    connection.execute(delete(table).where(table.c.ended_at < later(-_KEPT), table.c.kind != "erase"))
+    job = Job(id=new_id(), kind=kind, judge=judge, state="queued", asked_by=asked_by, created_at=now())
+    row = {name: getattr(job, name) for name in _NAMES}
+    connection.execute(insert(table).values(**row, arguments=arguments))
+    return job
 
-    def __init__(self) -> None:
-        self.now: tuple[str, int, int] = ("", 0, 0)
 
-    def __call__(self, phase: str, done: int, total: int) -> None:
-        self.now = (phase, done, total)
+def _erased() -> Refused:
+    return Refused("an erasure took what this was to work on; ask again, with what is left")
