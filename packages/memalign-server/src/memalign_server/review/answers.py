@@ -1,4 +1,8 @@
-"""What experts say of cases: saved at once, once, and never over what another tab has said since."""
+"""What experts say of cases: saved at once, once, and never over what another tab has said since.
+
+Two people who answered a case differently see each other's answer. Where both keep their own, an owner chooses whose
+holds. Until then neither is taught.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,42 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, select, update
 
 from memalign.types import FeedbackKey
 from memalign.values import Value, ValueType
+from memalign_server.people.people import LOCAL
 from memalign_server.problems import Refused
-from memalign_server.review.cases import QueuedCase, case_of, disputed_cases, queued
+from memalign_server.review.cases import QueuedCase, case_of, disputed_cases, progress_of, queued
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.judgment_erasing import forget_judgments
 from memalign_server.store.store import Store
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.tables import people, queue, reviews
 
 __all__ = [
+    "TEACHES",
     "Answer",
+    "Difference",
     "Disagreement",
     "Review",
     "Saved",
+    "Settlement",
     "answers_on",
+    "differences",
     "disagreement_count",
     "disagreements",
+    "keep_answer",
+    "open_settlements",
+    "position",
+    "previous_case",
+    "refresh_disputes",
     "review",
     "review_of",
     "save",
     "say_drafts",
+    "settle",
+    "take_over",
     "undo",
     "withdrawn",
 ]
@@ -38,6 +54,16 @@ State = Literal["answered", "skipped", "unclear", "undone"]
 
 LONGEST = 10_000
 """Characters of an expert's words."""
+
+TEACHES: ColumnElement[bool] = and_(
+    queue.c.held_out == 0,
+    or_(and_(queue.c.disputed == 0, queue.c.settled.is_(None)), queue.c.settled == reviews.c.person),
+)
+"""The condition, of `reviews` joined to `queue`, under which a judge may learn an answer."""
+
+_TAKEN_OVER = "taken over"  # in place of a form: the person agreed with a colleague
+_NOTHING = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
+_ANSWERED = (reviews.c.state == "answered", reviews.c.value.is_not(None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +84,22 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """One person's answer on one case. `taught` is the revision that the judge has learned, 0 for none."""
+    """One person's answer on one case.
+
+    Attributes:
+        case_id: The case.
+        person: Who answered.
+        state: Whether they answered, skipped it, could not tell, or took the answer back.
+        value: Their verdict now.
+        rationale: Their words.
+        blind_value: Their first verdict, if the judge's was not in view yet.
+        judge_value: What the judge had said then of a case that it had not learned from.
+        judge_version: The version that had said so.
+        revision: How often they answered, from 1.
+        taught: The revision that the judge has learned, 0 for none.
+        kept_revision: The revision that they kept against a colleague's answer, 0 for none.
+        updated_at: When they answered last.
+    """
 
     case_id: str
     person: str
@@ -70,6 +111,7 @@ class Review:
     judge_version: int | None
     revision: int
     taught: int
+    kept_revision: int
     updated_at: str
 
     @property
@@ -89,24 +131,35 @@ class Saved:
 def save(connection: Connection, judge: str, person: str, case_id: str, answer: Answer, *, kind: ValueType) -> Saved:
     """Keep a person's answer on a case; the same form twice is kept once.
 
-    A form that was filled in against an older revision changes nothing and is a conflict. Raises InputError for a case
-    that is not in the queue, and for an answer without a value and words.
+    Args:
+        connection: A transaction that writes.
+        judge: The judge's name.
+        person: Who answers.
+        case_id: The case.
+        answer: The form; one that was filled in against an older revision changes nothing and is a conflict.
+        kind: What the judge answers with.
+
+    Returns:
+        What became of it, with the answer as it is now.
+
+    Raises:
+        InputError: The case is not in the queue, or an answer has neither value nor words.
     """
     case = case_of(connection, judge, case_id)
     if case is None:
         raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case_id)
     value, words = _checked(answer, kind)
-    before = review_of(connection, judge, person, case_id)
-    if before is not None:
-        row = _row(connection, judge, person, case_id)
-        if row is not None and row.form == answer.form and answer.revision < before.revision:
+    row = _row(connection, judge, person, case_id)
+    before = None if row is None else review(row)
+    if row is not None and before is not None:
+        if row.form == answer.form and answer.revision < before.revision:
             return Saved(outcome="repeated", review=before)
         if before.revision != answer.revision:
             return Saved(outcome="conflict", review=before)
     elif answer.revision:
         answer = replace(answer, revision=0)  # undone elsewhere
-    at, blind = now(), {} if answer.seen else _blind(case, value)
-    said = {
+    at = now()
+    values: dict[str, Any] = {
         "state": answer.state,
         "value": None if value is None else to_json(value),
         "rationale": words,
@@ -114,20 +167,22 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         "revision": answer.revision + 1,
         "updated_at": at,
     }
+    blind = {} if answer.seen else _blind(case, value)
     if before is None:
-        connection.execute(
-            insert(reviews).values(
-                judge=judge, case_id=case_id, person=person, created_at=at, taught=0, **said, **blind
-            )
-        )
+        key = {"judge": judge, "case_id": case_id, "person": person}
+        connection.execute(insert(reviews).values(**key, created_at=at, taught=0, **values, **blind))
     else:
         if before.state in ("skipped", "unclear") and before.blind_value is None:  # the judge's is still hidden
-            said |= blind
-        connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**said))
-    _mark_disagreement(connection, judge, case, kind)
-    found = review_of(connection, judge, person, case_id)
-    assert found is not None  # just written, in this transaction
-    return Saved(outcome="saved", review=found)
+            values |= blind
+        if before.state != "answered":
+            values["created_at"] = at
+        if _same(before.value, value, kind) and before.kept_revision == before.revision:
+            values["kept"] = values["revision"]  # only the words are new
+        connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
+    _mark_dispute(connection, judge, case, kind, person=person, before=before.value if before else None, value=value)
+    after = review_of(connection, judge, person, case_id)
+    assert after is not None  # just written, in this transaction
+    return Saved(outcome="saved", review=after)
 
 
 def undo(connection: Connection, judge: str, person: str, case_id: str, *, kind: ValueType) -> None:
@@ -143,15 +198,19 @@ def undo(connection: Connection, judge: str, person: str, case_id: str, *, kind:
         raise Refused(
             "the judge has learned from your answer on '{case}': withdraw it on the page Memory", case=case_id
         )
-    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
-    values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **empty}
+    values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **_NOTHING}
     connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
-    typed = draft_of(connection, judge, person, case_id)
-    if before.rationale is not None and typed.words is None:
-        save_draft(connection, judge, person, case_id, before.rationale, revision=typed.revision)
+    _words_to_draft(connection, judge, before)
     case = case_of(connection, judge, case_id)
     if case is not None:
-        _mark_disagreement(connection, judge, case, kind)
+        _mark_dispute(connection, judge, case, kind, person=person, before=before.value, value=None)
+
+
+def _words_to_draft(connection: Connection, judge: str, answer: Review) -> None:
+    """Keep the words of an answer that goes, where nothing newer was typed."""
+    typed = draft_of(connection, judge, answer.person, answer.case_id)
+    if answer.rationale is not None and typed.words is None:
+        save_draft(connection, judge, answer.person, answer.case_id, answer.rationale, revision=typed.revision)
 
 
 def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> list[str]:
@@ -165,20 +224,29 @@ def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, 
         kind: What the judge answers with.
 
     Returns:
-        The cases whose draft is longer than an answer holds. Those, and drafts on cases without a verdict, stay drafts.
+        The cases whose draft is longer than an answer holds. Those, drafts on cases without a verdict, and words of a
+        verdict that was given up for a colleague's stay drafts.
     """
     long: list[str] = []
     for case_id, draft in drafts_of(connection, judge, person).items():
-        said = review_of(connection, judge, person, case_id)
-        if said is None or said.state != "answered" or (case_ids and case_id not in case_ids):
+        row = _row(connection, judge, person, case_id)
+        if row is None or row.state != "answered" or (case_ids and case_id not in case_ids):
             continue
+        if row.form == _TAKEN_OVER and not case_ids:
+            continue  # these words are of the verdict that the person gave up
+        before = review(row)
         words = (draft.words or "").strip()
         if len(words) > LONGEST:
             long.append(case_id)
             continue
-        if words != (said.rationale or "") and (words or said.value is not None):
+        if words != (before.rationale or "") and (words or before.value is not None):
             answer = Answer(
-                state="answered", value=said.value, rationale=words, form=new_id(), revision=said.revision, seen=True
+                state="answered",
+                value=before.value,
+                rationale=words,
+                form=new_id(),
+                revision=before.revision,
+                seen=True,
             )
             save(connection, judge, person, case_id, answer, kind=kind)
         end_draft(connection, judge, person, case_id)
@@ -193,8 +261,8 @@ def review_of(connection: Connection, judge: str, person: str, case_id: str) -> 
 
 def answers_on(connection: Connection, judge: str, *case_ids: str) -> list[Review]:
     """Everybody's answers on cases, the earliest first. Not to be shown to somebody who has not answered."""
-    said = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id.in_(case_ids))
-    query = said.where(reviews.c.state == "answered").order_by(reviews.c.created_at)
+    query = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id.in_(case_ids))
+    query = query.where(reviews.c.state == "answered").order_by(reviews.c.created_at)
     return [review(row) for row in connection.execute(query)]
 
 
@@ -211,6 +279,7 @@ def review(row: Row[Any]) -> Review:
         judge_version=row.judge_version,
         revision=row.revision,
         taught=row.taught,
+        kept_revision=row.kept,
         updated_at=row.updated_at,
     )
 
@@ -231,14 +300,16 @@ def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]
 def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
     """What counts as evidence later: the answer before anything was shown, and the judge's of that moment.
 
-    Nothing, where the judge had learned from the case: that it repeats what it was told proves nothing.
+    Of a case that the judge had learned from, only the answer: that the judge repeats what it was taught proves nothing.
     """
-    judgment = case.judgment
-    if value is None or judgment is None or case.seen:
+    if value is None:
         return {}
+    judgment = case.judgment
+    if judgment is None or judgment.value is None or case.seen:
+        return {"blind_value": to_json(value)}
     return {
         "blind_value": to_json(value),
-        "judge_value": None if judgment.value is None else to_json(judgment.value),
+        "judge_value": to_json(judgment.value),
         "judge_version": case.version,
     }
 
@@ -251,12 +322,211 @@ def _key(judge: str, person: str, case_id: str) -> Any:
     return and_(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
 
 
-def _mark_disagreement(connection: Connection, judge: str, case: QueuedCase, kind: ValueType) -> None:
-    """Put a case first while people disagree on it, and back in its place when they agree."""
-    differ = bool(disputed_cases(connection, judge, [case.example.id], kind))
-    if differ != case.disputed:
-        same = and_(queue.c.judge == judge, queue.c.case_id == case.example.id)
-        connection.execute(update(queue).where(same).values(disputed=int(differ)))
+def _same(one: Value | None, other: Value | None, kind: ValueType) -> bool:
+    return one is other if one is None or other is None else kind.agree(one, other)
+
+
+# -- people who differ -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A case on which a person and others differ: the person's `own` answer, and those of the `others` who differ."""
+
+    case: QueuedCase
+    own: Review
+    others: tuple[Review, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settlement:
+    """A case that waits for an owner: everybody who differs kept their answer. `answers` has the earliest first."""
+
+    case: QueuedCase
+    answers: tuple[Review, ...]
+
+
+def differences(
+    connection: Connection, judge: str, person: str, *, kind: ValueType, limit: int = 20
+) -> list[Difference]:
+    """The cases that a person and somebody else answered differently, and that wait for this person's choice.
+
+    Args:
+        connection: A transaction.
+        judge: The judge's name.
+        person: Who may choose: they have answered, so that nothing is shown too early.
+        kind: What the judge answers with: nearly equal scores are no difference.
+        limit: How many at most.
+
+    Returns:
+        Those that the person has not kept since and nobody has settled, the earliest answer first.
+    """
+    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = _disputed(judge).join(reviews, own).where(*_ANSWERED, reviews.c.kept != reviews.c.revision)
+    waiting = []
+    for case, answers in _with_answers(connection, judge, query.order_by(reviews.c.updated_at).limit(limit)):
+        mine = next(answer for answer in answers if answer.person == person)
+        if others := tuple(answer for answer in answers if not _same(answer.value, mine.value, kind)):
+            waiting.append(Difference(case=case, own=mine, others=others))
+    return waiting
+
+
+def take_over(
+    connection: Connection,
+    judge: str,
+    person: str,
+    case_id: str,
+    other: str,
+    *,
+    kind: ValueType,
+    revision: int | None = None,
+) -> Saved:
+    """Give a person's answer the verdict of a colleague: they agree now.
+
+    The person's own words were about the verdict that they give up. They become a draft, so that they are not lost, and
+    are not taught with the new verdict.
+
+    Args:
+        connection: A transaction that writes.
+        judge: The judge's name.
+        person: Who changes their answer.
+        case_id: The case; both have answered it.
+        other: The colleague who is right.
+        kind: What the judge answers with.
+        revision: That of the colleague's answer as it was in view; None for whatever it is now.
+
+    Returns:
+        The person's answer. `conflict`: the colleague has changed theirs since, so nothing was changed.
+
+    Raises:
+        InputError: One of the two has no answer on the case.
+    """
+    own, theirs = (review_of(connection, judge, name, case_id) for name in (person, other))
+    if own is None or theirs is None or own.value is None or theirs.value is None:
+        raise Refused("you and {other} have not both answered this case any more: look at it again", other=other)
+    if revision is not None and revision != theirs.revision:
+        return Saved(outcome="conflict", review=own)
+    if _same(own.value, theirs.value, kind):
+        return Saved(outcome="repeated", review=own)
+    _words_to_draft(connection, judge, own)
+    answer = Answer(state="answered", value=theirs.value, form=_TAKEN_OVER, revision=own.revision, seen=True)
+    return save(connection, judge, person, case_id, answer, kind=kind)
+
+
+def keep_answer(connection: Connection, judge: str, person: str, case_id: str) -> None:
+    """Note that a person has seen a colleague's answer and keeps their own: an owner chooses once everybody does."""
+    own = (_key(judge, person, case_id), reviews.c.state == "answered")
+    connection.execute(update(reviews).where(*own).values(kept=reviews.c.revision))
+
+
+def open_settlements(connection: Connection, judge: str, *, kind: ValueType, limit: int = 20) -> list[Settlement]:
+    """The cases that only an owner can settle: everybody who differs has kept their answer, or has left the team."""
+    team = {LOCAL.name, *connection.execute(select(people.c.name)).scalars()}
+    waiting = []
+    for case, answers in _with_answers(connection, judge, _disputed(judge).order_by(queue.c.number)):
+        differing = tuple(one for one in answers if any(not _same(one.value, other.value, kind) for other in answers))
+        if differing and all(one.kept_revision == one.revision or one.person not in team for one in differing):
+            waiting.append(Settlement(case=case, answers=differing))
+    return waiting[:limit]
+
+
+def settle(connection: Connection, judge: str, case_id: str, holder: str | None) -> None:
+    """Choose whose answer on a case holds. It alone is taught, until somebody answers the case differently.
+
+    Args:
+        connection: A transaction that writes.
+        judge: The judge's name.
+        case_id: The case.
+        holder: Whose answer holds; empty to leave the case out, None to open the question again.
+
+    Raises:
+        InputError: The holder has no answer on the case.
+    """
+    answer = review_of(connection, judge, holder, case_id) if holder else None
+    if holder and (answer is None or answer.value is None):
+        raise Refused("{person} has no answer on this case any more: look at it again", person=holder)
+    case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
+    connection.execute(update(queue).where(case).values(settled=holder, disputed=int(holder is None)))
+
+
+def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:
+    """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
+    open_or_settled = or_(queue.c.disputed == 1, queue.c.settled.is_not(None))
+    for case in map(queued, connection.execute(select(queue).where(queue.c.judge == judge, open_or_settled)).all()):
+        people_there = {one.person for one in answers_on(connection, judge, case.example.id) if one.value is not None}
+        settled = case.settled if case.settled == "" or case.settled in people_there else None
+        _write_dispute(connection, judge, case, kind, settled)
+
+
+def _mark_dispute(
+    connection: Connection,
+    judge: str,
+    case: QueuedCase,
+    kind: ValueType,
+    *,
+    person: str,
+    before: Value | None,
+    value: Value | None,
+) -> None:
+    """After an answer: put a case first while people differ, and open again what it contradicts."""
+    if _same(before, value, kind):
+        return
+    settled = case.settled
+    if settled and settled != person:
+        holder = review_of(connection, judge, settled, case.example.id)
+        agrees = holder is not None and (value is None or _same(holder.value, value, kind))
+        settled = settled if agrees else None
+    else:
+        settled = None
+    _write_dispute(connection, judge, case, kind, settled)
+
+
+def _write_dispute(connection: Connection, judge: str, case: QueuedCase, kind: ValueType, settled: str | None) -> None:
+    case_id = case.example.id
+    disputed = settled is None and bool(disputed_cases(connection, judge, [case_id], kind))
+    if (disputed, settled) != (case.disputed, case.settled):
+        row = and_(queue.c.judge == judge, queue.c.case_id == case_id)
+        connection.execute(update(queue).where(row).values(disputed=int(disputed), settled=settled))
+
+
+def _disputed(judge: str) -> Select[Any]:
+    """The cases whose answers wait for somebody; both kinds are named because the index begins with them."""
+    return select(queue).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
+
+
+def _with_answers(connection: Connection, judge: str, query: Select[Any]) -> list[tuple[QueuedCase, list[Review]]]:
+    """The cases of a query, each with everybody's verdicts."""
+    cases = [queued(row) for row in connection.execute(query)]
+    answers = [
+        one for one in answers_on(connection, judge, *(case.example.id for case in cases)) if one.value is not None
+    ]
+    return [(case, [one for one in answers if one.case_id == case.example.id]) for case in cases]
+
+
+# -- the way through the cases -----------------------------------------------------------------------------------------
+
+
+def previous_case(connection: Connection, judge: str, person: str, case_id: str | None = None) -> QueuedCase | None:
+    """The case that a person answered, skipped or called unclear before this one; without one, the latest."""
+    own = (reviews.c.judge == judge, reviews.c.person == person)
+    query = select(queue).join(reviews, and_(queue.c.judge == judge, reviews.c.case_id == queue.c.case_id))
+    query = query.where(*own, reviews.c.state != "undone").order_by(reviews.c.created_at.desc()).limit(1)
+    if case_id is not None and (row := _row(connection, judge, person, case_id)) is not None:
+        query = query.where(reviews.c.created_at < row.created_at)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else queued(row)
+
+
+def position(connection: Connection, judge: str, person: str, case_id: str | None = None) -> tuple[int, int]:
+    """Which case this is for a person, from 1, and how many there are: the next one, or one that they have answered."""
+    progress = progress_of(connection, judge, person)
+    row = None if case_id is None else _row(connection, judge, person, case_id)
+    number = progress.total - progress.left + 1
+    if row is not None and row.state != "undone":
+        earlier = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.created_at <= row.created_at)
+        query = select(func.count()).select_from(reviews).where(*earlier, reviews.c.state != "undone")
+        number = connection.execute(query).scalar_one()
+    return min(number, progress.total), progress.total
 
 
 def withdrawn(store: Store, judge: str, keys: Collection[FeedbackKey], guidelines: Collection[str]) -> None:
@@ -264,14 +534,15 @@ def withdrawn(store: Store, judge: str, keys: Collection[FeedbackKey], guideline
 
     The next teaching must not teach them again, and no word of them stays.
     """
-    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
     with store.write() as connection:
         forget_judgments(connection, judge, guidelines=guidelines, cases={key.id for key in keys})
         for key in keys:
             connection.execute(
                 update(reviews)
                 .where(reviews.c.judge == judge, reviews.c.case_id == key.id, reviews.c.person == key.source)
-                .values(state="undone", form="", taught=0, revision=reviews.c.revision + 1, updated_at=now(), **empty)
+                .values(
+                    state="undone", form="", taught=0, revision=reviews.c.revision + 1, updated_at=now(), **_NOTHING
+                )
             )
 
 
@@ -286,9 +557,7 @@ class Disagreement:
 def disagreements(connection: Connection, judge: str, person: str, *, limit: int = 20) -> list[Disagreement]:
     """Cases that a person and somebody else answered differently, the person's latest answer first."""
     query = _differing(select(queue), judge, person).order_by(reviews.c.updated_at.desc()).limit(limit)
-    found = [queued(row) for row in connection.execute(query)]
-    said = answers_on(connection, judge, *(each.example.id for each in found))
-    return [Disagreement(case=c, answers=tuple(a for a in said if a.case_id == c.example.id)) for c in found]
+    return [Disagreement(case=c, answers=tuple(a)) for c, a in _with_answers(connection, judge, query)]
 
 
 def disagreement_count(connection: Connection, judge: str, person: str) -> int:
@@ -299,6 +568,6 @@ def disagreement_count(connection: Connection, judge: str, person: str) -> int:
 
 def _differing(query: Select[Any], judge: str, person: str) -> Select[Any]:
     """The disputed cases that the person answered."""
-    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = query.join(reviews, mine).where(reviews.c.state == "answered")
+    own = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = query.join(reviews, own).where(reviews.c.state == "answered")
     return query.where(queue.c.judge == judge, queue.c.disputed == 1)

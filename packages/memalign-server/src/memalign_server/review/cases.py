@@ -1,13 +1,18 @@
-"""The queue of cases: put in, judged, read back, and which comes next for whom."""
+"""The queue of cases: put in, judged, read back, and which comes next for whom.
+
+One case in four is held out: drawn by chance when it is put in, answered like any other, and never taught. The judge's
+agreement with people is measured on those alone. They come in an order of chance too; the others the most useful first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from secrets import randbelow
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, case, exists, false, func, insert, or_, select, update
 
 from memalign.evaluation.label_next import silence
 from memalign.judge import Judge
@@ -25,6 +30,7 @@ __all__ = [
     "QueuedCase",
     "add_cases",
     "case_of",
+    "cases_ahead",
     "cases_of",
     "disputed_cases",
     "list_cases",
@@ -37,18 +43,30 @@ __all__ = [
 CaseState = Literal["open", "answered", "skipped", "unclear"]
 """What a case is for one person."""
 
+ONE_IN = 4
+"""Of so many cases one is held out: enough for a figure from forty answers, and three of four answers teach."""
 UNKNOWN = 0.5
 """The rank of a case without a judgment."""
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
+_CHANCES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedCase:
-    """One case of the queue: its content, the judgment on it (None: not judged).
+    """One case of the queue.
 
-    `disputed` says that people answered it differently, which puts it before every other. `seen` says that the memory which judged it held the case, under this id or another: no answer on it is evidence.
+    Attributes:
+        number: Its place in the order in which cases were put in.
+        example: Its content.
+        judgment: What the judge said of it last; None until it is judged.
+        version: The judge's version that said so.
+        problem: Why it could not be judged.
+        seen: Whether the memory that judged it held the case, under this id or another: then it proves nothing.
+        disputed: Whether people answered it differently and nothing is settled; it comes before others of its kind.
+        held_out: Whether it was drawn to measure the judge: no answer on it is taught.
+        settled: Whose answer holds, as an owner chose; empty for nobody's, None where nothing is settled.
     """
 
     number: int
@@ -58,11 +76,13 @@ class QueuedCase:
     problem: str | None = None
     seen: bool = False
     disputed: bool = False
+    held_out: bool = False
+    settled: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Added:
-    """What became of cases that were put in: `added` ids, and how many were there already, by id or by content."""
+    """What became of cases that were put in: `added` ids, and how many were `known` already, by id or by content."""
 
     added: tuple[str, ...]
     known: int
@@ -84,35 +104,51 @@ class Progress:
 
 
 def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> Added:
-    """Put cases in the queue of a judge, unjudged; content that is there already stays as it is. Raises InputError."""
-    given = list({each.id: each for each in examples}.values())
-    if long := next((each.id for each in given if len(each.id) > LONGEST_ID), None):
+    """Put cases in the queue of a judge, unjudged; content that is in it already stays as it is.
+
+    Args:
+        connection: A transaction that writes.
+        judge: The judge's name.
+        examples: The cases; of several with one id the last counts.
+
+    Returns:
+        Which cases are new.
+
+    Raises:
+        InputError: An id is too long.
+    """
+    distinct = list({example.id: example for example in examples}.values())
+    if long := next((example.id for example in distinct if len(example.id) > LONGEST_ID), None):
         raise Refused(
             "id '{id}…' has {n} characters; give shorter ones, {most} at most",
             id=long[:60],
             n=len(long),
             most=LONGEST_ID,
         )
-    ids = _present(connection, judge, queue.c.case_id, [each.id for each in given])
-    contents = _present(connection, judge, queue.c.content_hash, [each.content_hash for each in given])
-    at, rows = now(), list[dict[str, Any]]()
-    for example in given:
+    ids = _present(connection, judge, queue.c.case_id, [example.id for example in distinct])
+    contents = _present(connection, judge, queue.c.content_hash, [example.content_hash for example in distinct])
+    rows = list[dict[str, Any]]()
+    drawn = 0
+    for example in distinct:
         if example.id in ids or example.content_hash in contents:
             continue
         contents.add(example.content_hash)
+        place = len(rows) % ONE_IN
+        drawn = randbelow(ONE_IN) if place == 0 else drawn
         rows.append(
             {
                 "judge": judge,
                 "case_id": example.id,
                 "content_hash": example.content_hash,
                 "example": to_json(example.to_dict()),
-                "rank": UNKNOWN,
-                "added_at": at,
+                "held_out": int(place == drawn),
+                "rank": randbelow(_CHANCES) / _CHANCES if place == drawn else UNKNOWN,
+                "added_at": now(),
             }
         )
     for start in range(0, len(rows), _AT_ONCE):
         connection.execute(insert(queue), rows[start : start + _AT_ONCE])
-    return Added(added=tuple(row["case_id"] for row in rows), known=len(given) - len(rows))
+    return Added(added=tuple(row["case_id"] for row in rows), known=len(distinct) - len(rows))
 
 
 def store_judgments(
@@ -124,9 +160,10 @@ def store_judgments(
     new_guidelines: Collection[str] = (),
     no_lower: Collection[str] = (),
 ) -> None:
-    """Keep the judgments of a judge on cases of its queue, and rank those cases anew.
+    """Keep the judgments of a judge on cases of its queue, and rank those cases by them.
 
-    A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over.
+    A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over. A judge
+    whose memory is empty says what people compare with later; a case that is held out keeps its chance place.
 
     Args:
         connection: A transaction that writes.
@@ -136,23 +173,24 @@ def store_judgments(
         new_guidelines: The guidelines that this version learned.
         no_lower: Ids of cases that come next and must go on to do so, whatever their new rank.
     """
-    name, memory = judge.name, judge.memory
+    memory = judge.memory
     for example, judgment, likeness in judged:
-        there = and_(queue.c.judge == name, queue.c.case_id == judgment.id)
+        change = update(queue).where(queue.c.judge == judge.name, queue.c.case_id == judgment.id)
         if judgment.error is not None:
-            connection.execute(update(queue).where(there).values(problem=judgment.error))
+            connection.execute(change.values(problem=judgment.error))
             continue
         rank = _usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
+        stays = or_(queue.c.held_out == 1, (queue.c.rank > rank) if judgment.id in no_lower else false())
+        untaught = {} if memory else {"first_value": to_json(judgment.value), "first_version": version}
         connection.execute(
-            update(queue)
-            .where(there)
-            .values(
+            change.values(
                 judgment=to_json(judgment.to_dict()),
                 problem=None,
                 version=version,
                 seen=int(memory.case(example.id) is not None or bool(memory.duplicates(example))),
                 verdict=value_text(judgment.value)[:VERDICT_LENGTH],
-                rank=case((queue.c.rank > rank, queue.c.rank), else_=rank) if judgment.id in no_lower else rank,
+                rank=case((stays, queue.c.rank), else_=rank),
+                **untaught,
             )
         )
 
@@ -176,21 +214,67 @@ def _usefulness(judgment: Judgment, *, likeness: float | None, new_guidelines: C
 
 
 def next_cases(
-    connection: Connection, judge: str, person: str, *, n: int = 2, without: Collection[str] = (), again: bool = False
+    connection: Connection, judge: str, person: str, *, n: int = 2, without: Sequence[str] = (), again: bool = False
 ) -> list[QueuedCase]:
-    """The `n` most useful cases that a person has not answered; with `again` those that they skipped."""
+    """The cases that come next for a person.
+
+    After three others comes one that is held out. Where one of the two kinds is used up, the other goes on.
+
+    Args:
+        connection: A transaction.
+        judge: The judge's name.
+        person: Who is asked.
+        n: How many cases at most.
+        without: Cases that are on the screen already, in their order.
+        again: The cases that the person skipped, instead of those that wait for an answer.
+    """
+    order = (queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
     query = _with_state(judge, person, "skipped" if again else "open")
-    first: Any = queue.c.disputed + 0 if again else queue.c.disputed  # few are skipped: found by person, and sorted
     if without:
-        query = query.where(queue.c.case_id.not_in(list(without)))
-    query = query.order_by(first.desc(), queue.c.rank.desc(), queue.c.number).limit(n)
-    return [queued(row) for row in connection.execute(query)]
+        query = query.where(queue.c.case_id.not_in(without))
+    if again:
+        few = query.order_by(
+            (queue.c.disputed + 0).desc(), *order[1:]
+        )  # found by the person and sorted, not by the order of all cases
+        return [queued(row) for row in connection.execute(few.limit(n))]
+    others, held_out = (
+        [queued(row) for row in connection.execute(query.where(queue.c.held_out == kind).order_by(*order).limit(n))]
+        for kind in (0, 1)
+    )
+    since, coming = _since_held_out(connection, judge, person, without), list[QueuedCase]()
+    while (others or held_out) and len(coming) < n:
+        kind = held_out if not others or (held_out and since >= ONE_IN - 1) else others
+        since = 0 if kind is held_out else since + 1
+        coming.append(kind.pop(0))
+    return coming
+
+
+def _since_held_out(connection: Connection, judge: str, person: str, shown_now: Sequence[str]) -> int:
+    """How many other cases the person saw since the last one that was held out; few are enough to know."""
+    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    answered = select(queue.c.held_out).join(reviews, own).where(queue.c.judge == judge, reviews.c.state != "undone")
+    latest = connection.execute(answered.order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)).scalars().all()
+    of_screen = select(queue.c.held_out).where(queue.c.judge == judge, queue.c.case_id.in_(shown_now))
+    unanswered = of_screen.where(~exists().where(own, reviews.c.state != "undone"))
+    since = 0
+    for kind in (*reversed(latest), *(connection.execute(unanswered).scalars() if shown_now else ())):
+        since = 0 if kind else since + 1
+    return since
+
+
+def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCase]:
+    """The `n` cases that come next for each person who has answered, and for whoever begins, without repetition."""
+    people = connection.execute(select(reviews.c.person).where(reviews.c.judge == judge).distinct()).scalars().all()
+    coming = {ahead.number: ahead for person in (*people, "") for ahead in next_cases(connection, judge, person, n=n)}
+    return [coming[number] for number in sorted(coming)]
 
 
 def unanswered_cases(connection: Connection, judge: str, *, n: int) -> list[QueuedCase]:
     """The `n` most useful cases that nobody has answered: those that come next for most people."""
-    said = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.state == "answered")
-    query = select(queue).where(queue.c.judge == judge, ~exists().where(said))
+    answered = and_(
+        reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.state == "answered"
+    )
+    query = select(queue).where(queue.c.judge == judge, ~exists().where(answered))
     order = (queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
     return [queued(row) for row in connection.execute(query.order_by(*order).limit(n))]
 
@@ -211,13 +295,13 @@ def list_cases(
 
 def _with_state(judge: str, person: str, state: CaseState | None) -> Select[Any]:
     """The cases that are in a state for a person; open ones were not seen, or their answer was taken back."""
-    mine = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
     query = select(queue).where(queue.c.judge == judge)
     if state is None:
         return query
     if state == "open":
-        return query.where(~exists().where(mine, reviews.c.state != "undone"))
-    return query.join(reviews, mine).where(reviews.c.state == state)
+        return query.where(~exists().where(own, reviews.c.state != "undone"))
+    return query.join(reviews, own).where(reviews.c.state == state)
 
 
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
@@ -228,23 +312,21 @@ def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | No
 def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
     """Cases of the queue in the order of their ids; those that are not there are left out."""
     query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(ids))
-    found = {row.case_id: row for row in connection.execute(query)}
-    return [queued(found[each]) for each in ids if each in found]
+    rows = {row.case_id: row for row in connection.execute(query)}
+    return [queued(rows[case_id]) for case_id in ids if case_id in rows]
 
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """How far a person is with the queue of a judge."""
     total = connection.execute(select(func.count()).select_from(queue).where(queue.c.judge == judge)).scalar_one()
-    said: dict[str, int] = dict(
+    states: dict[str, int] = dict(
         connection.execute(
             select(reviews.c.state, func.count())
             .where(reviews.c.judge == judge, reviews.c.person == person)
             .group_by(reviews.c.state)
         ).all()
     )
-    return Progress(
-        total=total, answered=said.get("answered", 0), skipped=said.get("skipped", 0), unclear=said.get("unclear", 0)
-    )
+    return Progress(total=total, **{state: states.get(state, 0) for state in ("answered", "skipped", "unclear")})
 
 
 def queued(row: Row[Any]) -> QueuedCase:
@@ -257,26 +339,28 @@ def queued(row: Row[Any]) -> QueuedCase:
         problem=row.problem,
         seen=bool(row.seen),
         disputed=bool(row.disputed),
+        held_out=bool(row.held_out),
+        settled=row.settled,
     )
 
 
 def judgment_of(text: str | None) -> Judgment | None:
     """A judgment as a column keeps it."""
-    found = from_json(text)
-    return None if found is None else Judgment.from_dict(found)
+    row = from_json(text)
+    return None if row is None else Judgment.from_dict(row)
 
 
 def _present(connection: Connection, judge: str, column: Any, values: Sequence[str]) -> set[str]:
-    found: set[str] = set()
+    present: set[str] = set()
     for start in range(0, len(values), _AT_ONCE):
         query = select(column).where(queue.c.judge == judge, column.in_(values[start : start + _AT_ONCE]))
-        found.update(connection.execute(query).scalars())
-    return found
+        present.update(connection.execute(query).scalars())
+    return present
 
 
 def disputed_cases(connection: Connection, judge: str, ids: Sequence[str], kind: ValueType) -> set[str]:
     """Those of the cases on which two people say what does not agree."""
-    said: dict[str, list[Value]] = {}
+    values_of: dict[str, list[Value]] = {}
     for start in range(0, len(ids), _AT_ONCE):
         query = select(reviews.c.case_id, reviews.c.value).where(
             reviews.c.judge == judge,
@@ -285,9 +369,9 @@ def disputed_cases(connection: Connection, judge: str, ids: Sequence[str], kind:
             reviews.c.value.is_not(None),
         )
         for case_id, value in connection.execute(query):
-            said.setdefault(case_id, []).append(from_json(value))
+            values_of.setdefault(case_id, []).append(from_json(value))
     return {
         case_id
-        for case_id, values in said.items()
+        for case_id, values in values_of.items()
         if not all(kind.agree(one, other) for one, other in combinations(values, 2))
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
 
@@ -12,9 +13,14 @@ from memalign.judge import Judge
 from memalign.registry import Registry, tables
 from memalign_server.store.store import Store
 
-__all__ = ["Judges", "Loaded"]
+__all__ = ["Judges", "Loaded", "question_of", "scale_ends"]
 
 _KEPT = 8
+_IN_PLACE = "\0"  # of a field
+_FIELD = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_SENTENCE = re.compile(r"[^.!?]+[.!?]*")
+_WORDS = r"([^\W\d][^\n,;.()]*?)(?=\s+(?:and|to)\s+\d|[\n,;.()]|$)"
+_MEANING = rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +53,34 @@ class Judges:
         if row is None:
             raise JudgeNotFound(f"no judge {name!r} in the registry")
         key = (name, row.number, row.created_at)
-        if (found := self._loaded.get(key)) is not None:
-            return found
+        if (loaded := self._loaded.get(key)) is not None:
+            return loaded
         with self._lock:  # one request loads a new version, and the others wait for it
-            if (found := self._loaded.get(key)) is not None:
-                return found
-            found = Loaded(judge=self._registry.load(name, row.number), version=row.number)
+            if (loaded := self._loaded.get(key)) is not None:
+                return loaded
+            loaded = Loaded(judge=self._registry.load(name, row.number), version=row.number)
             # Of one judge one version is kept: an older one may hold what was erased since.
-            left = {known: each for known, each in self._loaded.items() if known[0] != name}
-            while len(left) >= _KEPT:
-                del left[next(iter(left))]
-            self._loaded = {**left, key: found}
-        return found
+            others = {other: judge for other, judge in self._loaded.items() if other[0] != name}
+            while len(others) >= _KEPT:
+                del others[next(iter(others))]
+            self._loaded = {**others, key: loaded}
+        return loaded
+
+
+def question_of(judge: Judge) -> str:
+    """What a judge's experts decide, from its instructions: their first question, else the first line without a field."""
+    text = _FIELD.sub(_IN_PLACE, judge.instructions)
+    sentences = (sentence.strip() for line in text.splitlines() for sentence in _SENTENCE.findall(line))
+    question = next((one for one in sentences if one.endswith("?") and _IN_PLACE not in one), None)
+    lines = (line.strip() for line in text.splitlines())
+    return question or next((line for line in lines if line and _IN_PLACE not in line), judge.name)
+
+
+def scale_ends(judge: Judge) -> tuple[str, str] | None:
+    """What the lowest and the highest score mean in the instructions: `1 = cold, 5 = warm`; None if they do not say."""
+    labels = judge.value_type.labels if judge.value_type.kind == "int" else ()
+    if len(labels) < 2:
+        return None
+    ends = [re.search(_MEANING.format(label), judge.instructions, re.IGNORECASE) for label in (labels[0], labels[-1])]
+    low, high = ((end[1] or end[2]).strip() if end else "" for end in ends)
+    return (low, high) if low and high else None

@@ -69,15 +69,22 @@ queue = Table(
     Column("version", Integer),  # of the judge that made the judgment
     Column("seen", Integer, nullable=False, default=0),  # 1: its memory held the case, under this id or another
     Column("verdict", String(200), info=MODEL_TEXT),  # its value as files write it, for counts; cut where it is long
-    Column("disputed", Integer, nullable=False, default=0),  # 1: people answered it differently; it comes first
+    Column("held_out", Integer, nullable=False, default=0),  # 1: drawn by chance to measure the judge; never taught
+    Column("first_value", Text, info=MODEL_TEXT),  # JSON: what the judge said of it while its memory was empty
+    Column("first_version", Integer),  # and which version that was
+    Column("disputed", Integer, nullable=False, default=0),  # 1: people answered it differently, nothing is settled
+    Column("settled", String(200), info=PERSON),  # whose answer holds; "" for nobody's; NULL where nothing is settled
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
     Index("memalign_server_queue_version", "judge", "version"),
 )
-# In the order in which cases are asked, so that the next one is the first that is found.
-Index("memalign_server_queue_next", queue.c.judge, queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
+# In the order in which cases are asked, so that the next one of either kind is the first that is found.
+Index(
+    "memalign_server_queue_next",
+    *(queue.c.judge, queue.c.held_out, queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number),
+)
 # Without it the few that wait are found by reading every judgment. It holds the NULLs alone.
 _waiting = queue.c.judgment.is_(None)
 Index(
@@ -102,9 +109,11 @@ reviews = Table(
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
     Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
-    Column("created_at", _TIME, nullable=False),
+    Column("kept", Integer, nullable=False, default=0),  # the revision that the person kept against a colleague's
+    Column("created_at", _TIME, nullable=False),  # when the person came to the case, last time without an answer
     Column("updated_at", _TIME, nullable=False),
     Index("memalign_server_reviews_person", "judge", "person", "state"),
+    Index("memalign_server_reviews_order", "judge", "person", "created_at"),
     Index("memalign_server_reviews_taught", "judge", "state", "taught", "revision"),
     Index("memalign_server_reviews_version", "judge", "judge_version"),
 )

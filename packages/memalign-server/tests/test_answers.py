@@ -1,0 +1,299 @@
+"""Answers of several people: what is held out, who differs, what an owner settles, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select, update
+
+from memalign import Example, Judge, ValueType
+from memalign_server.people.people import Role, add_person
+from memalign_server.review.answers import (
+    TEACHES,
+    Answer,
+    differences,
+    keep_answer,
+    open_settlements,
+    position,
+    previous_case,
+    refresh_disputes,
+    review_of,
+    save,
+    say_drafts,
+    settle,
+    take_over,
+    undo,
+)
+from memalign_server.review.cases import add_cases, case_of, next_cases
+from memalign_server.review.drafts import draft_of
+from memalign_server.review.judges import question_of, scale_ends
+from memalign_server.store import Store
+from memalign_server.store.columns import new_id
+from memalign_server.store.tables import queue, reviews
+from server_support import world
+
+YES_NO = ValueType.of("bool")
+JUDGE = "tone"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[Connection]:
+    """The tables of a judge with twelve cases, of a team of ana, ben and cleo."""
+    with Store(world.registry(tmp_path).url).write() as connection:
+        for name in ("ana", "ben", "cleo"):
+            add_person(connection, name, Role.REVIEWER)
+        put_in(connection, 12)
+        yield connection
+
+
+def put_in(connection: Connection, n: int, name: str = "c") -> None:
+    add_cases(
+        connection, JUDGE, [Example(id=f"{name}-{i:02}", inputs=f"{name} {i}", outputs="Hello.") for i in range(n)]
+    )
+
+
+def say(connection: Connection, person: str, case: str, value: Any = None, words: str = "", **form: Any) -> None:
+    """Answer a case as somebody who sees what is there."""
+    before = review_of(connection, JUDGE, person, case)
+    form = {"state": "skipped" if value is None else "answered", "form": new_id(), "rationale": words, **form}
+    answer = Answer(value=value, revision=before.revision if before else 0, **form)
+    assert save(connection, JUDGE, person, case, answer, kind=YES_NO).outcome == "saved"
+
+
+def waiting(connection: Connection, person: str) -> list[tuple[str, list[str]]]:
+    """The differences that wait for a person: the case, and who says otherwise."""
+    rows = differences(connection, JUDGE, person, kind=YES_NO)
+    return [(row.case.example.id, [other.person for other in row.others]) for row in rows]
+
+
+def for_owners(connection: Connection) -> list[tuple[str, list[str]]]:
+    rows = open_settlements(connection, JUDGE, kind=YES_NO)
+    return [(row.case.example.id, [answer.person for answer in row.answers]) for row in rows]
+
+
+def taught(connection: Connection, case: str) -> list[str]:
+    """Whose answers on a case may be taught."""
+    query = select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
+    query = query.where(reviews.c.judge == JUDGE, reviews.c.case_id == case, reviews.c.state == "answered")
+    return sorted(connection.execute(query).scalars())
+
+
+# -- what is held out --------------------------------------------------------------------------------------------------
+
+
+def test_one_case_in_four_is_held_out_by_chance(tables: Connection, draws: Callable[[int | None], None]) -> None:
+    draws(None)
+    put_in(tables, 200, "d")
+    query = select(queue.c.held_out).where(queue.c.case_id.like("d-%")).order_by(queue.c.number)
+    drawn = tables.execute(query).scalars().all()
+    fours = [tuple(drawn[start : start + 4]) for start in range(0, 200, 4)]
+    assert {sum(four) for four in fours} == {1}
+    assert len(set(fours)) == 4  # every place of the four
+
+
+def test_a_case_that_is_held_out_comes_after_three_others(tables: Connection, draws: Callable[[int], None]) -> None:
+    draws(0)
+    put_in(tables, 8, "d")  # two of them are held out
+    kinds = []
+    for _ in range(20):
+        (case,) = next_cases(tables, JUDGE, "ana", n=1)
+        kinds.append(case.held_out)
+        say(tables, "ana", case.example.id, None if len(kinds) % 5 == 0 else True)
+    assert [place for place, held_out in enumerate(kinds) if held_out] == [3, 7]
+    assert next_cases(tables, JUDGE, "ana", n=1) == []
+    coming = next_cases(tables, JUDGE, "ben", n=5)
+    assert [case.held_out for case in coming] == [False, False, False, True, False]
+    after_the_third = next_cases(tables, JUDGE, "ben", n=1, without=[case.example.id for case in coming[:3]])
+    assert [case.example.id for case in after_the_third] == [coming[3].example.id]
+
+
+def test_no_answer_on_a_case_that_is_held_out_is_taught(tables: Connection) -> None:
+    tables.execute(update(queue).where(queue.c.case_id == "c-01").values(held_out=1))
+    for case in ("c-00", "c-01"):
+        say(tables, "ana", case, False)
+    assert (taught(tables, "c-00"), taught(tables, "c-01")) == (["ana"], [])
+
+
+# -- people who differ -------------------------------------------------------------------------------------------------
+
+
+def test_both_see_each_other_once_both_have_answered_differently(tables: Connection) -> None:
+    say(tables, "ana", "c-00", False, "We cannot promise that.")
+    say(tables, "ana", "c-01", True)
+    say(tables, "ben", "c-01", True)
+    assert waiting(tables, "ana") == waiting(tables, "ben") == []
+    say(tables, "ben", "c-00", True)
+    assert waiting(tables, "ana") == [("c-00", ["ben"])]
+    assert waiting(tables, "ben") == [("c-00", ["ana"])]
+    assert waiting(tables, "cleo") == []  # who has not answered sees nothing
+    assert taught(tables, "c-00") == []
+    assert taught(tables, "c-01") == ["ana", "ben"]
+
+
+def test_whoever_takes_over_an_answer_loses_no_words_and_teaches_none_of_them(tables: Connection) -> None:
+    say(tables, "ana", "c-00", False, "We cannot promise that.")
+    say(tables, "ben", "c-00", True, "She is safe.")
+    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO)
+    own = review_of(tables, JUDGE, "ana", "c-00")
+    assert own is not None
+    assert (own.value, own.rationale, own.blind_value) == (True, None, False)
+    assert say_drafts(tables, JUDGE, "ana", kind=YES_NO) == []  # as before a teaching
+    assert draft_of(tables, JUDGE, "ana", "c-00").words == "We cannot promise that."
+    assert waiting(tables, "ana") == waiting(tables, "ben") == []
+    assert taught(tables, "c-00") == ["ana", "ben"]
+
+
+def test_what_a_colleague_has_changed_since_is_not_taken_over(tables: Connection) -> None:
+    say(tables, "ana", "c-00", False)
+    say(tables, "ben", "c-00", True)
+    ((difference),) = differences(tables, JUDGE, "ana", kind=YES_NO)
+    say(tables, "ben", "c-00", True, "With words.")
+    revision = difference.others[0].revision
+    assert take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=revision).outcome == "conflict"
+    own = review_of(tables, JUDGE, "ana", "c-00")
+    assert own is not None
+    assert own.value is False
+
+
+def test_kept_by_all_it_goes_to_an_owner_and_until_then_teaches_nothing(tables: Connection) -> None:
+    for person, value in (("ana", False), ("ben", True), ("cleo", True)):
+        say(tables, person, "c-00", value)
+        assert for_owners(tables) == []
+    for person in ("ana", "ben", "cleo"):
+        assert for_owners(tables) == []
+        keep_answer(tables, JUDGE, person, "c-00")
+        assert waiting(tables, person) == []
+    say(tables, "ben", "c-00", True, "She is safe.")  # only words: still kept
+    assert for_owners(tables) == [("c-00", ["ana", "ben", "cleo"])]
+    assert taught(tables, "c-00") == []
+
+
+def kept_by_both(tables: Connection) -> None:
+    for person, value in (("ana", False), ("ben", True)):
+        say(tables, person, "c-00", value)
+    for person in ("ana", "ben"):
+        keep_answer(tables, JUDGE, person, "c-00")
+
+
+def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> None:
+    say(tables, "zoe", "c-00", True)
+    say(tables, "ana", "c-00", False)
+    assert for_owners(tables) == []
+    keep_answer(tables, JUDGE, "ana", "c-00")
+    assert for_owners(tables) == [("c-00", ["zoe", "ana"])]
+
+
+@pytest.mark.parametrize(("holder", "teaches"), [("ana", ["ana"]), ("ben", ["ben"]), ("", [])])
+def test_what_an_owner_settles_alone_is_taught(tables: Connection, holder: str, teaches: list[str]) -> None:
+    kept_by_both(tables)
+    settle(tables, JUDGE, "c-00", holder)
+    assert for_owners(tables) == waiting(tables, "ana") == []
+    assert taught(tables, "c-00") == teaches
+    say(tables, "ana", "c-00", False, "More words.")
+    assert taught(tables, "c-00") == teaches, "words alone open nothing again"
+
+
+@pytest.mark.parametrize(
+    ("person", "value", "teaches"),
+    [("cleo", True, []), ("cleo", False, ["ana"]), ("ben", False, ["ana", "ben"]), ("ana", True, ["ana", "ben"])],
+    ids=["somebody contradicts", "somebody agrees", "the other gives in", "the holder gives in"],
+)
+def test_a_new_answer_opens_what_was_settled(tables: Connection, person: str, value: bool, teaches: list[str]) -> None:
+    kept_by_both(tables)
+    settle(tables, JUDGE, "c-00", "ana")
+    say(tables, person, "c-00", value)
+    if (person, value) == ("ben", False):
+        teaches = ["ana"]  # her answer still holds, and says the same
+    assert taught(tables, "c-00") == teaches
+
+
+def test_an_answer_that_goes_takes_its_dispute_with_it(tables: Connection) -> None:
+    kept_by_both(tables)
+    undo(tables, JUDGE, "ben", "c-00", kind=YES_NO)
+    assert taught(tables, "c-00") == ["ana"]
+    say(tables, "ben", "c-00", True)
+    settle(tables, JUDGE, "c-00", "ben")
+    tables.execute(reviews.delete().where(reviews.c.person == "ben"))  # as an erasure does
+    assert taught(tables, "c-00") == []
+    refresh_disputes(tables, JUDGE, kind=YES_NO)
+    assert taught(tables, "c-00") == ["ana"]
+
+
+# -- the way through the cases -----------------------------------------------------------------------------------------
+
+
+def test_back_leads_through_the_cases_in_the_order_in_which_they_were_answered(tables: Connection) -> None:
+    assert previous_case(tables, JUDGE, "ana") is None
+    for case, value in (("c-03", True), ("c-01", None), ("c-02", False)):
+        say(tables, "ana", case, value)
+    say(tables, "ana", "c-03", False)  # an answer that changes keeps its place
+    say(tables, "ben", "c-05", True)
+    way, case = [], None
+    while (before := previous_case(tables, JUDGE, "ana", case)) is not None:
+        case = before.example.id
+        way.append((case, position(tables, JUDGE, "ana", case)))
+    assert way == [("c-02", (3, 12)), ("c-01", (2, 12)), ("c-03", (1, 12))]
+    assert position(tables, JUDGE, "ana") == (4, 12)
+    say(tables, "ana", "c-01", True)  # what was skipped and is answered now is the latest
+    latest = previous_case(tables, JUDGE, "ana")
+    assert latest is not None
+    assert latest.example.id == "c-01"
+
+
+def test_at_the_end_the_position_is_the_last(tables: Connection) -> None:
+    for n in range(12):
+        say(tables, "ana", f"c-{n:02}", True)
+    assert position(tables, JUDGE, "ana") == (12, 12)
+
+
+# -- the question ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instructions", "question"),
+    [
+        (
+            "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}",
+            "Is the reply warm and helpful?",
+        ),
+        ("You judge replies. Is this one good enough to send? {{ outputs }}", "Is this one good enough to send?"),
+        ("Does {{ outputs }} help? Is it polite?", "Is it polite?"),
+        ("{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
+        ("Rate {{ outputs }}", JUDGE),
+    ],
+)
+def test_the_question_is_read_from_the_instructions(instructions: str, question: str) -> None:
+    assert question_of(Judge(name=JUDGE, instructions=instructions, feedback_value_type=bool)) == question
+
+
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [
+        ("1 = cold, 5 = warm.", ("cold", "warm")),
+        ("Rate from 1 (very cold) to 5 (very warm).", ("very cold", "very warm")),
+        ("1 is cold and 5 is warm", ("cold", "warm")),
+        ("1: cold\n3: neutral\n5: warm", ("cold", "warm")),
+        ("Rate from 1 to 5, where 5 is best.", None),
+        ("Rate 1-5.", None),
+    ],
+)
+def test_the_ends_of_a_scale_are_read_from_the_instructions(words: str, ends: tuple[str, str] | None) -> None:
+    judge = Judge(
+        name=JUDGE, instructions=f"How warm is it? {words}\n{{{{ outputs }}}}", feedback_value_type="int:1..5"
+    )
+    assert scale_ends(judge) == ends
+
+
+def test_only_scores_have_ends() -> None:
+    judge = Judge(name=JUDGE, instructions="1 = cold, 5 = warm {{ outputs }}", feedback_value_type=bool)
+    assert scale_ends(judge) is None
+
+
+def test_a_case_by_its_id_says_what_it_is(tables: Connection) -> None:
+    kept_by_both(tables)
+    case = case_of(tables, JUDGE, "c-00")
+    assert case is not None
+    assert (case.disputed, case.held_out, case.settled) == (True, False, None)
