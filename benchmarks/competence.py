@@ -10,6 +10,7 @@ verdicts; a cell is one policy, one competence and one number of comments, on ca
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -22,6 +23,7 @@ from loopback import Loopback
 from simulated import INSTRUCTIONS, POLICIES, Case, Competence, Policy, chat, decide
 
 import memalign as ma
+from memalign.judge.decision import calibrator_of
 
 SIZES = (2, 5, 10, 20, 50)
 UNSEEN = 100
@@ -49,25 +51,33 @@ class Cell(NamedTuple):
 
 
 def competences(arm: str, seed: int) -> list[Competence]:
-    """Following against checking in full, and every other competence for itself; only those that the arm uses."""
-    following = SHARES
-    checking = SHARES if arm != "chat" else (0.85,)
-    tried = [Competence(following=one, checking=other, seed=seed) for one in following for other in checking]
-    for name, shares in {"zero": (0.5, 0.75, 0.9), "distilling": (0.5, 0.7, 0.97), "citing": (0.5,)}.items():
+    """Following against checking in full, and every other competence for itself; only those that the arm uses.
+
+    The corners come first, so that a run that is stopped early has met the whole range.
+    """
+    pairs = list(itertools.product(SHARES, SHARES if arm != "chat" else (0.85,)))
+    ends = (min(SHARES), max(SHARES))
+    corners = [pair for pair in pairs if pair[0] in ends and (arm == "chat" or pair[1] in ends)]
+    inner = [pair for pair in pairs if pair not in corners]
+    grid = {pair: Competence(following=pair[0], checking=pair[1], seed=seed) for pair in pairs}
+    single: list[Competence] = []
+    for name, shares in {"zero": (0.5, 0.9, 0.75), "distilling": (0.5, 0.97, 0.7), "citing": (0.5,)}.items():
         if name != "citing" or arm == "chat":
-            tried += [Competence(**{name: share, "following": 0.85, "seed": seed}) for share in shares]
-    return tried
+            single += [Competence(**{"following": 0.85, "seed": seed, name: share}) for share in shares]
+    return [*(grid[pair] for pair in corners), *single, *(grid[pair] for pair in inner)]
 
 
 def cells(arms: Iterable[str]) -> list[Cell]:
-    """All of them; what is done first says something of every policy."""
-    return [
-        Cell(arm, policy, competence, size)
+    """All of them; the arms take turns, so that the first cells have every arm, policy and number of comments."""
+    turns = [
+        (seed, rank, place, arm, competence)
         for seed in SEEDS
-        for arm in arms
-        for competence in competences(arm, seed)
-        for policy in POLICIES
-        for size in SIZES
+        for place, arm in enumerate(arms)
+        for rank, competence in enumerate(competences(arm, seed))
+    ]
+    turns.sort(key=lambda turn: turn[:3])
+    return [
+        Cell(arm, policy, competence, size) for *_, arm, competence in turns for policy in POLICIES for size in SIZES
     ]
 
 
@@ -130,6 +140,9 @@ def measured(cell: Cell, address: str) -> list[dict[str, Any]]:
             }
         )
     usage = result.usage
+    calibrator = None if cell.arm == "chat" else calibrator_of(result.judge)
+    if calibrator is not None:
+        lines[0] |= {"held_out": [calibrator.worth.n, calibrator.worth.fixed, calibrator.worth.broken]}
     lines[0] |= {"guidelines": len(result.judge.memory.guidelines), "calls": usage.calls, "seconds": round(aligned, 2)}
     return lines
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.align import AlignResult, edit_guideline
 from memalign.align.annotations import with_own_verdicts
-from memalign.align.ask import ask
+from memalign.align.ask import Relearn, ask
+from memalign.align.result import Run
 from memalign.errors import ModelUnavailable
 from memalign.io import read_judgments
 from memalign.judge.decision import calibrator_of
@@ -50,12 +51,18 @@ def own_word(number: int) -> str:
     return words_in(row(number, "ana", "add")["rationale"])[0]
 
 
-async def nothing_learned(judge: Judge) -> tuple[Memory, Usage]:
+async def nothing_learned(judge: Judge) -> Judge:
     raise AssertionError("nothing was lost, and so nothing is distilled again")
 
 
-async def no_model_answers(judge: Judge) -> tuple[Memory, Usage]:
-    return judge.memory, Usage()
+async def no_model_answers(judge: Judge) -> Judge:
+    return judge
+
+
+def asked_again(judge: Judge, relearn: Relearn = nothing_learned) -> tuple[Memory, list[str]]:
+    """The memory after what is missing of its answers was asked, and the notes."""
+    run = Run(before=judge, calls=Calls())
+    return aio.run(ask(judge, relearn, run)).memory, run.notes
 
 
 class TestWhoIsAsked:
@@ -169,7 +176,7 @@ class TestCalls:
         added = replace(first, checks=(*first.checks, replace(first.checks[0], question="Is it new?")))
         changed = once.replace(memory=replace(once.memory, guidelines=(added, *once.memory.guidelines[1:])))
         decisions.asked.clear()
-        memory, _, _ = aio.run(ask(changed, nothing_learned, Calls()))
+        memory, _ = asked_again(changed)
         assert {question.text for _, question in decisions.asked} == {"Is it new?"}
         assert sum("Is it new?" in margins for margins in answered(memory).values()) == len(decisions.asked) > 0
 
@@ -434,9 +441,9 @@ class TestExactness:
         aligned = learn(judge, chat, rows).judge
         left = aligned.unalign(*map(key_of, gone), optimizer=MemAlign(reflection_model=chat)).judge
         asked = len(decisions.asked)
-        memory, _, notes = aio.run(ask(left, nothing_learned, Calls()))
+        memory, notes = asked_again(left)
         assert memory == left.memory
-        assert (len(decisions.asked), notes) == (asked, ())
+        assert (len(decisions.asked), notes) == (asked, [])
 
     @some
     @given(batches(orders=TAKEN), ways)
@@ -472,7 +479,7 @@ class TestValues:
         met = replace(guideline, exposed_to=(*guideline.exposed_to, case.annotations[0].key))
         memory = replace(once.memory, guidelines=(met, *once.memory.guidelines[1:])).with_live_answers()
         assert own not in answered(memory)[case.id]
-        again, _, _ = aio.run(ask(once.replace(memory=memory), no_model_answers, Calls()))
+        again, _ = asked_again(once.replace(memory=memory), no_model_answers)
         assert own not in answered(again)[case.id]
 
     def test_an_edited_guideline_keeps_answers_to_kept_checks(self) -> None:

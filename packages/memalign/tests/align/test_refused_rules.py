@@ -109,13 +109,14 @@ class TestRefusal:
         result = learn(judge, [row(1, "ana", "add"), row(2, "ben", "add")])
         assert {g.text for g in result.judge.memory.semantic} == {RULE, "Answer the question."}
 
-    def test_a_rejected_lesson_is_retried_without_its_neighbour(self) -> None:
-        teacher = Teacher([add("F1", text=COPY), add("F2", text=RULE)], [add("F1", text=COPY)], [add("F1", text=RULE)])
-        judge, _ = bare(teacher)
+    def test_the_second_question_holds_the_refused_record_alone(self) -> None:
+        teacher = Teacher([add("F1", text=COPY), add("F2", text=RULE)], [add("F1", text=COPY)])
+        judge, model = bare(teacher)
         judge = learn(judge, [row(1, "ana", "add"), row(2, "ben", "add")]).judge
         assert states(judge) == {"t-1@ana": "rejected", "t-2@ben": "learned"}
+        assert "case2" not in model.requests[-1].user
         left = judge.unalign("t-2").judge
-        assert states(left) == {"t-1@ana": "learned", "t-2@ben": "withdrawn"}
+        assert states(left) == {"t-1@ana": "rejected", "t-2@ben": "withdrawn"}, "ben's words were not in view"
         check_memory(left)
 
 

@@ -60,5 +60,5 @@ def test_added_words_are_in_the_rules_language(when: str, because: str, rule: st
     reply = {"when": when, "because": because}
     annotation = Annotation(id="t", source="ana", value=False, rationale="x")
     case = Case(example=Example(id="t", outputs="x"), annotations=(annotation,))
-    assert rule_of(reply, annotation=annotation, case=case, value_type=BOOL).text == rule
+    assert rule_of(reply, annotation=annotation, case=case, value_type=BOOL)["text"] == rule
     assert language_of(rule) == language_of(f"{when} {because}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -16,7 +16,7 @@ from memalign.judge.spec import base_fingerprint_of, misfit, without_memory
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.check_answers import without_answers_beside
 from memalign.models.judge_models import open_judging_model
-from memalign.types import Example, Feedback, FeedbackKey, Judgment
+from memalign.types import Example, Feedback, FeedbackKey
 
 __all__ = [
     "NO_ROWS",
@@ -68,19 +68,13 @@ def checked_rows(
     faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := misfit(judge, row))]
     if refuse is not None:
         faults += [RowError(line=n, id=str(row.key), reason=why) for row, n in numbered if (why := refuse(row))]
-    if not faults:
-        return file
     faults.sort(key=lambda fault: fault.line)
-    if not skip_invalid:
+    if faults and not skip_invalid:
         raise InvalidRows(source.name, faults, hint=SKIP_HINT)
     bad = {fault.line for fault in faults}
     usable = [(row, line) for row, line in numbered if line not in bad]
-    return FeedbackFile(
-        rows=tuple(row for row, _ in usable),
-        lines=tuple(line for _, line in usable),
-        invalid=(*file.invalid, *faults),
-        notes=file.notes,
-    )
+    rows, lines = zip(*usable, strict=True) if usable else ((), ())
+    return FeedbackFile(rows=rows, lines=lines, invalid=(*file.invalid, *faults), notes=file.notes)
 
 
 def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, RowStatus]:
@@ -127,15 +121,12 @@ def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
 
     Such a row teaches nothing new, but its time may decide which label counts. What a row does not give is kept.
     """
-    pairs = [(row, annotation) for row in rows if (annotation := memory.annotation(row.key))]
-    fresh = [
+    pairs = [(row, annotation) for row in rows if (annotation := memory.annotation(row.key)) and annotation.says(row)]
+    fresh = (
         replace(annotation, created_at=row.created_at or annotation.created_at, meta=row.meta or annotation.meta)
         for row, annotation in pairs
-        if annotation.says(row)
-    ]
-    return memory.with_annotations(
-        annotation for annotation in fresh if annotation != memory.annotation(annotation.key)
     )
+    return memory.with_annotations(new for new, (_, old) in zip(fresh, pairs, strict=True) if new != old)
 
 
 def without_disputed(memory: Memory) -> Memory:
@@ -143,11 +134,9 @@ def without_disputed(memory: Memory) -> Memory:
 
     Whose label counts is derived, so an annotation that counts again is pending without any change.
     """
-    disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
     exposed = {key for guideline in memory.guidelines for key in guideline.exposed_to}
-    outcomes = (annotation.outcome for annotation in memory.annotations())
-    exposed |= {key for outcome in outcomes if outcome for key in outcome.exposed_to}
-    taught = disputed & exposed
+    exposed.update(*(annotation.outcome.exposed_to for annotation in memory.annotations() if annotation.outcome))
+    taught = {entry.key for entry in memory.ledger() if entry.state == "disputed"} & exposed
     return forget_lessons(memory, taught, why="to be derived again without disputed feedback") if taught else memory
 
 
@@ -174,11 +163,15 @@ def with_own_verdicts(
     Args:
         judge: Who gave the verdicts, as it was then.
         memory: What is to be learned.
-        own_verdicts: Judgments by the ids of their cases, or a file of them.
+        own_verdicts: Judgments by the ids of their cases, or a file of them: of it only what was said of the cases as
+            they are today.
         replaced: The feedback that says something else now.
     """
-    judgments = _judgments_of(judge, memory, own_verdicts)
-    if not judgments:
+    if isinstance(own_verdicts, JudgmentFile):
+        judged = {} if made_by_other(judge, own_verdicts) else own_verdicts.contents
+        same = (case.id for case in memory.cases if judged.get(case.id) in ("", case.example.content_hash))
+        own_verdicts = {name: own_verdicts.judgments[name] for name in same}
+    if not own_verdicts:
         return memory
     made_by, models = base_fingerprint_of(judge), {"", judge.model_name}
     with suppress(ConfigurationError):
@@ -186,7 +179,7 @@ def with_own_verdicts(
     memories = {memory.hash: memory for memory in (Memory(), without_memory(judge).memory, judge.memory)}
 
     def with_verdict(case: Case) -> Case:
-        judgment = judgments.get(case.id)
+        judgment = own_verdicts.get(case.id)
         if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.model not in models:
             return case
         if judgment.memory_hash not in memories or (case.pre_alignment and case.pre_alignment.judge == made_by):
@@ -208,14 +201,3 @@ def with_own_verdicts(
     changed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
     beside = {duplicate.id for case in changed for duplicate in judge.memory.duplicates(case.example)}
     return replace(memory, cases=without_answers_beside(tuple(map(with_verdict, memory.cases)), beside))
-
-
-def _judgments_of(judge: Judge, memory: Memory, own_verdicts: OwnVerdicts) -> Mapping[str, Judgment]:
-    """By the ids of their cases; of a file only what this judge said of the cases as they are today."""
-    if not isinstance(own_verdicts, JudgmentFile):
-        return own_verdicts
-    if made_by_other(judge, own_verdicts):
-        return {}
-    judged = own_verdicts.contents
-    same = (case.id for case in memory.cases if judged.get(case.id) in ("", case.example.content_hash))
-    return {name: own_verdicts.judgments[name] for name in same}

@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-import operator
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -20,82 +18,69 @@ import msgspec
 
 from memalign import aio
 from memalign.align.forget import forget
+from memalign.align.result import Run
 from memalign.errors import AccessDenied, InputError, ModelError
-from memalign.judge import Judge, Progress
+from memalign.judge import Judge
 from memalign.judge.decision import Answered, AskedCheck, answered_about, asked_checks
 from memalign.judge.observations import FEWEST, expectations
 from memalign.judge.spec import base_fingerprint_of, lacks
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
-from memalign.memory import Answers, Case, Expectation, Memory
+from memalign.memory import Answers, Case, Expectation
 from memalign.models.base import ChatModel, DecisionModel
-from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
-from memalign.types import FeedbackKey, Judgment, Usage
+from memalign.types import Judgment, Usage
 
 __all__ = ["PastCases", "Relearn", "agrees", "ask", "hiding", "labelled_cases"]
 
 replace = msgspec.structs.replace
 
-Relearn = Callable[[Judge], Awaitable[tuple[Memory, Usage]]]
-"""Distils what is pending in a judge's memory: the memory after it, and the cost. Never raises for a failing model."""
+Relearn = Callable[[Judge], Awaitable[Judge]]
+"""Distils what is pending in a judge's memory. Never raises for a failing model."""
 
 MOST = {True: 50, False: 500}
 """Cases that are asked about: by a model in this process, whose answers take their time, and by others."""
 FOLDS = {False: 5, True: 2}
 """Where a fold costs nothing, and where each is a distillation more: two lose nothing against five (decision 20)."""
 ENOUGH = 0.5
-"""Of the questions: a case with so many answers is not asked again for one lesson more."""
+"""Of the questions: a case with so many answers is not asked again for one guideline more."""
 REASONS = 3
 
 
-async def ask(
-    judge: Judge, relearn: Relearn, calls: Calls, *, thorough: bool = True, progress: Progress | None = None
-) -> tuple[Memory, Usage, tuple[str, ...]]:
-    """The judge's memory with what its decision model answers about the labelled cases.
+async def ask(judge: Judge, relearn: Relearn, run: Run, *, thorough: bool = True) -> Judge:
+    """The judge with what its decision model answers about the labelled cases; its calibrator is fitted to that.
 
     Only what is missing is asked, and what another judge (models, instructions, parameters) had answered counts as
     missing. Nothing is asked without a decision model, for free text, or with fewer labelled cases than a calibrator is
-    fitted to.
+    fitted to. A case whose questions fail has them asked by the next align.
 
     Args:
-        judge: The judge that is to be delivered.
+        judge: The judge that learned.
         relearn: How a fold's guidelines are distilled without the fold. It is not called where nothing was lost.
-        calls: Steers the calls of the align.
+        run: Is told what it costs, and what failed.
         thorough: Whether a case of which half the questions are answered is asked the others.
-        progress: Is told of each case.
-
-    Returns:
-        The memory, the cost, and notes on what failed: a case without answers has them asked by the next align.
     """
-    started = time.perf_counter()
     model, cases = check_model_of(judge), labelled_cases(judge)
     if model is None or not judge.value_type.closed or len(cases) < FEWEST:
-        return judge.memory, Usage(), ()
-    memory = _once_a_content(judge.memory, base_fingerprint_of(judge))
-    judge = judge.replace(memory=memory)
-    cases = labelled_cases(judge)
-    enough = 1.0 if thorough else ENOUGH
-    missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model, enough)]
-    past = PastCases(judge, calls, len(missing), progress, phase="ask")
-    folds = _folds(judge, missing, len(cases))
-    # All folds at once: each has guidelines of its own, written without it.
-    unknowing = await aio.together(_relearned(judge, hidden, relearn) for _, hidden in folds)
-    past.usage += sum((usage for _, usage in unknowing), Usage())
-    judges = [(case, hidden) for (fold, _), (hidden, _) in zip(folds, unknowing, strict=True) for case in fold]
-    answers = await aio.together(_answers(past, judge, hidden, case, model) for case, hidden in judges)
-    answered = {case.id: answer for (case, _), answer in zip(judges, answers, strict=True)}
-    faults = [answer for answer in answers if isinstance(answer, str)]
-    fresh = {name: answer for name, answer in answered.items() if isinstance(answer, Answers)}
-    memory = replace(memory, cases=tuple(replace(c, answers=fresh[c.id]) if c.id in fresh else c for c in memory.cases))
-    return memory, past.usage + Usage(seconds={"ask": time.perf_counter() - started}), _notes(faults, len(missing))
-
-
-def _notes(faults: Sequence[str], asked: int) -> tuple[str, ...]:
-    if not faults:
-        return ()
-    reasons = "; ".join(why for why, _ in Counter(faults).most_common(REASONS))
-    return (f"{len(faults)} of {asked} cases wait for the next align to be asked about: {reasons}",)
+        return judge
+    with run.timed("ask"):
+        enough = 1.0 if thorough else ENOUGH
+        missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model, enough)]
+        folds = _folds(judge, missing, len(cases))
+        # All folds at once: each has guidelines of its own, written without it.
+        unknowing = await aio.together(_relearned(judge, hidden, relearn) for _, hidden in folds)
+        past = PastCases(judge, run, len(missing), phase="ask")
+        pairs = [(case, hidden) for (fold, _), hidden in zip(folds, unknowing, strict=True) for case in fold]
+        answers = await aio.together(_answers(past, judge, hidden, case, model) for case, hidden in pairs)
+    faults = Counter(answer for answer in answers if isinstance(answer, str))
+    if faults:
+        reasons = "; ".join(why for why, _ in faults.most_common(REASONS))
+        failed = f"{faults.total()} of {len(missing)} cases wait for the next align to be asked about: {reasons}"
+        run.notes.append(failed)
+    fresh = {case.id: new for (case, _), new in zip(pairs, answers, strict=True) if isinstance(new, Answers)}
+    memory = judge.memory
+    cases = [replace(case, answers=fresh.get(case.id, case.answers)) for case in memory.cases]
+    return judge.replace(memory=replace(memory, cases=tuple(cases))) if fresh else judge
 
 
 # -- taught cases, and questions about them ----------------------------------------------------------------------------
@@ -103,10 +88,13 @@ def _notes(faults: Sequence[str], asked: int) -> tuple[str, ...]:
 
 def labelled_cases(judge: Judge) -> list[Case]:
     """The labelled cases, one a content, by hash: as good as drawn, and the same whatever came first."""
-    labelled: dict[str, Case] = {}
+    made_by, labelled = base_fingerprint_of(judge), dict[str, Case]()
     for case in judge.memory.cases:
         if judge.memory.label(case) is not None and lacks(judge, case.example.content, "the case") is None:
-            labelled.setdefault(case.example.content_hash, case)
+            # Of twins the one that was asked already.
+            answered = case.answers is not None and case.answers.judge == made_by
+            if answered or case.example.content_hash not in labelled:
+                labelled[case.example.content_hash] = case
     return [labelled[content] for content in sorted(labelled)]
 
 
@@ -125,38 +113,27 @@ def agrees(judge: Judge, case: Case, judgment: Judgment | str) -> bool:
 
 
 class PastCases:
-    """Questions to a judge's models, as many at once as they take; `usage` adds up, `progress` is told of each case."""
+    """Questions to a judge's models about taught cases, as many at once as they take; the run is told of each case."""
 
-    def __init__(self, judge: Judge, calls: Calls, total: int, progress: Progress | None, *, phase: str) -> None:
-        self.usage = Usage()
-        self._calls = calls
-        self._total, self._progress, self._phase, self._done = total, progress, phase, 0
+    def __init__(self, judge: Judge, run: Run, total: int, *, phase: str) -> None:
+        self._run, self._phase, self._total, self._done = run, phase, total, 0
         models: list[ChatModel | DecisionModel] = [open_judging_model(judge)]
         if (model := check_model_of(judge)) is not None:
             models.append(model)
-        self._slots = asyncio.Semaphore(min(map(calls.in_flight, models)))
+        self._slots = asyncio.Semaphore(min(map(run.calls.in_flight, models)))
 
-    async def judgment(self, judge: Judge, case: Case, *, checks: bool = False) -> Judgment | str:
-        """The judgment on the case, whatever its experts said: the model's own, or with `checks` the one it delivers.
+    async def judgment(self, judge: Judge, case: Case, *, checks: bool = True) -> Judgment | str:
+        """The judgment on the case, whatever its experts said: the one it delivers, or the model's own without `checks`.
 
-        A reason is an answer too: what was paid for before must not go with an error.
+        A reason why there is none is an answer too: what was paid for before must not go with an error.
         """
         async with self._slots:
             try:
-                judgment = await decide(judge, case.example, self._calls, standing=False, checks=checks)
+                judgment = await decide(judge, case.example, self._run.calls, standing=False, checks=checks)
             except (ModelError, InputError, AccessDenied) as error:
-                if isinstance(error, ModelError):
-                    self.usage += error.usage or Usage()
-                return f"{type(error).__name__}: {error}"
-        self.usage += replace(judgment.usage, seconds={})
+                return self._failed(error)
+        self._run.spend(replace(judgment.usage, seconds={}))
         return judgment
-
-    async def counted_judgment(self, judge: Judge, case: Case, *, checks: bool = False) -> Judgment | str:
-        """The same, for a case of which nothing else is asked."""
-        try:
-            return await self.judgment(judge, case, checks=checks)
-        finally:
-            self.count()
 
     async def answers(
         self, judge: Judge, case: Case, model: DecisionModel, checks: Sequence[AskedCheck]
@@ -164,20 +141,23 @@ class PastCases:
         """What `model` answers about the case, with a verdict where it judges, or why it answers nothing."""
         async with self._slots:
             try:
-                verdict = decides_alone(judge)
-                answered = await answered_about(judge, case.example, model, self._calls, verdict=verdict, checks=checks)
+                answered = await answered_about(
+                    judge, case.example, model, self._run.calls, verdict=decides_alone(judge), checks=checks
+                )
             except ModelError as error:
-                self.usage += error.usage or Usage()
-                return f"{type(error).__name__}: {error}"
-        self.usage += replace(answered.usage, seconds={})
+                return self._failed(error)
+        self._run.spend(replace(answered.usage, seconds={}))
         return answered
+
+    def _failed(self, error: Exception) -> str:
+        self._run.spend(getattr(error, "usage", None) or Usage())
+        return f"{type(error).__name__}: {error}"
 
     def count(self) -> None:
         """One more case is answered."""
         self._done += 1
         self._total = max(self._total, self._done)
-        if self._progress is not None:
-            self._progress(self._phase, self._done, self._total)
+        self._run.tell(self._phase, self._done, self._total)
 
 
 # -- what is missing of a case, and what is answered about it ----------------------------------------------------------
@@ -187,23 +167,23 @@ def _recorded(case: Case, made_by: str) -> Answers:
     return case.answers if case.answers is not None and case.answers.judge == made_by else Answers(judge=made_by)
 
 
-def _speaks(judge: Judge) -> bool:
-    """Whether the judge's own verdict costs nobody anything: that of a model in this process."""
-    return not decides_alone(judge) and open_model(judge).limits.brief
+def _gives_verdict(judge: Judge) -> bool:
+    """Whether the judge's own verdict is asked for: a decision model's, and one that costs nobody anything."""
+    return decides_alone(judge) or open_model(judge).limits.brief
 
 
 def _lacks(judge: Judge, case: Case, model: DecisionModel, enough: float) -> bool:
     """Whether the case is to be asked about."""
     recorded = _recorded(case, base_fingerprint_of(judge))
-    if recorded.verdict is None and (decides_alone(judge) or _speaks(judge)):
+    if recorded.verdict is None and _gives_verdict(judge):
         return True
     if recorded.expected:  # asked with guidelines written without it
         return False
     own = {annotation.key for annotation in judge.memory.annotations_on(case)}
-    askable = {q for each in expectations(judge.memory.semantic, unmet=own) for q, _ in each.checks}
+    askable = {q for expected in expectations(judge.memory.semantic, unmet=own) for q, _ in expected.checks}
     checks = [check.question for check in asked_checks(judge.memory, model.limits)]
-    if not askable:  # all guidelines saw the case: what they would be without it was never asked
-        return bool(checks) and not recorded.margins
+    if not askable:  # all guidelines saw the case: it is to be asked once about those that are written without it
+        return bool(checks) and recorded is not case.answers
     asked = [question for question in checks if question in askable]
     return sum(question in recorded.margins for question in asked) < enough * len(asked)
 
@@ -220,8 +200,8 @@ async def _answers(
     checks = [check for check in asked_checks(unknowing.memory, model.limits) if check.question not in answers.margins]
     shown: tuple[str, ...] = ()
     try:
-        if answers.verdict is None and _speaks(judge):
-            own = await past.judgment(unknowing, case)
+        if answers.verdict is None and _gives_verdict(judge) and not decides_alone(judge):
+            own = await past.judgment(unknowing, case, checks=False)
             if isinstance(own, str):
                 return own
             answers, shown = replace(answers, verdict=own.value), own.example_ids
@@ -237,34 +217,19 @@ async def _answers(
     # A recorded verdict keeps what it was given beside.
     exposed = unknowing.memory.exposure(shown) | {*answers.exposed_to}
     answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=tuple(sorted(exposed)))
-    return _wordless(answers, unknowing.memory) if rewritten else answers
+    return _wordless(answers, unknowing) if rewritten else answers
 
 
-def _wordless(answers: Answers, memory: Memory) -> Answers:
+def _wordless(answers: Answers, unknowing: Judge) -> Answers:
     """The answers to questions that were written without the case, kept without their words: these are nobody's."""
-    fold = hashlib.sha256(memory.hash.encode()).hexdigest()[:8]
+    fold = hashlib.sha256(unknowing.memory.hash.encode()).hexdigest()[:8]
     names = {question: f"{Expectation.WORDLESS}{fold}.{n}" for n, question in enumerate(sorted(answers.margins))}
     expected = [
-        replace(each, checks=tuple((names[name], sign) for name, sign in each.checks if name in names))
-        for each in expectations(memory.semantic)
+        replace(entry, checks=tuple((names[name], sign) for name, sign in entry.checks if name in names))
+        for entry in expectations(unknowing.memory.semantic)
     ]
     margins = {names[question]: margin for question, margin in answers.margins.items()}
-    return replace(answers, margins=margins, expected=tuple(each for each in expected if each.checks))
-
-
-def _once_a_content(memory: Memory, made_by: str) -> Memory:
-    """`memory` with one case's answers a content, on the first of its cases: those of this judge before any other's."""
-
-    def tidied(case: Case) -> Case:
-        group = memory.duplicates(case.example)
-        recorded = sorted(
-            (twin.answers for twin in group if twin.answers), key=lambda answers: answers.judge != made_by
-        )
-        answers = recorded[0] if recorded and case.id == group[0].id else None
-        return case if answers is case.answers else replace(case, answers=answers)
-
-    cases = tuple(map(tidied, memory.cases))
-    return memory if all(map(operator.is_, cases, memory.cases)) else replace(memory, cases=cases)
+    return replace(answers, margins=margins, expected=tuple(entry for entry in expected if entry.checks))
 
 
 # -- folds -------------------------------------------------------------------------------------------------------------
@@ -288,17 +253,12 @@ def _without(judge: Judge, fold: Sequence[Case]) -> Judge:
 
 def _lost(judge: Judge, unknowing: Judge) -> bool:
     """Whether lessons wait for a distillation that did not before."""
-    return not _pending(unknowing.memory) <= _pending(judge.memory)
+    before, after = (frozenset(a.key for a in side.memory.pending) for side in (judge, unknowing))
+    return not after <= before
 
 
-async def _relearned(judge: Judge, unknowing: Judge, relearn: Relearn) -> tuple[Judge | None, Usage]:
+async def _relearned(judge: Judge, unknowing: Judge, relearn: Relearn) -> Judge | None:
     """The judge that never met a fold, with what others lost by that distilled again; None where that failed."""
-    if not _lost(judge, unknowing):
-        return unknowing, Usage()
-    memory, usage = await relearn(unknowing)
-    learned = unknowing.replace(memory=memory)
-    return None if _lost(judge, learned) else learned, usage
-
-
-def _pending(memory: Memory) -> frozenset[FeedbackKey]:
-    return frozenset(annotation.key for annotation in memory.pending)
+    if _lost(judge, unknowing):
+        unknowing = await relearn(unknowing)
+    return None if _lost(judge, unknowing) else unknowing

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import msgspec
 
 from memalign.memory import FeedbackConflict, Memory, Outcome
-from memalign.types import Check, FeedbackKey, Guideline, Usage
+from memalign.types import Check, FeedbackKey, Guideline
 
 __all__ = ["CallAnswer", "Delta", "LeftOut", "apply_answer", "refused_rules"]
 
@@ -53,8 +53,7 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
         exposed_to: Every feedback whose words, or whose guidelines' exposure, the prompt held.
         deltas: The changes, in the model's order.
         conflicts: Feedback of which the model says that it contradicts other feedback.
-        faults: Why there are no changes for some of the feedback.
-        usage: What the call cost.
+        fault: Why there are no changes, where the call failed.
     """
 
     keys: tuple[FeedbackKey, ...]
@@ -62,16 +61,12 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     exposed_to: tuple[FeedbackKey, ...] = ()
     deltas: tuple[Delta, ...] = ()
     conflicts: tuple[FeedbackConflict, ...] = ()
-    faults: dict[FeedbackKey, str] = {}
-    usage: Usage = Usage()
+    fault: str | None = None
 
-    def amended(self, second: CallAnswer, keys: Collection[FeedbackKey]) -> CallAnswer:
-        """This answer with what a second call gave for `keys`."""
-        chosen = frozenset(keys)
-        old = [delta for delta in self.deltas if not chosen.issuperset(delta.feedback)]
-        new = [delta for delta in second.deltas if not chosen.isdisjoint(delta.feedback)]
-        faults = {key: why for key, why in second.faults.items() if key in chosen}
-        return replace(self, deltas=(*old, *new), faults=self.faults | faults, usage=self.usage + second.usage)
+    def without(self, keys: Collection[FeedbackKey]) -> CallAnswer:
+        """This answer but for the feedback of `keys`, which another call is asked about."""
+        deltas = tuple(delta for delta in self.deltas if delta.fault is None or set(keys).isdisjoint(delta.feedback))
+        return replace(self, keys=tuple(key for key in self.keys if key not in keys), deltas=deltas)
 
 
 class LeftOut(msgspec.Struct):
@@ -80,18 +75,16 @@ class LeftOut(msgspec.Struct):
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     unproven: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> Iterator[str]:
         """A line on each, none where there is nothing."""
-        notes = []
         if count := self.faults.total():
             were = "1 check was" if count == 1 else f"{count} checks were"
             ordered = sorted(self.faults.items(), key=lambda item: (-item[1], item[0]))
             reasons = "; ".join(f"{why} ({number})" for why, number in ordered)
-            notes.append(f"{were} left out of new guidelines, which stay: {reasons}")
+            yield f"{were} left out of new guidelines, which stay: {reasons}"
         if self.unproven:
             tests = "; ".join(f"{name}: {', '.join(sentences)}" for name, sentences in self.unproven.items())
-            notes.append(f"tests that the labels do not bear out, or are too few for; their guidelines stay: {tests}")
-        return tuple(notes)
+            yield f"tests that the labels do not bear out, or are too few for; their guidelines stay: {tests}"
 
 
 REFUSED_TWICE = (
@@ -140,16 +133,13 @@ def apply_answer(
         if key in taught:
             also = refused.get(key) or faults.get(key)
             return Outcome(kind="taught", reason=f"learned without one more rule from it: {also}") if also else None
-        if key in answer.faults:
-            return Outcome(kind="waiting", reason=answer.faults[key])
         if key in refused:
             reason = REFUSED_TWICE.format(why=refused[key])
             return Outcome(kind="refused", reason=reason, exposed_to=answer.exposed_to)
-        if key in faults:
-            return Outcome(kind="waiting", reason=f"its rule was not taken: {faults[key]}")
-        if key in passed:
+        if key in passed and key not in faults:
             return Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=answer.exposed_to)
-        return Outcome(kind="waiting", reason=NOT_MENTIONED)
+        fault = f"its rule was not taken: {faults[key]}" if key in faults else None
+        return Outcome(kind="waiting", reason=answer.fault or fault or NOT_MENTIONED)
 
     conflicts = {conflict.feedback: conflict for conflict in (*answer.conflicts, *memory.conflicts)}
     memory = replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
@@ -164,18 +154,14 @@ def refused_rules(answer: CallAnswer, memory: Memory) -> dict[FeedbackKey, str]:
         for delta in answer.deltas
         if delta.writes and delta.fault is not None and _impossible(memory, answer, delta) is None
         for key in delta.feedback
-        if key in answer.keys and key not in own
+        if key not in own
     }
 
 
 def _with_own_rule(answer: CallAnswer, memory: Memory) -> frozenset[FeedbackKey]:
     """The feedback from which a rule was written that may enter a prompt."""
-    return frozenset(
-        key
-        for delta in answer.deltas
-        if delta.writes and delta.fault is None and _impossible(memory, answer, delta) is None
-        for key in delta.feedback
-    )
+    written = (d for d in answer.deltas if d.writes and d.fault is None and _impossible(memory, answer, d) is None)
+    return frozenset(key for delta in written for key in delta.feedback)
 
 
 def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:

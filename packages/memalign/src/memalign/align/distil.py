@@ -7,9 +7,8 @@ finished first.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,17 +16,24 @@ from msgspec import structs
 
 from memalign import aio
 from memalign.align.deltas import CallAnswer, LeftOut, apply_answer, refused_rules
-from memalign.align.distil_answer import ONE_RULE, ONLY_CHECKS, AnswerReader, changes_schema
+from memalign.align.distil_answer import (
+    ONE_RULE,
+    ONLY_CHECKS,
+    AnswerReader,
+    changes_schema,
+    merge_schema,
+    merged_rules,
+    rule_of,
+)
+from memalign.align.result import Run
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
-from memalign.judge import Judge, Progress
+from memalign.judge import Judge
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
-from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel, ChatRequest
-from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of
 from memalign.prompts import DistilRecord, render_distil, render_distil_checks, render_distil_one, render_merge
 from memalign.prompts.fitting import FeedbackRecord, fit_records
@@ -57,47 +63,44 @@ ADVICE = "; it may decline these words every time: overwrite or unalign the feed
 NO_WORDS = "kept as an example: there were no words to learn from"
 
 
-async def distil(
-    judge: Judge, memory: Memory, model: ChatModel, calls: Calls, *, size: int, progress: Progress | None = None
-) -> tuple[Memory, Usage, tuple[str, ...]]:
-    """`memory` with every pending annotation distilled, what that cost, and notes. Never raises for a failing model.
+async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judge:
+    """The judge with everything distilled that is pending in its memory. Never raises for a failing model.
 
     Later feedback goes in with the guidelines that stand. Where several calls wrote the first guidelines side by side,
     and where guidelines outgrow their budget, one call more merges them; not where a call holds one record.
 
     Args:
         judge: The judge that learns.
-        memory: What it is to know, with what is pending.
         model: Writes the guidelines.
-        calls: Steers the calls of the align.
+        run: Is told of each call, what it costs, and what was left out.
         size: How many records a call holds at most.
-        progress: Is told of each call.
     """
-    started = time.perf_counter()
     if size == 1:
-        memory = _with_wordless_examples(judge, memory)
-    parts = _calls(judge, memory, model, calls, size)
-    answered = await aio.at_most(
-        calls.in_flight(model), DistilCall.answers, parts, progress and partial(progress, "distil")
-    )
-    learned, outcomes, left_out, usage = memory, dict[FeedbackKey, Outcome | None](), LeftOut(), Usage()
-    for answer in (answer for answers in answered for answer in answers):  # in their order: guideline ids depend on it
-        learned, ended = apply_answer(learned, answer, memory, left_out)
-        outcomes |= ended
-        usage += answer.usage
-    learned = learned.with_outcomes(outcomes)
-    notes = left_out.notes()
-    from_nothing = len(parts) > 1 and not any(g.supported_by and not g.people for g in memory.semantic)
-    outgrown = learned.next_guideline > memory.next_guideline and _tokens(learned) > GUIDELINE_TOKENS
-    if size > 1 and (from_nothing or outgrown):
-        learned, spent, fault = await _merged(judge, learned, model, calls)
-        usage, notes = usage + spent, (*notes, *fault)
-    return learned, usage + Usage(seconds={"distil": time.perf_counter() - started}), notes
+        judge = judge.replace(memory=_with_wordless_examples(judge))
+    before = learned = judge.memory
+    outcomes, left_out = dict[FeedbackKey, Outcome | None](), LeftOut()
+    with run.timed("distil"):
+        calls = _calls(judge, model, run, size)
+        tell = partial(run.tell, "distil")
+        for answers in await aio.at_most(run.calls.in_flight(model), DistilCall.answers, calls, tell):
+            for answer in answers:  # in their order: guideline ids depend on it
+                learned, ended = apply_answer(learned, answer, before, left_out)
+                outcomes |= ended
+        learned = learned.with_outcomes(outcomes)
+        if learned.next_guideline > before.next_guideline:
+            learned = learned.with_live_answers()  # what could not be asked about a case can be now
+        run.notes += left_out.notes()
+        from_nothing = len(calls) > 1 and not any(g.supported_by and not g.people for g in before.semantic)
+        tokens = sum(estimate_tokens(guideline.text) + 2 for guideline in learned.semantic)
+        outgrown = learned.next_guideline > before.next_guideline and tokens > GUIDELINE_TOKENS
+        if size > 1 and (from_nothing or outgrown):
+            learned = await _merged(judge, learned, model, run)
+    return judge.replace(memory=learned)
 
 
-def _with_wordless_examples(judge: Judge, memory: Memory) -> Memory:
+def _with_wordless_examples(judge: Judge) -> Memory:
     """Labels alone are learned as examples where a call holds nothing else, unless the judge is known to be wrong."""
-    judged_by = base_fingerprint_of(judge)
+    memory, judged_by = judge.memory, base_fingerprint_of(judge)
     wordless = [
         annotation.key
         for annotation in memory.pending
@@ -107,29 +110,19 @@ def _with_wordless_examples(judge: Judge, memory: Memory) -> Memory:
     return memory.with_outcomes({key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in wordless})
 
 
-def _tokens(memory: Memory) -> int:
-    return sum(estimate_tokens(guideline.text) + 2 for guideline in memory.semantic)
-
-
-def _calls(judge: Judge, memory: Memory, model: ChatModel, calls: Calls, size: int) -> list[DistilCall]:
+def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCall]:
     """The calls about all that waits: as few as may be, of equal size."""
+    memory = judge.memory
     keys = [annotation.key for annotation in memory.pending]
     if size > 1:
         keys = by_likeness(memory, keys)
     count = -(-len(keys) // size)
-    whole = DistilCall(
-        judge=judge,
-        memory=memory,
-        model=model,
-        calls=calls,
-        keys=tuple(keys),
-        guidelines=()
-        if model.limits.brief and size == 1
-        else tuple(g for g in memory.semantic if g.supported_by or g.people),
-        questions=check_model_of(judge) is not None,
-    )
-    shares = [keys[n * len(keys) // count : (n + 1) * len(keys) // count] for n in range(count)]
-    return [part for share in shares for part in whole.of(share).parts()]
+    alone = model.limits.brief and size == 1
+    standing = () if alone else tuple(g for g in memory.semantic if g.supported_by or g.people)
+    questions = check_model_of(judge) is not None
+    shares = [tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)]
+    calls = (DistilCall(judge, model, run, keys=share, guidelines=standing, questions=questions) for share in shares)
+    return [part for call in calls for part in call.parts()]
 
 
 def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey]:
@@ -160,24 +153,27 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
 # -- one call ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DistilCall:
     """What the feedback of `keys` teaches beside the `guidelines` that stand, in the order of the keys.
 
-    `questions` says whether each guideline gets questions too, for a judge with a decision model.
+    Attributes:
+        judge: The judge that learns; its memory holds the feedback.
+        model: Is asked.
+        run: Steers the call.
+        keys: The feedback.
+        guidelines: Those that stand.
+        questions: Whether each guideline gets questions too, for a judge with a decision model.
+        refused: Why the only rule of a piece of feedback was refused, where this call asks for another one.
     """
 
     judge: Judge
-    memory: Memory
     model: ChatModel
-    calls: Calls
+    run: Run
     keys: tuple[FeedbackKey, ...]
     guidelines: tuple[Guideline, ...] = ()
     questions: bool = False
-
-    def of(self, keys: Sequence[FeedbackKey]) -> DistilCall:
-        """The same call about these keys alone."""
-        return replace(self, keys=tuple(keys))
+    refused: Mapping[FeedbackKey, str] = field(default_factory=dict)
 
     def parts(self) -> list[DistilCall]:
         """The call, or smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
@@ -187,74 +183,69 @@ class DistilCall:
         return [part for half in self._halves() for part in half.parts()]
 
     async def answers(self) -> list[CallAnswer]:
-        """What the model answers. A wrong, cut or refused answer is asked for again by halves; what fails says why."""
+        """What the model answers. A wrong, cut or refused answer is asked for again by halves; what fails says why.
+
+        Feedback of which only rules came that may not enter a prompt is asked about once more, with the reason.
+        """
         calls, answers, retries = [self], list[CallAnswer](), RETRIES
         while calls:
             call = calls.pop(0)
             answer, again = await call._answer()
+            refused = {} if call.refused else refused_rules(answer, self.judge.memory)
             if again and len(call.keys) > 1 and retries > 1:
                 calls, retries = [*call._halves(), *calls], retries - 2
-                answer = CallAnswer(keys=(), usage=answer.usage)
-            answers.append(answer)
+                continue
+            if refused:
+                calls.insert(0, replace(call, keys=tuple(key for key in call.keys if key in refused), refused=refused))
+            answers.append(answer.without(refused))
         return answers
 
     def _halves(self) -> tuple[DistilCall, DistilCall]:
         half = (len(self.keys) + 1) // 2
-        return self.of(self.keys[:half]), self.of(self.keys[half:])
+        return replace(self, keys=self.keys[:half]), replace(self, keys=self.keys[half:])
 
     async def _answer(self) -> tuple[CallAnswer, bool]:
-        """What the model answers, and whether fewer records may be answered better.
-
-        It is asked once more about records whose only rule was refused.
-        """
-        records = fit_records(self._feedback, self._fits, most=self._most)
-        answer, again = await self._ask(records, {})
-        if refused := refused_rules(answer, self.memory):
-            reasons = {label: refused[key] for label, key in self._labels.items() if key in refused}
-            second, _ = await self._ask(records, reasons)
-            answer = answer.amended(second, refused)
-        if self._one_rule and self.questions:
-            answer = await self._with_questions(answer, records[-1])
-        return answer, again
-
-    async def _ask(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> tuple[CallAnswer, bool]:
+        """What the model answers, and whether fewer records may be answered better."""
         shown = tuple(guideline.id for guideline in self._shown)
-        answer = CallAnswer(keys=self.keys, shown=shown, exposed_to=self._exposed_to)
+        answer = CallAnswer(keys=self.keys, shown=shown, exposed_to=self._reader.exposed_to)
+        records = fit_records(self._feedback, self._fits, most=self._most)
         try:
-            reply = await self.calls.complete(self.model, self._request(*self._prompt(records, refused), *self._form))
+            data = await self._asked(*self._prompt(records), *self._form)
+            if self._one_rule:
+                data = {"changes": [await self._one_change(data, records[0])]}
         except ModelError as error:
+            self.run.spend(error.usage or Usage())
             why = f"{type(error).__name__}: {error}{ADVICE if isinstance(error, ModelRefused) else ''}"
-            faults = dict.fromkeys(self.keys, why)
-            failed = structs.replace(answer, faults=faults, usage=error.usage or Usage())
-            return failed, isinstance(error, InvalidOutput | ModelRefused)
-        if self._one_rule:
-            return structs.replace(answer, deltas=(self._reader.one_rule(reply.data),), usage=reply.usage), False
-        deltas, conflicts = self._reader.changes(reply.data, questions=self.questions)
-        return structs.replace(answer, deltas=deltas, conflicts=conflicts, usage=reply.usage), False
+            return structs.replace(answer, fault=why), isinstance(error, InvalidOutput | ModelRefused)
+        deltas, conflicts = self._reader.changes(data, questions=self.questions)
+        return structs.replace(answer, deltas=deltas, conflicts=conflicts), False
 
-    async def _with_questions(self, answer: CallAnswer, record: DistilRecord) -> CallAnswer:
-        """The answer of a weak model with questions of its rule, which are asked for alone. The rule stays anyhow."""
-        rule = next((delta for delta in answer.deltas if delta.action == "ADD"), None)
-        if rule is None or rule.fault is not None:
-            return answer
-        text = rule.text
+    async def _one_change(self, data: Mapping[str, Any], record: DistilRecord) -> dict[str, Any]:
+        """What a weak model wrote of one record as a change, with questions, which it is asked for alone."""
+        annotation, case = self.judge.memory.record(self.keys[0])
+        change = rule_of(data, annotation=annotation, case=case, value_type=self.judge.value_type)
+        if self.questions and change["text"] and self._reader.fault(change["text"], self.keys) is None:
+            try:
+                change |= await self._asked(*self._checks_prompt(record, change["text"]), ONLY_CHECKS, "checks")
+            except ModelError as error:  # the rule stays
+                self.run.spend(error.usage or Usage())
+                self.run.notes.append(f"a new guideline has no questions, it stays: {type(error).__name__}: {error}")
+        return change
 
-        def prompt(record: DistilRecord) -> tuple[str, str]:
-            instructions, value_type = self.judge.instructions, self.judge.value_type
-            return render_distil_checks(instructions=instructions, value_type=value_type, record=record, rule=text)
-
-        # What is said around a comment is longer here than where it asks for a rule.
-        if not self._leave_room(*prompt(record)):
-            fitted = fit_records(self._feedback, lambda part: self._leave_room(*prompt(part[-1])), most=self._most)
-            record = fitted[-1]
-        try:
-            reply = await self.calls.complete(self.model, self._request(*prompt(record), ONLY_CHECKS, "checks"))
-        except ModelError as error:
-            rule = structs.replace(rule, check_faults=(f"{type(error).__name__}: {error}",))
-            return structs.replace(answer, deltas=(rule,), usage=answer.usage + (error.usage or Usage()))
-        checks, faults = self._reader.questions(reply.data.get("checks"), rule.feedback)
-        rule = structs.replace(rule, checks=checks, check_faults=faults)
-        return structs.replace(answer, deltas=(rule,), usage=answer.usage + reply.usage)
+    async def _asked(self, system: str, user: str, schema: dict[str, Any], name: str) -> Mapping[str, Any]:
+        request = ChatRequest(
+            system=system,
+            user=user,
+            schema=schema,
+            schema_name=name,
+            max_tokens=self._max_tokens,
+            temperature=0.0,
+            timeout=self.judge.parameters.get("timeout"),
+            about=f"lessons of {', '.join(map(str, self.keys))}",
+        )
+        reply = await self.run.calls.complete(self.model, request)
+        self.run.spend(reply.usage)
+        return reply.data
 
     # -- its records and guidelines ------------------------------------------------------------------------------------
 
@@ -269,14 +260,11 @@ class DistilCall:
 
     @cached_property
     def _reader(self) -> AnswerReader:
-        return AnswerReader(judge=self.judge, memory=self.memory, labels=self._labels, exposed_to=self._exposed_to)
-
-    @cached_property
-    def _exposed_to(self) -> tuple[FeedbackKey, ...]:
-        """Every record of the prompt, and all that its guidelines and the judge's own verdicts were exposed to."""
-        verdicts = (self._own_verdict(*self.memory.record(key)) for key in self.keys)
+        """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
+        verdicts = (self._own_verdict(*self.judge.memory.record(key)) for key in self.keys)
         exposures = [verdict.exposed_to for verdict in verdicts if verdict is not None]
-        return tuple(sorted({*self.keys}.union(*exposures, *(guideline.exposed_to for guideline in self._shown))))
+        exposed = {*self.keys}.union(*exposures, *(guideline.exposed_to for guideline in self._shown))
+        return AnswerReader(judge=self.judge, labels=self._labels, exposed_to=tuple(sorted(exposed)))
 
     @cached_property
     def _shown(self) -> tuple[Guideline, ...]:
@@ -291,7 +279,7 @@ class DistilCall:
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
-        return tuple(self._record(label, *self.memory.record(key)) for label, key in self._labels.items())
+        return tuple(self._record(label, *self.judge.memory.record(key)) for label, key in self._labels.items())
 
     def _record(self, label: str, annotation: Annotation, case: Case) -> FeedbackRecord:
         verdict = self._own_verdict(annotation, case)
@@ -327,28 +315,29 @@ class DistilCall:
         return ONE_RULE_TOKENS if self._one_rule else min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
 
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
-        # With room for what would be said of every rule if it were refused.
-        return self._leave_room(*self._prompt(records, dict.fromkeys((record.label for record in records), "x" * 60)))
+        """Whether an answer still fits into the context, of each prompt that shows the records."""
+        prompts = [self._prompt(records)]
+        if self._one_rule and self.questions:
+            prompts.append(self._checks_prompt(records[0], ""))
+        used = max(estimate_tokens(system) + estimate_tokens(user) for system, user in prompts)
+        return used + self._max_tokens + MARGIN <= self.model.limits.context_tokens
 
-    def _leave_room(self, system: str, user: str) -> bool:
-        """Whether an answer still fits into the context."""
-        used = estimate_tokens(system) + estimate_tokens(user) + self._max_tokens + MARGIN
-        return used <= self.model.limits.context_tokens
-
-    def _prompt(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> tuple[str, str]:
-        instructions, value_type = self.judge.instructions, self.judge.value_type
+    def _prompt(self, records: Sequence[DistilRecord]) -> tuple[str, str]:
+        task: dict[str, Any] = {"instructions": self.judge.instructions, "value_type": self.judge.value_type}
         if self._one_rule:
-            why = next(iter(refused.values()), None)
-            return render_distil_one(instructions=instructions, value_type=value_type, record=records[0], refused=why)
+            return render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
         return render_distil(
-            instructions=instructions,
-            value_type=value_type,
+            **task,
             fields=self.judge.parts,
             guidelines=self._shown,
             records=records,
-            refused=refused,
+            refused={label: self.refused[key] for label, key in self._labels.items() if key in self.refused},
             questions=self.questions,
         )
+
+    def _checks_prompt(self, record: DistilRecord, rule: str) -> tuple[str, str]:
+        instructions, value_type = self.judge.instructions, self.judge.value_type
+        return render_distil_checks(instructions=instructions, value_type=value_type, record=record, rule=rule)
 
     @property
     def _form(self) -> tuple[dict[str, Any], str]:
@@ -360,54 +349,37 @@ class DistilCall:
         schema = changes_schema(list(self._labels), ids, self.judge.parts, questions=self.questions, values=values)
         return schema, "changes"
 
-    def _request(self, system: str, user: str, schema: dict[str, Any], name: str) -> ChatRequest:
-        return ChatRequest(
-            system=system,
-            user=user,
-            schema=schema,
-            schema_name=name,
-            max_tokens=self._max_tokens,
-            temperature=0.0,
-            timeout=self.judge.parameters.get("timeout"),
-            about=f"lessons of {', '.join(map(str, self.keys))}",
-        )
-
 
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
-async def _merged(
-    judge: Judge, memory: Memory, model: ChatModel, calls: Calls
-) -> tuple[Memory, Usage, tuple[str, ...]]:
-    """`memory` with its distilled guidelines merged by one call, what that cost, and a note where it failed.
+async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> Memory:
+    """`memory` with its distilled guidelines merged by one call; a note says where that failed.
 
     A merged guideline is exposed to all that the guidelines of the prompt were exposed to. Those that it was made from
     stay behind it, and step in when it goes. What a person wrote, confirmed or retired is left alone.
     """
     guidelines = [g for g in memory.semantic if g.supported_by and not g.people]
     if len(guidelines) < 2:
-        return memory, Usage(), ()
+        return memory
     system, user = render_merge(instructions=judge.instructions, value_type=judge.value_type, guidelines=guidelines)
     request = ChatRequest(
         system=system,
         user=user,
-        schema=_merge_schema([guideline.id for guideline in guidelines]),
+        schema=merge_schema([guideline.id for guideline in guidelines]),
         schema_name="merged",
         max_tokens=ANSWER_TOKENS,
         timeout=judge.parameters.get("timeout"),
     )
     try:
-        reply = await calls.complete(model, request)
+        reply = await run.calls.complete(model, request)
     except ModelError as error:
-        note = f"the guidelines were not merged, they stay as they are: {type(error).__name__}: {error}"
-        return memory, error.usage or Usage(), (note,)
-    free = {guideline.id: guideline for guideline in guidelines}
+        run.spend(error.usage or Usage())
+        run.notes.append(f"the guidelines were not merged, they stay as they are: {type(error).__name__}: {error}")
+        return memory
+    run.spend(reply.usage)
     exposed = tuple(sorted({key for guideline in guidelines for key in guideline.exposed_to}))
-    entries = reply.data.get("guidelines")
-    for entry in entries if isinstance(entries, list) else ():
-        sources, text = _merge_entry(entry, free)
-        if len(sources) < 2 or guideline_fault(text) is not None:  # one rule alone stays as it is
-            continue
+    for text, sources in merged_rules(reply.data, guidelines):
         checked = [guideline.checks for guideline in sources if guideline.checks]
         new = Guideline(
             id=f"G{memory.next_guideline}",
@@ -417,26 +389,5 @@ async def _merged(
             # The checks of one rule fire together: those of several rules would have to hold all at once.
             checks=checked[0] if len(checked) == 1 else (),
         )
-        replaced = [structs.replace(free.pop(guideline.id), replaced_by=new.id) for guideline in sources]
-        memory = memory.with_guidelines([*replaced, new])
-    return memory, reply.usage, ()
-
-
-def _merge_schema(ids: Sequence[str]) -> dict[str, Any]:
-    sources = {"type": "array", "items": {"type": "string", "enum": list(ids)}}
-    entry = {"text": {"type": "string"}, "from": sources}
-    item = {"type": "object", "properties": entry, "required": list(entry), "additionalProperties": False}
-    return {
-        "type": "object",
-        "properties": {"guidelines": {"type": "array", "items": item}},
-        "required": ["guidelines"],
-        "additionalProperties": False,
-    }
-
-
-def _merge_entry(entry: object, free: Mapping[str, Guideline]) -> tuple[list[Guideline], str]:
-    """The guidelines that an entry merges, of those that no other has taken, and its text."""
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("from"), list):
-        return [], ""
-    names = dict.fromkeys(map(str, entry["from"]))
-    return [free[name] for name in names if name in free], tidy(str(entry.get("text") or ""))
+        memory = memory.with_guidelines([*(structs.replace(old, replaced_by=new.id) for old in sources), new])
+    return memory

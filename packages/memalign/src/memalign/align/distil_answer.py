@@ -5,7 +5,7 @@ A check that cannot be used is left out and counted, and its guideline stays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -17,13 +17,13 @@ from memalign.align.learned_tests import ProposedTests, proposals_schema
 from memalign.align.position_terms import neutral_question, without_positions
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
-from memalign.memory import Annotation, Case, FeedbackConflict, Memory
+from memalign.memory import Annotation, Case, FeedbackConflict
 from memalign.memory.guard import check_fault, guideline_fault, tidy
 from memalign.prompts.language import Language, language_of
-from memalign.types import Check, FeedbackKey
+from memalign.types import Check, FeedbackKey, Guideline
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["ONE_RULE", "ONLY_CHECKS", "AnswerReader", "changes_schema", "rule_of"]
+__all__ = ["ONE_RULE", "ONLY_CHECKS", "AnswerReader", "changes_schema", "merge_schema", "merged_rules", "rule_of"]
 
 MOST_QUESTIONS = 3
 """Of one guideline."""
@@ -101,14 +101,12 @@ class AnswerReader:
     """Reads what a model wrote about the records of one call. Never raises for what it wrote.
 
     Attributes:
-        judge: The judge that learns.
-        memory: The memory that holds the feedback.
+        judge: The judge that learns; its memory holds the feedback.
         labels: The records' labels in the prompt, and their keys.
         exposed_to: All feedback whose words, or whose guidelines', the prompt held.
     """
 
     judge: Judge
-    memory: Memory
     labels: Mapping[str, FeedbackKey]
     exposed_to: tuple[FeedbackKey, ...]
 
@@ -119,7 +117,7 @@ class AnswerReader:
         changes = [change for change in _entries(data.get("changes")) if isinstance(change, dict)]
         tests = ProposedTests(
             changes=changes,
-            memory=self.memory,
+            memory=self.judge.memory,
             shown=self.exposed_to,
             value_type=self.judge.value_type,
             fields=self.judge.parts,
@@ -131,11 +129,11 @@ class AnswerReader:
             tuple(conflict for conflict in conflicts if conflict is not None),
         )
 
-    def one_rule(self, data: Mapping[str, Any]) -> Delta:
-        """The rule in a weak model's answer about the only record."""
-        annotation, case = self.memory.record(next(iter(self.labels.values())))
-        delta = rule_of(data, annotation=annotation, case=case, value_type=self.judge.value_type)
-        return msgspec.structs.replace(delta, fault=self._fault(delta.text, delta.feedback)) if delta.writes else delta
+    def fault(self, text: str, keys: Sequence[FeedbackKey]) -> str | None:
+        """Why a text about the feedback of `keys` may not enter a prompt, or None."""
+        annotations = (self.judge.memory.annotation(key) for key in keys)
+        comments = [entry.rationale for entry in annotations if entry is not None and entry.rationale]
+        return guideline_fault(text, self._judged, comments)
 
     def questions(
         self, entries: object, keys: Collection[FeedbackKey], meant: object = None
@@ -147,7 +145,7 @@ class AnswerReader:
         the answer becomes that of the better side, whichever a question named.
         """
         value_type = self.judge.value_type
-        records = [self.memory.record(key) for key in keys if key in self.labels.values()]
+        records = [self.judge.memory.record(key) for key in keys if key in self.labels.values()]
         comments = [annotation.rationale for annotation, _ in records if annotation.rationale]
         labels: set[Value] = {annotation.value for annotation, _ in records if annotation.value is not None}
         label = next(iter(labels)) if len(labels) == 1 else None
@@ -166,7 +164,7 @@ class AnswerReader:
                 faults.append(NO_CHECK)
                 continue
             if sides:
-                neutral = neutral_question(question, chosen=chosen, choices=sides)
+                neutral = neutral_question(question, sides)
                 if neutral is None or (neutral[1] is not None and len(labels) > 1):
                     faults.append(BOTH_SIDES)
                     continue
@@ -194,7 +192,7 @@ class AnswerReader:
         if questions:
             asked, why = self.questions(change.get("checks"), delta.feedback, change.get("value"))
             checks, faults = (*checks, *asked), (*faults, *why)
-        fault = self._fault(delta.text, delta.feedback)
+        fault = self.fault(delta.text, delta.feedback)
         return msgspec.structs.replace(delta, fault=fault, checks=checks, check_faults=faults, unproven=unproven)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
@@ -203,22 +201,16 @@ class AnswerReader:
             return None
         keys = tuple(sorted({key for key in self._keys(entry.get("feedback")) if key in self.labels.values()}))
         about = tidy(str(entry.get("about") or ""))
-        about = about if self._fault(about, keys) is None else ""
+        about = about if self.fault(about, keys) is None else ""
         return FeedbackConflict(feedback=keys, about=about, exposed_to=self.exposed_to) if len(keys) > 1 else None
 
     def _keys(self, labels: object) -> tuple[FeedbackKey, ...]:
         """The keys of labels; one that the model invented becomes the key of nothing."""
         return tuple(self.labels.get(str(label), FeedbackKey(str(label), "")) for label in _entries(labels))
 
-    def _fault(self, text: str, keys: Sequence[FeedbackKey]) -> str | None:
-        """Why a text about the feedback of `keys` may not enter a prompt, or None."""
-        annotations = (self.memory.annotation(key) for key in keys)
-        comments = [each.rationale for each in annotations if each is not None and each.rationale]
-        return guideline_fault(text, self._judged, comments)
-
     @cached_property
     def _judged(self) -> tuple[tuple[str, str], ...]:
-        cases = (self.memory.record(key)[1] for key in self.labels.values())
+        cases = (self.judge.memory.record(key)[1] for key in self.labels.values())
         return tuple(text for case in cases for text in judged_texts(case.example.content))
 
 
@@ -250,8 +242,8 @@ WHEN_AND: dict[Language, tuple[str, str]] = {
 }
 
 
-def rule_of(data: Mapping[str, Any], *, annotation: Annotation, case: Case, value_type: ValueType) -> Delta:
-    """The rule that a weak model's two half sentences make, with the expert's own label attached.
+def rule_of(data: Mapping[str, Any], *, annotation: Annotation, case: Case, value_type: ValueType) -> dict[str, Any]:
+    """The change that a weak model's two half sentences about the only record make, with the expert's own label.
 
     The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
     only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words:
@@ -263,16 +255,15 @@ def rule_of(data: Mapping[str, Any], *, annotation: Annotation, case: Case, valu
     if places:
         parts = [without_positions(part, chosen=chosen, choices=places) for part in parts]
     when, because = map(_half, parts)
+    change = {"action": "ADD", "feedback": ["F1"], "text": ""}
     if not because:
-        return Delta(action="NOOP", feedback=(annotation.key,))
+        return change | {"action": "NOOP"}
     opening, link = WHEN_AND[language_of(f"{when} {because}") or "English"]
-    condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
     if annotation.value is None or not value_type.closed or chosen is not None:
-        text = f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."
-    else:
-        label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
-        text = f"{condition}: {label}."
-    return Delta(action="ADD", text=text, feedback=(annotation.key,))
+        return change | {"text": f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."}
+    condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
+    label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
+    return change | {"text": f"{condition}: {label}."}
 
 
 def _half(part: str) -> str:
@@ -280,3 +271,26 @@ def _half(part: str) -> str:
     for opening, _ in WHEN_AND.values():
         words = words.removeprefix(f"{opening} ").removeprefix(f"{opening.lower()} ")
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
+
+
+# -- a merge -----------------------------------------------------------------------------------------------------------
+
+
+def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
+    """The JSON schema of an answer that merges the guidelines of these ids."""
+    sources = {"type": "array", "items": {"type": "string", "enum": list(ids)}}
+    entry = {"text": {"type": "string"}, "from": sources}
+    return _object({"guidelines": _array(entry, entry)}, ["guidelines"])
+
+
+def merged_rules(data: Mapping[str, Any], guidelines: Sequence[Guideline]) -> Iterator[tuple[str, list[Guideline]]]:
+    """The texts of a merge, each with the guidelines, two or more, that no text before it took."""
+    free = {guideline.id: guideline for guideline in guidelines}
+    for entry in _entries(data.get("guidelines")):
+        if not isinstance(entry, Mapping):
+            continue
+        text, names = tidy(str(entry.get("text") or "")), dict.fromkeys(map(str, _entries(entry.get("from"))))
+        sources = [free[name] for name in names if name in free]
+        if len(sources) > 1 and guideline_fault(text) is None:  # one rule alone stays as it is
+            free = {name: guideline for name, guideline in free.items() if name not in names}
+            yield text, sources

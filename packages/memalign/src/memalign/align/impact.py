@@ -6,51 +6,46 @@ is shown it. The guidelines stay, also those that its experts' words taught: wha
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from memalign import aio
 from memalign.align.ask import PastCases, agrees, hiding, labelled_cases
-from memalign.align.result import Impact, VerdictChange
-from memalign.judge import Judge, Progress
+from memalign.align.result import Impact, Run, VerdictChange
+from memalign.judge import Judge
 from memalign.memory import Case
-from memalign.models.calls import Calls
-from memalign.types import Judgment, Usage
+from memalign.types import Judgment
 
 __all__ = ["impact"]
 
 
-async def impact(
-    before: Judge, after: Judge, calls: Calls, count: int, *, progress: Progress | None = None
-) -> tuple[Impact | None, Usage, tuple[str, ...]]:
-    """What the align changed on taught cases.
+async def impact(after: Judge, count: int, run: Run) -> Impact | None:
+    """What the align changed on taught cases; None where nothing changed or no case has a label.
 
     Args:
-        before: The judge as it was given.
         after: The judge that is delivered: locked cases hold already.
         count: How many cases are judged again, at most: two judgments each.
-        calls: Steers the calls of the align.
-        progress: Is told of each judgment.
-
-    Returns:
-        What changed, None where nothing did or no case has a label; what it cost; a note on judgments that failed.
+        run: Knows the judge as it was before; is told of judgments that failed.
     """
-    cases = labelled_cases(after)[:count]
+    cases, before = labelled_cases(after)[:count], run.before
     if not cases or before.memory.hash == after.memory.hash:
-        return None, Usage(), ()
-    started = time.perf_counter()
-    past = PastCases(after, calls, 2 * len(cases), progress, phase="impact")
-    pairs = [(hiding(judge, case), case) for judge in (before, after) for case in cases]
-    judgments = await aio.together(past.counted_judgment(judge, case, checks=True) for judge, case in pairs)
+        return None
+    past = PastCases(after, run, 2 * len(cases), phase="impact")
+
+    async def judged(judge: Judge, case: Case) -> Judgment | str:
+        judgment = await past.judgment(hiding(judge, case), case)
+        past.count()
+        return judgment
+
+    with run.timed("impact"):
+        judgments = await aio.together(judged(judge, case) for judge in (before, after) for case in cases)
     changes, checked = [], 0
     for case, old, new in zip(cases, judgments[: len(cases)], judgments[len(cases) :], strict=True):
         if isinstance(old, Judgment) and isinstance(new, Judgment):
             checked += 1
             changes += [_change(before, after, case, old, new)] if old.value != new.value else []
-    faults = Counter(answer for answer in judgments if isinstance(answer, str))
-    notes = tuple(f"{number} of {len(pairs)} judgments for the impact failed: {why}" for why, number in faults.items())
-    usage = past.usage + Usage(seconds={"impact": time.perf_counter() - started})
-    return Impact(checked=checked, changes=tuple(changes)), usage, notes
+    for why, number in Counter(answer for answer in judgments if isinstance(answer, str)).items():
+        run.notes.append(f"{number} of {len(judgments)} judgments for the impact failed: {why}")
+    return Impact(checked=checked, changes=tuple(changes))
 
 
 def _change(before: Judge, after: Judge, case: Case, old: Judgment, new: Judgment) -> VerdictChange:

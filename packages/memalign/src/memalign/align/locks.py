@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable
 
 import msgspec
 
 from memalign import aio
 from memalign.align.ask import PastCases, agrees
-from memalign.align.result import LockCheck
-from memalign.judge import Judge, Progress
+from memalign.align.result import LockCheck, Run
+from memalign.judge import Judge
 from memalign.memory import Case, Memory, Outcome
-from memalign.models.calls import Calls
-from memalign.types import Usage, guideline_number
+from memalign.types import Judgment, guideline_number
 from memalign.values import value_text
 
 __all__ = ["keep_locks"]
@@ -24,44 +22,44 @@ CULPRITS = 4
 """Guidelines that are looked for one by one for a locked case; if more break it, the other new ones wait."""
 
 
-async def keep_locks(
-    before: Judge, learned: Judge, calls: Calls, *, progress: Progress | None = None
-) -> tuple[Judge, tuple[LockCheck, ...], Usage]:
-    """`learned` without the new guidelines that break a locked case.
+async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
+    """`learned` without the new guidelines that break a locked case, by the verdict that it delivers.
 
     Whenever something was left out for one, all are asked again: what one case needs may be what breaks another.
 
     Args:
         before: The judge as it was.
         learned: The judge with what it learned.
-        calls: Steers the calls of the align.
-        progress: Is told of each case.
-
-    Returns:
-        The judge, what each locked case came to, and the cost.
+        run: Is told what each locked case came to.
     """
-    started = time.perf_counter()
     cases = (learned.memory.case(name) for name in learned.memory.locks)
     locked = [case for case in cases if case is not None and learned.memory.label(case) is not None]
     if not locked or before.memory.hash == learned.memory.hash:
-        return learned, (), Usage()
-    past = PastCases(learned, calls, len(locked), progress, phase="locks")
+        return learned
+    past = PastCases(learned, run, len(locked), phase="locks")
     checks = {case.id: LockCheck(id=case.id, kept=True) for case in locked}
     tried: Judge | None = None
-    while tried is not learned:
-        tried = learned
-        kept = [case for case in locked if checks[case.id].kept]
-        judgments = await aio.together(past.counted_judgment(learned, case) for case in kept)
-        for case, judgment in zip(kept, judgments, strict=True):
-            if agrees(learned, case, judgment):
-                continue
-            fault = judgment if isinstance(judgment, str) else None
-            learned, check = await _mended(before, learned, case, past, fault)
-            barred = dict.fromkeys((*checks[case.id].guideline_ids, *check.guideline_ids))
-            checks[case.id] = replace(check, guideline_ids=tuple(barred))
-            if learned is not tried:
-                break  # the other answers are those of a judge that is no more
-    return learned, tuple(checks.values()), past.usage + Usage(seconds={"locks": time.perf_counter() - started})
+    with run.timed("locks"):
+        while tried is not learned:
+            tried = learned
+            standing = [case for case in locked if checks[case.id].kept]
+            judgments = await aio.together(_judged(past, learned, case) for case in standing)
+            for case, judgment in zip(standing, judgments, strict=True):
+                if agrees(learned, case, judgment):
+                    continue
+                learned, check = await _mended(before, learned, case, past, judgment)
+                barred = dict.fromkeys((*checks[case.id].guideline_ids, *check.guideline_ids))
+                checks[case.id] = replace(check, guideline_ids=tuple(barred))
+                if learned is not tried:
+                    break  # the other answers are those of a judge that is no more
+    run.locks = tuple(checks.values())
+    return learned
+
+
+async def _judged(past: PastCases, judge: Judge, case: Case) -> Judgment | str:
+    judgment = await past.judgment(judge, case)
+    past.count()
+    return judgment
 
 
 class _UnansweredError(Exception):
@@ -69,23 +67,19 @@ class _UnansweredError(Exception):
 
 
 async def _mended(
-    before: Judge, learned: Judge, case: Case, past: PastCases, fault: str | None
+    before: Judge, learned: Judge, case: Case, past: PastCases, judgment: Judgment | str
 ) -> tuple[Judge, LockCheck]:
-    """`learned` without the guidelines that break the locked case, found by halving the new ones.
-
-    `fault` is why the case got no answer, if it got none.
-    """
+    """`learned` without the guidelines that break the locked case, and what the case came to."""
     fresh = sorted(_new_guidelines(before.memory, learned.memory, case.id), key=guideline_number)
     try:
-        if fault is not None:
-            raise _UnansweredError(fault)
+        if isinstance(judgment, str):
+            raise _UnansweredError(judgment)
         culprits, rest = await _culprits(learned, case, fresh, past)
     except _UnansweredError as unanswered:
         # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
         # other people's reasons: they outlive its erasure.
         why = f"a locked case could not be checked: {unanswered}"
-        check = LockCheck(id=case.id, kept=True, answered=False, reason=why)
-        return _postponed(learned, fresh, why), check
+        return _postponed(learned, fresh, why), LockCheck(id=case.id, kept=True, answered=False, reason=why)
     if not culprits and not rest:
         label = value_text(learned.memory.label(case))
         reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
@@ -95,12 +89,12 @@ async def _mended(
         reason += f", and so does something in {len(rest)} more, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
     learned = learned.replace(memory=_barred(learned.memory, culprits, case.id))
-    return learned, LockCheck(id=case.id, kept=True, guideline_ids=culprits, reason=reason)
+    return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
 
 
 async def _culprits(
     learned: Judge, case: Case, fresh: list[str], past: PastCases
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+) -> tuple[list[str], list[str]]:
     """Which of the guidelines break the locked case, and those that still do beside them and were not looked for.
 
     Nothing, where the case is broken without all of them as well. Raises _UnansweredError when a question about it had
@@ -108,30 +102,25 @@ async def _culprits(
     """
 
     async def broken(out: list[str]) -> bool:
-        judgment = await past.counted_judgment(learned.replace(memory=_barred(learned.memory, out, case.id)), case)
+        judgment = await _judged(past, learned.replace(memory=_barred(learned.memory, out, case.id)), case)
         if isinstance(judgment, str):
             raise _UnansweredError(judgment)
         return not agrees(learned, case, judgment)
 
     if not fresh or await broken(fresh):
-        return (), ()
-    culprits: list[str] = []
-    while not culprits or await broken(culprits):
-        rest = [name for name in fresh if name not in culprits]
-        if not rest:
-            break  # it answers otherwise than just now; without all of them it was right, and they are out
+        return [], []
+    culprits, rest = list[str](), fresh
+    while rest and (not culprits or await broken(culprits)):
         if len(culprits) == CULPRITS:
-            return tuple(culprits), tuple(rest)
+            return culprits, rest
         # With the first `low` of them in force it is judged right, with the first `high` wrong.
         low, high = 0, len(rest)
         while high - low > 1:
             middle = (low + high) // 2
-            if await broken([*culprits, *rest[middle:]]):
-                high = middle
-            else:
-                low = middle
+            low, high = (low, middle) if await broken([*culprits, *rest[middle:]]) else (middle, high)
         culprits.append(rest[high - 1])
-    return tuple(culprits), ()
+        rest = [name for name in fresh if name not in culprits]
+    return culprits, []
 
 
 def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:

@@ -32,7 +32,7 @@ from memalign.align.result import AlignResult, Run, calibrator_note
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, checked_columns
 from memalign.judge import Judge, Progress
-from memalign.memory import Memory, Outcome
+from memalign.memory import Outcome
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
@@ -41,7 +41,7 @@ from memalign.models.calls import AnswerStore, Calls
 from memalign.models.dry_run import DryRun
 from memalign.models.judge_models import libraries_loaded, open_reflection_model
 from memalign.notebook import notebook_progress
-from memalign.types import FeedbackKey, Usage
+from memalign.types import FeedbackKey
 
 __all__ = ["MemAlign"]
 
@@ -142,7 +142,7 @@ class MemAlign:
         replaced = [key for key, status in run.status.items() if status == "changed"]
 
         # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
-        #    stands beside them. The judge that is asked from here on knows nothing of what a changed row said before.
+        #    goes with them. The judge that is asked from here on knows nothing of what a changed row said before.
         memory = add_annotations(refreshed(judge.memory, run.file.rows), news)
         memory = without_disputed(with_own_verdicts(run.before, memory, own_verdicts or {}, replaced=replaced))
         if isinstance(own_verdicts, JudgmentFile) and made_by_other(run.before, own_verdicts):
@@ -151,24 +151,24 @@ class MemAlign:
             judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
 
         # 3. Embed what is new, in the process by default.
-        memory = await self._embedded(judge, memory, run)
+        learned = await self._embedded(judge.replace(memory=memory), run)
 
         # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
         taught = bool(memory.pending)
-        memory = await self._distilled(judge, memory, run)
+        learned = await self._distilled(learned, run)
 
         # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
-        learned = judge.replace(memory=self._mined(judge, memory) if taught else memory)
+        learned = self._mined(learned) if taught else learned
 
-        # 6. Locked cases hold, whatever was learned. Before questions are asked, which are none of a barred
-        # guideline's.
-        learned = await self._locked(judge, learned, run)
-
-        # 7. Ask and weigh; without rows, also what could not be asked before. Then the impact, where it is asked for.
+        # 6. Ask and weigh, with a decision model; without rows, also what could not be asked before.
         if taught or not run.file.rows:
             learned = await self._asked(learned, run, thorough=bool(replaced) or not run.file.rows)
+
+        # 7. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
+        learned = await keep_locks(judge, learned, run)
+        if taught or not run.file.rows:
             run.notes += calibrator_note(learned)
-            await self._measured(learned, run)
+            run.impact = await impact(learned, self.impact, run) if self.impact is not None else None
         return run.result(learned)
 
     async def unalign(
@@ -207,79 +207,59 @@ class MemAlign:
         memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree))
         judge = judge.replace(memory=memory)
 
-        # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
+        # 2. Distil what survivors lost, ask again what was answered with what is forgotten in view, and hold the rest
+        #    against locked cases: a rule must not come back by another's end.
+        learned = judge
         try:
-            memory = await self._distilled(judge, await self._embedded(judge, memory, run), run)
-            learned = await self._locked(judge, judge.replace(memory=self._mined(judge, memory)), run)
+            learned = await self._distilled(await self._embedded(judge, run), run)
+            learned = await self._asked(self._mined(learned), run, thorough=True)
+            learned = await keep_locks(judge, learned, run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
             waits = Outcome(kind="waiting", reason=f"{TO_BE_DERIVED}{error}")
             waiting = dict.fromkeys((annotation.key for annotation in judge.memory.pending), waits)
-            return run.result(judge.replace(memory=judge.memory.with_outcomes(waiting)))
-
-        # 3. Ask again what was answered with what is forgotten in view.
-        return run.result(await self._asked(learned, run, thorough=True))
+            learned = judge.replace(memory=judge.memory.with_outcomes(waiting))
+        return run.result(learned)
 
     # -- steps of both -------------------------------------------------------------------------------------------------
 
-    async def _embedded(self, judge: Judge, memory: Memory, run: Run) -> Memory:
-        """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
-        model = resolve_embedding(judge.embedding_model)
-        kept = memory.embedding_model == model.name
-        missing = [case for case in memory.cases if not (kept and case.vector)]
+    async def _embedded(self, judge: Judge, run: Run) -> Judge:
+        """With a vector for every case: only new cases are embedded, unless the embedding model changed."""
+        memory, model = judge.memory, resolve_embedding(judge.embedding_model)
+        current = memory.embedding_model == model.name
+        missing = [case for case in memory.cases if not (current and case.vector)]
         if not memory.cases:
-            return memory
+            return judge
         vectors: dict[str, bytes] = {}
         if missing:
-            if run.progress is not None:
-                run.progress("embed", 0, len(missing))
+            run.tell("embed", 0, len(missing))
             rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
             vectors = {case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)}
-        cases = (replace(case, vector=vectors[case.id]) if case.id in vectors else case for case in memory.cases)
-        return replace(memory, embedding_model=model.name, cases=tuple(cases))
+        cases = tuple(replace(case, vector=vectors.get(case.id, case.vector)) for case in memory.cases)
+        return judge.replace(memory=replace(memory, embedding_model=model.name, cases=cases))
 
-    async def _distilled(self, judge: Judge, memory: Memory, run: Run) -> Memory:
+    async def _distilled(self, judge: Judge, run: Run) -> Judge:
         """With what is pending distilled; no model is opened where nothing is."""
-        if not memory.pending:
-            return memory
-        memory, spent, notes = await self._distil(judge, memory, run.calls, run.progress)
-        run.spend(spent, notes)
-        return memory
-
-    async def _distil(
-        self, judge: Judge, memory: Memory, calls: Calls, progress: Progress | None = None
-    ) -> tuple[Memory, Usage, tuple[str, ...]]:
+        if not judge.memory.pending:
+            return judge
         model = open_reflection_model(judge, self.reflection_model)
-        size = self.shard_size or model.limits.shard_size
-        return await distil(judge, memory, model, calls, size=size, progress=progress)
+        return await distil(judge, model, run, size=self.shard_size or model.limits.shard_size)
 
-    def _mined(self, judge: Judge, memory: Memory) -> Memory:
+    def _mined(self, judge: Judge) -> Judge:
         """With the rules that code finds, where the model that distils is a weak one."""
         weak = open_reflection_model(judge, self.reflection_model).limits.brief
-        return with_mined(memory, judge.value_type, judge.parts) if weak else memory
+        return judge.replace(memory=with_mined(judge.memory, judge.value_type, judge.parts)) if weak else judge
 
-    async def _locked(self, judge: Judge, learned: Judge, run: Run) -> Judge:
-        """Without what broke a locked case; `judge` is as it was."""
-        learned, run.locks, spent = await keep_locks(judge, learned, run.calls, progress=run.progress)
-        run.spend(spent)
-        return learned
+    async def _asked(self, judge: Judge, run: Run, *, thorough: bool) -> Judge:
+        """With what its decision model answers about labelled cases; as it is where it has none."""
 
-    async def _asked(self, learned: Judge, run: Run, *, thorough: bool) -> Judge:
-        """With what its decision model answers about labelled cases; as it is where it has none, or none answers."""
+        async def relearn(unknowing: Judge) -> Judge:
+            aside = Run(before=unknowing, calls=run.calls)
+            learned = await self._distilled(unknowing, aside)
+            run.spend(aside.usage)
+            return learned
 
-        async def relearn(judge: Judge) -> tuple[Memory, Usage]:
-            memory, spent, _ = await self._distil(judge, judge.memory, run.calls)
-            return memory, spent
-
-        memory, spent, notes = await ask(learned, relearn, run.calls, thorough=thorough, progress=run.progress)
-        run.spend(spent, notes)
-        return learned.replace(memory=memory)
-
-    async def _measured(self, learned: Judge, run: Run) -> None:
-        """What changed on taught cases, where that is asked for."""
-        if self.impact is not None:
-            run.impact, spent, notes = await impact(run.before, learned, run.calls, self.impact, progress=run.progress)
-            run.spend(spent, notes)
+        return await ask(judge, relearn, run, thorough=thorough)
 
     def _configured(self, judge: Judge) -> Judge:
         """The judge with these knobs."""

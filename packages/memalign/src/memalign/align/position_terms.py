@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memalign.prompts.language import language_of
-
 __all__ = ["neutral_question", "without_positions"]
 
 _ALTERNATIVE = (
@@ -56,88 +54,48 @@ def _lettered(text: str, choices: Sequence[str]) -> str:
     return text
 
 
-# -- questions about one side alone ------------------------------------------------------------------------------------
-
-_ENGLISH_NOUN = (
-    rf"{_ALTERNATIVE}|agent|article|assistant|claim|code|description|design|document|e-?mail|essay|explanation|image"
-    "|letter|message|model|paragraph|passage|plan|poem|program|proof|proposal|recipe|report|review|sentence|solution"
-    "|story|summary|system|translation"
-)
 _NOUN = (
-    f"{_ENGLISH_NOUN}|argumento|candidato|coment[áa]rio|lado|mensagem|mensaje|opção|opción|receita|receta|resposta"
-    "|respuesta|resum[eo]n?|solução|solución|tradução|traducción|versão|versión"
-)
-_BEFORE_A_NAME = (
-    "and|are|as|by|can|could|did|do|does|from|has|have|if|in|is|of|or|than|that|was|whether|will|would"
-    "|de|do|e|em|en|o|ou|que|y"
+    rf"{_ALTERNATIVE}|article|claim|code|essay|explanation|letter|message|passage|plan|poem|proposal|recipe|report"
+    "|review|sentence|solution|story|summary|translation|argumento|mensagem|mensaje|receita|receta|resposta|respuesta"
+    "|resumo|resumen|texto|tradução|traducción"
 )
 _BOTH_SIDES = re.compile(
     rf"\b(?:both|neither|either)(?: of)?(?: the)? (?!sides?\b)(?:{_NOUN})s?\b|\bthe two (?:{_NOUN})s\b"
-    r"|\b(?:than|as|from) the other\b"
-    rf"|\b(?:the other|outr[oa]|otr[oa]) (?!side\b|lado\b)(?:{_NOUN}|one)\b|\bamb[oa]s\b",
+    rf"|\b(?:than|as|from) the other\b|\b(?:the other|outr[oa]|otr[oa]) (?!side\b|lado\b)(?:{_NOUN}|one)\b"
+    r"|\bamb[oa]s\b",
     re.IGNORECASE,
 )
-_ROLE = re.compile(rf"^(\w+) the (?:preferred|chosen|winning|better) ({_NOUN}|one)\b")
-_IT = {"Portuguese": "o texto", "Spanish": "el texto"}
+_ASKS = "Are|Can|Could|Did|Does|Has|Is|Was|Will|Would"
 
 
-def neutral_question(question: str, *, chosen: str | None, choices: Sequence[str]) -> tuple[str, str | None] | None:
+def neutral_question(question: str, choices: Sequence[str]) -> tuple[str, str | None] | None:
     """A question about one side without the side's name, and the name (None: it had none); None if it is about both.
 
-    "Does argument B cite a source?" gives ("Does the argument cite a source?", "B"). "The preferred argument" is the
-    `chosen` one. None also for a name that cannot be taken out. Nouns are known in English, Portuguese and Spanish.
+    "Does argument B cite a source?" gives ("Does the argument cite a source?", "B"). None also for a name that cannot
+    be taken out.
     """
-    text = _lettered(question, choices)
+    question = re.sub(rf"\bthe (?:preferred|chosen|better) (?={_NOUN})", "the ", question)
+    text, named = _lettered(question, choices), set[str]()
     if _BOTH_SIDES.search(text):
         return None
-    it = _IT.get(language_of(question) or "", "it")
-    named: set[str] = set()
     for choice in choices:
-        found = _without_name(text, choice, it)
-        if found != text:
+        name = rf"{re.escape(choice)}\b(?!-)"
+        without, word = text, choice.isalpha() and choice.islower()  # "left", and "a", which is mostly an article
+        if not word:
+            without = re.sub(
+                rf"\b((?i:the|o|a|el|la) )?((?i:{_NOUN}))(?: in| of)? {name}",
+                lambda match: f"{match[1] or 'the '}{match[2].lower()}",
+                without,
+            )
+        without = re.sub(rf"(?<=the ){name} (?={_NOUN})", "", without)
+        if not word:
+            without = re.sub(rf"^({_ASKS}) {name}", r"\1 it", without).replace(" it's ", " its ")
+        if without != text:
             named.add(choice)
-        text = found
-    if len(named) > 1 or any(_left_name(choice).search(text) for choice in choices):
+        text = without
+        # As the first word "A" is an article.
+        if not word and re.search(rf"(?<=\w ){re.escape(choice)}(?![\w-])", text):
+            return None
+    if len(named) > 1:
         return None
-    side = named.pop() if named else None
-    if chosen is not None and side is None and (role := _ROLE.search(text)):
-        side = chosen
-        text = _ROLE.sub(f"{role[1]} {it if role[2] == 'one' else f'the {role[2]}'}", text)
-    if side is None:
-        return question, None
-    return re.sub(r"^\u00bf?\w", lambda opening: opening[0].upper(), text), side
-
-
-def _without_name(text: str, choice: str, it: str) -> str:
-    """A question without one position's name: "the argument A", "argument A's", "the argument in A", "the left one"."""
-    name = rf"{re.escape(choice)}\b(?!-)"
-
-    def noun(found: re.Match[str]) -> str:
-        article, word, own = found.group("article", "noun", "own")
-        if word == "one":
-            return it
-        if article is None and re.fullmatch(_ENGLISH_NOUN, word, re.IGNORECASE):
-            article, word = "the ", word[0].lower() + word[1:]
-        return f"{article or ''}{word}{own or ''}"
-
-    article, own = r"(?P<article>(?i:the|o|a|el|la) )?", r"(?P<own>['\u2019]s\b)?"
-    some = rf"\b(?P<noun>(?i:{_NOUN}|one))"
-    if not choice.islower() or not choice.isalpha():
-        text = re.sub(rf"{article}{some}(?: in| of| from| by)? {name}{own}", noun, text)
-        text = re.sub(rf"(?<![\w-]){name}['\u2019]s\b", "its" if it == "it" else it, text)
-        opening = r"(?!)" if choice in _OPENING else r"(?<![^\u00bf])"
-        return re.sub(rf"((?i:\b(?:{_BEFORE_A_NAME}) )|{opening}){name}", rf"\1{it}", text)
-    if len(choice) > 1:  # a word of its own, such as "left"
-        return re.sub(rf"{article}\b{name} {some}{own}", noun, text)
-    # "a" is an article behind "the argument"
-    return re.sub(rf"(?<!the )(?P<article>(?!))?{some} {name}{own}", noun, text)
-
-
-_OPENING = ("A", "E", "O")
-"""Names that are also words with which a question may begin, in one of the languages."""
-
-
-def _left_name(choice: str) -> re.Pattern[str]:
-    before = r"(?<=[\w,;:)] )" if choice in _OPENING else r"(?<![\w-])"
-    word = choice.islower() and choice.isalpha()
-    return re.compile(r"(?!)" if word else rf"{before}{re.escape(choice)}(?![\w-])")
+    return (text[0].upper() + text[1:], named.pop()) if named else (question, None)

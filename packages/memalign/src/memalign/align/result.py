@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -266,7 +267,7 @@ def _span(guidelines: tuple[Guideline, ...]) -> str:
 
 @dataclass(kw_only=True)
 class Run:
-    """One run of the pipeline: the judge that it was given, and what its steps have to report so far."""
+    """One run of the pipeline: the judge that it was given, its calls, and what its steps have to report so far."""
 
     before: Judge
     calls: Calls
@@ -280,17 +281,35 @@ class Run:
     notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
-    def spend(self, usage: Usage, notes: Iterable[str] = ()) -> None:
-        """Add what a step cost, and what it has to say."""
+    def spend(self, usage: Usage) -> None:
+        """Add what a call cost."""
         self.usage += usage
-        self.notes += notes
+
+    def tell(self, phase: str, done: int, total: int) -> None:
+        """Show how far a step is."""
+        if self.progress is not None:
+            self.progress(phase, done, total)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the seconds of a step."""
+        started = time.perf_counter()
+        yield
+        self.usage += Usage(seconds={phase: time.perf_counter() - started})
 
     def result(self, judge: Judge) -> AlignResult:
         """The report on `judge`, which the run made of the one before."""
-        before, after = ({g.id: g for g in each.memory.guidelines} for each in (self.before, judge))
+        before, after = ({g.id: g for g in side.memory.guidelines} for side in (self.before, judge))
+        ledger = {entry.key: entry for entry in judge.memory.ledger()}
+        entries = [(line, ledger[row.key]) for line, row in zip(self.file.lines, self.file.rows, strict=True)]
+        rows = [
+            RowReport(line=line, key=str(e.key), status=self.status[e.key], state=e.state, reason=e.reason)
+            for line, e in entries
+        ]
+        rows += [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid]
         return AlignResult(
             judge=judge,
-            rows=self._rows(judge),
+            rows=tuple(sorted(rows, key=lambda row: row.line)),
             guidelines=tuple(g for name, g in after.items() if name not in before),
             forgotten=tuple(g for name, g in before.items() if name not in after),
             removed=tuple(self.removed),
@@ -303,18 +322,6 @@ class Run:
             seconds=time.perf_counter() - self.started,
             changed=judge != self.before,
         )
-
-    def _rows(self, judge: Judge) -> tuple[RowReport, ...]:
-        ledger = {entry.key: entry for entry in judge.memory.ledger()}
-        numbered = zip(self.file.lines, (row.key for row in self.file.rows), strict=True)
-        rows = [
-            RowReport(
-                line=line, key=str(key), status=self.status[key], state=ledger[key].state, reason=ledger[key].reason
-            )
-            for line, key in numbered
-        ]
-        rows += [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid]
-        return tuple(sorted(rows, key=lambda row: row.line))
 
 
 def calibrator_note(judge: Judge) -> tuple[str, ...]:
