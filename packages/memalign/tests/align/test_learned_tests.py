@@ -18,8 +18,6 @@ from memalign.align.learned_tests import (
     NOT_READ,
     ProposedTests,
     chance,
-    chance_limit,
-    least_chance,
     mined,
     proposals_schema,
     with_mined,
@@ -329,17 +327,6 @@ def test_chance_is_that_of_the_field(table: tuple[int, int, int, int]) -> None:
     total = sum(table)
     sign = stats.binomtest(table[0] + table[3], total, alternative="greater").pvalue if total else 1.0
     assert chance(table, sides=True) == pytest.approx(sign)
-
-
-@given(tables, st.booleans())
-def test_labels_give_the_least_chance_at_least(table: tuple[int, int, int, int], sides: bool) -> None:
-    assert chance(table, sides=sides) >= least_chance(table, sides=sides) * (1 - 1e-9)
-
-
-@given(st.lists(st.floats(1e-9, 1), max_size=50))
-def test_limits_add_up_to_alpha_at_most(least: list[float]) -> None:
-    limit = chance_limit(least, ALPHA)
-    assert sum(chance <= limit for chance in least) * limit <= ALPHA * (1 + 1e-9)
 
 
 # -- in an align -------------------------------------------------------------------------------------------------------

@@ -29,8 +29,6 @@ __all__ = [
     "ALPHA",
     "ProposedTests",
     "chance",
-    "chance_limit",
-    "least_chance",
     "mined",
     "proposals_schema",
     "with_mined",
@@ -125,47 +123,21 @@ def _mask(bits: Iterable[bool]) -> int:
 
 
 @cache
-def _tail(drawn: int, right: int, total: int, at_least: int) -> float:
-    """The probability that of `drawn` of `total` cases, of which `right` have the outcome, at least so many have it."""
-    ways = sum(comb(right, k) * comb(total - right, drawn - k) for k in range(at_least, min(drawn, right) + 1))
-    return ways / comb(total, drawn)
-
-
 def chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
     """The probability that labels dealt at random agree so well with the answers that yes means the outcome.
 
     Fisher's exact test, which takes the labels' shares as they are; of sides the sign test.
-    """
-    yes, yes_else, no, no_else = table
-    if sides:
-        total = sum(table)
-        return float(sum(comb(total, k) for k in range(yes + no_else, total + 1)) / 2**total)
-    return _tail(yes + yes_else, yes + no, sum(table), yes)
-
-
-def least_chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
-    """The least of these that any labels with the same shares could give, in either sense."""
-    drawn, right, total = table[0] + table[1], table[0] + table[2], sum(table)
-    if sides:
-        return float(0.5**total)
-    return min(_tail(drawn, outcome, total, min(drawn, outcome)) for outcome in (right, total - right))
-
-
-def chance_limit(least: Iterable[float], alpha: float) -> float:
-    """What a test's chance may be at most: `alpha` shared out over all candidates that could pass at all.
-
-    Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no labels with these shares
-    could have admitted was not tried.
 
     Args:
-        least: `least_chance` of every candidate.
-        alpha: The probability that any of them passes by chance.
+        table: Cases with yes and the outcome, yes without it, no with it, no without it.
+        sides: Whether the cases have sides.
     """
-    ordered = sorted(least)
-    for tried in range(1, len(ordered) + 1):
-        if bisect_right(ordered, alpha / tried) <= tried:
-            return alpha / tried
-    return alpha
+    yes, yes_else, no, no_else = table
+    total, drawn, right = sum(table), yes + yes_else, yes + no
+    if sides:
+        return float(sum(comb(total, k) for k in range(yes + no_else, total + 1)) / 2**total)
+    ways = sum(comb(right, k) * comb(total - right, drawn - k) for k in range(yes, min(drawn, right) + 1))
+    return ways / comb(total, drawn)
 
 
 # -- proposed by a model -----------------------------------------------------------------------------------------------
@@ -329,12 +301,10 @@ _AROUND = ",;:!?\"'()[]\u2013\u2014"
 
 
 class Rule(NamedTuple):
-    """One or two tests that decide together, and how many cases they decide as the labels do."""
+    """One or two tests that decide together."""
 
     tests: tuple[CodeTest, ...]
     column: Column
-    right: int = 0
-    by_chance: float = 1.0
 
 
 def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> Memory:
@@ -368,11 +338,8 @@ def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple
     columns = _columns(_candidates(cases, fields), cases)
     alone = [Rule((test,), answers) for answers, test in columns.items()]
     together = [] if sides else _together(list(columns.items())[:PAIRED], columns)
-    rule, pair = (
-        max(_admitted(rules, cases, value_type), key=lambda rule: (rule.right, -rule.by_chance), default=None)
-        for rules in (alone, together)
-    )
-    if pair and (not rule or pair.right - rule.right > max(1, math.sqrt(len(cases) - rule.right))):
+    (right, rule), (paired, pair) = (_best(rules, cases, value_type) for rules in (alone, together))
+    if pair and (not rule or paired - right > max(1, math.sqrt(len(cases) - right))):
         rule = pair  # by what it is right about beyond chance: one case more would be bought by any second word
     if not rule:
         return ()
@@ -449,17 +416,37 @@ def _together(columns: Sequence[tuple[Column, CodeTest]], alone: Mapping[Column,
     return list(rules.values())
 
 
-def _admitted(rules: Sequence[Rule], cases: Sequence[LabelledCase], value_type: ValueType) -> Iterator[Rule]:
-    """The rules that chance would not explain, among these; single tests and pairs each have half of the error."""
+def _best(rules: Sequence[Rule], cases: Sequence[LabelledCase], value_type: ValueType) -> tuple[int, Rule | None]:
+    """The rule that is right about most cases, of those that chance would not explain, and how many these are.
+
+    Single tests and pairs each have half of the error, and so has each sense of a test.
+    """
     sides = any(case.sides for case in cases)
     labels = sorted({case.label for case in cases}, key=str)
     targets = [None] if sides else labels[-1:] if value_type.numeric or len(labels) == 2 else labels
     tried = [(rule, rule.column.table(_outcome(cases, target, value_type))) for rule, target in product(rules, targets)]
-    limit = chance_limit((2 * least_chance(table, sides=sides) for _, table in tried), ALPHA / 2)
+    limit = _chance_limit((table for _, table in tried), ALPHA / 4, sides=sides)
+    best: tuple[int, float, Rule | None] = (0, -1.0, None)
     for rule, (a, b, c, d) in tried:
-        by_chance = 2 * min(chance((a, b, c, d), sides=sides), chance((b, a, d, c), sides=sides))
+        by_chance = min(chance((a, b, c, d), sides=sides), chance((b, a, d, c), sides=sides))
         if by_chance <= limit:
-            yield rule._replace(right=max(a + d, b + c), by_chance=by_chance)
+            best = max(best, (max(a + d, b + c), -by_chance, rule), key=lambda entry: entry[:2])
+    return best[0], best[2]
+
+
+def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float, *, sides: bool) -> float:
+    """What a test's chance may be at most: `alpha` shared out over all candidates that could pass at all.
+
+    Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no labels with these shares
+    could have admitted was not tried. `alpha` is the probability that any of them passes by chance.
+    """
+    least = []
+    for a, b, c, d in tables:
+        most, others = min(a + b, a + c), min(a + b, b + d)  # cases with yes that may have the outcome, or lack it
+        best = (most, a + b - most, a + c - most, d - a + most), (others, a + b - others, b + d - others, c - b + others)
+        least.append(min(chance((a + b + c + d, 0, 0, 0) if sides else table, sides=sides) for table in best))
+    least.sort()
+    return next(alpha / n for n in range(1, len(least) + 2) if bisect_right(least, alpha / n) <= n)
 
 
 Described = Iterator[tuple[str, tuple[Check, ...]]]
