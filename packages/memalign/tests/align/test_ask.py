@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Judge, Judgment, MemAlign, aio
-from memalign.align import AlignResult, edit_guideline
+from memalign.align import AlignResult, edit_guideline, lock
 from memalign.align.annotations import with_own_verdicts
 from memalign.align.ask import Relearn, ask
 from memalign.align.result import Run
@@ -25,7 +25,6 @@ from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Answers, Memory
 from memalign.models.calls import Calls
 from memalign.testing import ScriptedChatModel
-from memalign.types import Usage
 from tests.align.test_invariants import choices, divide
 from tests.support.asking import SHARED, Checker, answered, checking
 from tests.support.invariants import no_answer_outlives_its_source
@@ -193,6 +192,27 @@ class TestCalls:
         other = old.replace(instructions="Is it?\n{{ inputs }} {{ outputs }}")
         news = learn(other, chat, labelled(1, start=20)).judge
         assert {case.answers.judge for case in news.memory.cases if case.answers} == {base_fingerprint_of(other)}
+
+    def test_a_case_of_which_nothing_can_be_asked_costs_no_later_align_a_call(self) -> None:
+        # Without the first case no guideline is written, so its fold has no question.
+        judge, chat, _ = checking(shard_size=50)
+        once = learn(judge, chat, [*labelled(1), *(row(n, "ana", "noop", value=True) for n in range(2, 13))]).judge
+        assert once.memory.semantic
+        requests = len(chat.requests)
+        assert learn(once, chat).judge == once
+        assert len(chat.requests) == requests
+
+    def test_the_steps_come_in_the_order_that_the_design_lays_down(self) -> None:
+        judge, chat, decisions = checking(shard_size=1)
+        locked = lock(learn(judge, chat, labelled(12)).judge, "t-1")
+        decisions.asked.clear()
+        phases: list[str] = []
+        optimizer = MemAlign(reflection_model=chat, impact=1)
+        aio.run(optimizer.align(locked, labelled(2, start=20), progress=lambda phase, *_: phases.append(phase)))
+        assert list(dict.fromkeys(phases)) == ["embed", "distil", "ask", "locks", "impact"]
+        assert "case1" in {words_in(state)[0] for state, _ in decisions.asked}, (
+            "what is delivered must hold: it is weighed"
+        )
 
     def test_progress_is_told(self) -> None:
         judge, chat, _ = checking(shard_size=1)

@@ -443,7 +443,10 @@ def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float, *, 
     least = []
     for a, b, c, d in tables:
         most, others = min(a + b, a + c), min(a + b, b + d)  # cases with yes that may have the outcome, or lack it
-        best = (most, a + b - most, a + c - most, d - a + most), (others, a + b - others, b + d - others, c - b + others)
+        best = (
+            (most, a + b - most, a + c - most, d - a + most),
+            (others, a + b - others, b + d - others, c - b + others),
+        )
         least.append(min(chance((a + b + c + d, 0, 0, 0) if sides else table, sides=sides) for table in best))
     least.sort()
     return next(alpha / n for n in range(1, len(least) + 2) if bisect_right(least, alpha / n) <= n)

@@ -92,9 +92,7 @@ async def _mended(
     return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
 
 
-async def _culprits(
-    learned: Judge, case: Case, fresh: list[str], past: PastCases
-) -> tuple[list[str], list[str]]:
+async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCases) -> tuple[list[str], list[str]]:
     """Which of the guidelines break the locked case, and those that still do beside them and were not looked for.
 
     Nothing, where the case is broken without all of them as well. Raises _UnansweredError when a question about it had
