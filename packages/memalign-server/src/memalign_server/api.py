@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import Connection
 
 from memalign import Example, Judge, Judgment
+from memalign.registry import JudgeSummary
 from memalign.types import FeedbackKey
 from memalign.values import Value
 from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.people import Person
 from memalign_server.problems import Problem
 from memalign_server.review.answers import LONGEST, Answer, Review, review_of, save
 from memalign_server.review.blind import mark_seen, reviewed
@@ -24,6 +26,7 @@ from memalign_server.review.cases import (
     QueuedCase,
     add_cases,
     case_of,
+    cases_of,
     list_cases,
     next_cases,
     store_judgments,
@@ -32,13 +35,12 @@ from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.columns import new_id
 from memalign_server.work.jobs import Job
 
-__all__ = ["PREFIX", "ROUTERS"]
+__all__ = ["PREFIX", "router"]
 
 PREFIX = "/api/v1"
 
-description: APIRouter = APIRouter(tags=["description"])
-router: APIRouter = APIRouter()
-of_judge: APIRouter = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
+router = APIRouter()
+of_judge = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 Label = bool | int | float | str | None
 JudgeName = Annotated[str, Path(max_length=200, description="The judge's name.")]
@@ -49,14 +51,14 @@ Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
 Words = Annotated[str, Field(max_length=LONGEST)]
 
 
-# -- what comes in -----------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
-class _Given(BaseModel):
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class CaseGiven(_Given):
+class Case(_Body):
     """One case: at least one of its fields."""
 
     id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
@@ -68,17 +70,17 @@ class CaseGiven(_Given):
     meta: dict[str, Any] = Field(default_factory=dict)
 
 
-class CasesGiven(_Given):
+class Cases(_Body):
     """Cases for review: rows of an example's fields."""
 
     cases: Rows
 
 
-class AnswerGiven(_Given):
-    """What you say of a case: all of it, for it replaces what you said before.
+class CaseAnswer(_Body):
+    """Your answer on a case, which replaces the one before: a `value`, or words, unless you skip it or cannot tell.
 
-    An answered one has a `value`, or words. `revision` is that of the answer that you saw: 0 for the first one.
-    What comes twice with one `form`, a random text of yours, is saved once.
+    `revision` is that of the answer that you saw: 0 for the first one. An answer that comes twice with one `form`, a
+    random text of yours, is saved once.
     """
 
     state: Literal["answered", "skipped", "unclear"] = "answered"
@@ -88,10 +90,11 @@ class AnswerGiven(_Given):
     form: Annotated[str, Field(min_length=1, max_length=64)] | None = None
 
 
-class ThumbGiven(_Given):
-    """What somebody says of a verdict that was kept: `up` agrees. Words, and the right value, say more than a thumb.
+class Thumb(_Body):
+    """What somebody thinks of a verdict that was kept: `up` agrees. Words, and the right value, say more than a thumb.
 
-    Of a verdict that is no yes or no, a thumb down needs a `value` or a `rationale`. `source` is who says so; you, without.
+    Unless the verdict is yes or no, a thumb down needs a `value` or a `rationale`. `source` is whose thumb it is; you,
+    without.
     """
 
     up: bool
@@ -100,10 +103,10 @@ class ThumbGiven(_Given):
     source: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
-class FeedbackGiven(_Given):
+class NewFeedback(_Body):
     """Feedback to learn: rows of an example's fields with `value`, `rationale` and `source`. None: what is pending.
 
-    A row without a source is yours. A row of a known id and source replaces the earlier one.
+    A row without a source is yours. A row replaces the earlier one of the same id and source.
     """
 
     feedback: Rows = Field(default_factory=list)
@@ -111,47 +114,32 @@ class FeedbackGiven(_Given):
     max_cost: Annotated[float, Field(gt=0, description="Dollars.")] | None = None
 
 
-class WithdrawalGiven(_Given):
-    """Feedback to forget: by case (`t-17`), by key (`t-17@ana`) or by source."""
+class Withdrawal(_Body):
+    """Feedback to forget: by case (`t-17`), by key (`t-17@ana`) or by source. Of several, all must hold."""
 
     keys: list[Key] = Field(default_factory=list, max_length=10_000)
     source: Annotated[str, Field(min_length=1, max_length=500)] | None = None
 
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if not any(self.model_dump().values()):
+            raise ValueError(f"name feedback by one of {', '.join(type(self).model_fields)}")
+        return self
 
-class ErasureGiven(WithdrawalGiven):
-    """Feedback to erase from every version; `matching` all whose case or words hold a text. Of several, all must hold."""
+
+class Erasure(Withdrawal):
+    """Feedback to erase from every version; `matching` is all whose case or words hold a text."""
 
     matching: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
-# -- what goes out -----------------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------------------
 
 
-class Me(BaseModel):
-    """Who asks: the name is the source of your feedback, `role` what you may do. `by` is open, session or token."""
+class AnswerState(BaseModel):
+    """One person's answer on a case. `taught` says that the judge has learned it as it is now."""
 
-    name: str
-    role: Literal["owner", "reviewer"]
-    by: Literal["open", "session", "token"]
-
-
-class JudgeShown(BaseModel):
-    """One judge, in its latest version."""
-
-    name: str
-    versions: int
-    latest: int
-    value_type: str
-    model: str | None
-    cases: int
-    feedback: int
-    guidelines: int
-    pending: int
-    updated_at: str
-
-
-class AnswerShown(BaseModel):
-    """What one person said of a case. `taught` says that the judge has learned it as it stands."""
+    model_config = ConfigDict(from_attributes=True)
 
     person: str
     state: Literal["answered", "skipped", "unclear", "undone"]
@@ -162,77 +150,50 @@ class AnswerShown(BaseModel):
     updated_at: str
 
 
-class CaseShown(BaseModel):
+class ReviewCase(BaseModel):
     """One case of the queue. While it is `hidden`, `judgment` is null and `others` is empty: you are asked first.
 
-    `agree` says whether you and the judge say the same; `problem` why it could not be judged.
+    `own` is your answer, and `agree` whether the judge says the same; `problem` is why it could not be judged.
     """
 
     id: str
     example: dict[str, Any]
     hidden: bool
-    mine: AnswerShown | None
+    own: AnswerState | None
     judgment: Judgment | None
     version: int | None
     agree: bool | None
-    others: list[AnswerShown]
+    others: list[AnswerState]
     problem: str | None
 
 
-class CasesShown(BaseModel):
-    """A piece of the queue; `next` is the `after` of the piece that follows, null for none."""
+class ReviewCases(BaseModel):
+    """A piece of the queue; `next` is the `after` of the piece that follows, null at the end."""
 
-    items: list[CaseShown]
+    items: list[ReviewCase]
     next: int | None
 
 
-class ThumbShown(BaseModel):
-    """The feedback that a thumb made; the judge learns it at the next `teach`."""
-
-    case: str
-    source: str
-    value: Label
-    rationale: str | None
+# -- who asks, and which judges ----------------------------------------------------------------------------------------
 
 
-# -- long work ---------------------------------------------------------------------------------------------------------
-
-
-def _beginning(
-    request: Request, answer: Response, judge: JudgeName, server: Here, person: Asking
-) -> Callable[[str, Mapping[str, Any]], Job]:
-    def begin(kind: str, arguments: Mapping[str, Any]) -> Job:
-        job = server.jobs.start(kind, judge, arguments, asked_by=person.name)
-        answer.headers["location"] = request.url_for("show_job", judge=judge, job=job.id).path
-        return job
-
-    return begin
-
-
-Begin = Annotated[Callable[[str, Mapping[str, Any]], Job], Depends(_beginning)]
-"""A parameter of a route: `begin("align", arguments)` asks for work on the path's judge; the answer says where its job is."""
-
-
-# -- who, and which judges ---------------------------------------------------------------------------------------------
-
-
-@description.get("/openapi.json", include_in_schema=False)
+@router.get("/openapi.json", include_in_schema=False)
 def describe_api(request: Request) -> dict[str, Any]:
     """The API's description, OpenAPI 3.1."""
-    described: dict[str, Any] = request.app.openapi()
-    return described
+    schema: dict[str, Any] = request.app.openapi()
+    return schema
 
 
-@router.get("/me", tags=["people"])
-def show_me(person: Asking) -> Me:
-    """Who you are, and what you may do."""
-    return Me(name=person.name, role=person.role.value, by=person.by)
+@router.get("/me", tags=["people"], response_model_exclude={"id"})
+def show_me(person: Asking) -> Person:
+    """Who you are: the name is the source of your feedback, `role` what you may do, `by` how you are known."""
+    return person
 
 
 @router.get("/judges", tags=["judges"])
-def list_judges(server: Here) -> list[JudgeShown]:
-    """The judges, by name."""
-    return [JudgeShown(**judge.to_dict()) for judge in server.registry.list()]
+def list_judges(server: Here) -> list[JudgeSummary]:
+    """The judges in their latest versions, by name."""
+    return list(server.registry.list())
 
 
 # -- judging -----------------------------------------------------------------------------------------------------------
@@ -241,20 +202,20 @@ def list_judges(server: Here) -> list[JudgeShown]:
 @of_judge.post("/judge", tags=["judging"])
 async def judge_one(
     judge: JudgeName,
-    given: CaseGiven,
+    case: Case,
     server: Here,
     person: Asking,
     keep: Annotated[bool, Query(description="Keep the case and its verdict for review, and for a thumb.")] = False,
 ) -> Judgment:
     """Judge one case now. A model that fails is a problem with its reason.
 
-    Of a case that waits for review you have seen the verdict then: your answer on it is no blind one.
-    A case that is kept and has no `id` gets one made of its content; the judgment has it.
+    Of a case that waits for review you have seen the verdict then: your answer on it is no blind one. A case that is
+    kept and has no `id` gets one made of its content; the judgment has it.
     """
     latest = await asyncio.to_thread(server.judges.latest, judge)
-    fields = {name: value for name, value in given.model_dump().items() if value is not None}
+    fields = {name: value for name, value in case.model_dump().items() if value is not None}
     example = Example(**{"id": "item"} | fields)
-    if keep and given.id is None:
+    if keep and case.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await latest.judge.ajudge(example)
     await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
@@ -273,11 +234,12 @@ def _keep(server: Server, judge: Judge, version: int, example: Example, judgment
 
 
 @of_judge.post("/cases/{case}/thumb", tags=["judging"])
-def thumb_case(judge: JudgeName, case: CaseId, given: ThumbGiven, server: Here, person: Asking) -> ThumbShown:
-    """Agree with a kept verdict, or not; a second thumb of the same source replaces the first."""
-    source = given.source or person.name
-    if source != person.name and not person.owner:
-        raise Problem(403, f"a reviewer speaks as {person.name!r} alone; a thumb of {source!r} needs an owner")
+def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, person: Asking) -> AnswerState:
+    """Agree with a kept verdict, or not; a second thumb of the same source replaces the first.
+
+    The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge.
+    """
+    source = _own_source(person, thumb.source or person.name)
     kind = server.judges.latest(judge).judge.value_type
     with server.store.write() as connection:
         queued = case_of(connection, judge, case)
@@ -286,32 +248,53 @@ def thumb_case(judge: JudgeName, case: CaseId, given: ThumbGiven, server: Here, 
         before = review_of(connection, judge, source, case)
         answer = Answer(
             state="answered",
-            value=_thumbed(given, queued.judgment.value),
-            rationale=given.rationale,
+            value=_value_of(thumb, queued.judgment.value),
+            rationale=thumb.rationale,
             form=new_id(),
             revision=0 if before is None else before.revision,
             seen=True,
         )
-        review = save(connection, judge, source, case, answer, kind=kind).review
-    return ThumbShown(case=case, source=source, value=review.value, rationale=review.rationale)
+        return _answer(save(connection, judge, source, case, answer, kind=kind).review)
 
 
-def _thumbed(given: ThumbGiven, verdict: Value | None) -> Value | None:
-    """The label that a thumb stands for; None for a thumb down that leaves it open."""
-    if given.value is not None:
-        return given.value
-    if given.up:
-        return verdict
+def _own_source(person: Person, source: str) -> str:
+    """The source, if the person may hand in its feedback."""
+    if source != person.name and not person.owner:
+        raise Problem(
+            403, f"a reviewer hands in feedback as {person.name!r} alone; that of {source[:100]!r} needs an owner"
+        )
+    return source
+
+
+def _value_of(thumb: Thumb, verdict: Value | None) -> Value | None:
+    """The label that a thumb means; None for a thumb down that leaves it open."""
+    if thumb.value is not None or thumb.up:
+        return verdict if thumb.value is None else thumb.value
     return not verdict if isinstance(verdict, bool) else None
 
 
 # -- reviewing ---------------------------------------------------------------------------------------------------------
 
 
+def _beginning(
+    request: Request, response: Response, judge: JudgeName, server: Here, person: Asking
+) -> Callable[[str, Mapping[str, Any]], Job]:
+    def begin(kind: str, arguments: Mapping[str, Any]) -> Job:
+        job = server.jobs.start(kind, judge, arguments, asked_by=person.name)
+        response.headers["location"] = request.url_for("show_job", judge=judge, job=job.id).path
+        return job
+
+    return begin
+
+
+Begin = Annotated[Callable[[str, Mapping[str, Any]], Job], Depends(_beginning)]
+"""A parameter of a route: `begin("align", arguments)` asks for work on the path's judge; the answer says where its job is."""
+
+
 @of_judge.post("/cases", status_code=202, tags=["review"])
-def put_cases(given: CasesGiven, begin: Begin) -> Job:
+def put_cases(cases: Cases, begin: Begin) -> Job:
     """Put cases in the queue and judge those there that are not judged. Content that is there already stays as it is."""
-    return begin("queue", {"examples": given.cases})
+    return begin("queue", {"examples": cases.cases})
 
 
 @of_judge.get("/cases", tags=["review"])
@@ -321,11 +304,11 @@ def list_review_cases(
     person: Asking,
     state: Annotated[CaseState | None, Query(description="What they are for you; open ones wait for you.")] = None,
     order: Annotated[
-        Literal["added", "useful"], Query(description="`useful`: open or skipped ones, the most useful first.")
+        Literal["added", "useful"], Query(description="`useful`: open or skipped ones in the order of the pages.")
     ] = "added",
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     after: Annotated[int, Query(ge=0, le=2**62, description="`next` of the piece before; in the order `added`.")] = 0,
-) -> CasesShown:
+) -> ReviewCases:
     """Cases of the queue. The next one for you is `?order=useful&limit=1`."""
     latest = server.judges.latest(judge).judge
     if order == "useful" and (state not in (None, "open", "skipped") or after):
@@ -335,61 +318,53 @@ def list_review_cases(
             cases = next_cases(connection, judge, person.name, n=limit, again=state == "skipped")
         else:
             cases = list_cases(connection, judge, person.name, state=state, after=after, limit=limit + 1)
-        items = [_case(connection, latest, person.name, case) for case in cases[:limit]]
-    return CasesShown(items=items, next=cases[limit - 1].number if len(cases) > limit else None)
+        items = [_review_case(connection, latest, person.name, case) for case in cases[:limit]]
+    return ReviewCases(items=items, next=cases[limit - 1].number if len(cases) > limit else None)
 
 
 @of_judge.put("/cases/{case}/answer", tags=["review"])
-def answer_case(judge: JudgeName, case: CaseId, given: AnswerGiven, server: Here, person: Asking) -> CaseShown:
-    """Answer a case, skip it, or say that you cannot tell; the case then shows what the judge said.
+def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here, person: Asking) -> ReviewCase:
+    """Answer a case, skip it, or say that you cannot tell; after an answer the case shows what the judge said.
 
-    An answer over another `revision` than the one that stands changes nothing: 409, with what stands as `mine`.
+    An answer over another `revision` than that of now changes nothing: 409, with your answer of now as `own`.
     """
     latest = server.judges.latest(judge).judge
-    answer = Answer(
-        state=given.state,
-        value=given.value,
-        rationale=given.rationale,
-        revision=given.revision,
-        form=given.form or new_id(),
-    )
+    form = Answer(**answer.model_dump() | {"form": answer.form or new_id()})
     with server.store.write() as connection:
         queued = case_of(connection, judge, case)
         if queued is None:
             raise Problem(404, f"case {case!r} is not in the queue of {judge!r}: it was erased or never put in")
-        saved = save(connection, judge, person.name, case, answer, kind=latest.value_type)
+        saved = save(connection, judge, person.name, case, form, kind=latest.value_type)
         if saved.outcome != "conflict":
-            return _case(connection, latest, person.name, queued)
+            return _review_case(connection, latest, person.name, queued)
     raise Problem(
         409,
         f"your answer on {case!r} has changed elsewhere; it is revision {saved.review.revision} now: look at it, "
         "and send that `revision`",
-        mine=_answer(saved.review).model_dump(),
+        own=_answer(saved.review).model_dump(),
     )
 
 
-def _case(connection: Connection, judge: Judge, person: str, case: QueuedCase) -> CaseShown:
-    shown = reviewed(connection, judge, person, case)
-    return CaseShown(
+def _review_case(connection: Connection, judge: Judge, person: str, case: QueuedCase) -> ReviewCase:
+    view = reviewed(connection, judge, person, case)
+    return ReviewCase(
         id=case.example.id,
         example=case.example.to_dict(),
-        hidden=shown.hidden,
-        mine=None if shown.said is None else _answer(shown.said),
-        judgment=shown.judgment,
+        hidden=view.hidden,
+        own=None if view.said is None else _answer(view.said),
+        judgment=view.judgment,
         version=case.version,
-        agree=shown.agree,
-        others=[_answer(review) for review in shown.others],
+        agree=view.agree,
+        others=[_answer(review) for review in view.others],
         problem=case.problem,
     )
 
 
-def _answer(review: Review) -> AnswerShown:
-    names = ("person", "state", "value", "rationale", "revision", "updated_at")
-    taught = bool(review.taught) and not review.untaught
-    return AnswerShown(**{name: getattr(review, name) for name in names}, taught=taught)
+def _answer(review: Review) -> AnswerState:
+    return AnswerState.model_validate(replace(review, taught=bool(review.taught) and not review.untaught))
 
 
-# -- learning and forgetting: each a job -------------------------------------------------------------------------------
+# -- learning and forgetting -------------------------------------------------------------------------------------------
 
 
 @of_judge.post("/teach", status_code=202, tags=["learning"])
@@ -399,35 +374,43 @@ def teach_answers(begin: Begin) -> Job:
 
 
 @of_judge.post("/align", status_code=202, tags=["learning"])
-def align_judge(given: FeedbackGiven, begin: Begin, person: Asking) -> Job:
-    """Learn from experts' feedback: a new version. A reviewer hands in their own."""
-    rows = [row if row.get("source") else {**row, "source": person.name} for row in given.feedback]
-    if not person.owner and (others := {str(row["source"])[:100] for row in rows if row["source"] != person.name}):
-        raise Problem(403, f"a reviewer speaks as {person.name!r} alone; feedback of {min(others)!r} needs an owner")
-    return begin("align", {**given.model_dump(), "feedback": rows})
+def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here, person: Asking) -> Job:
+    """Learn from experts' feedback: a new version. A reviewer hands in their own.
+
+    Feedback on cases that are held out to measure the judge is refused: 409, with their ids as `held_out`.
+    """
+    rows = [row if row.get("source") else {**row, "source": person.name} for row in body.feedback]
+    for row in rows:
+        _own_source(person, str(row["source"]))
+    ids = [str(row["id"]) for row in rows if row.get("id")]
+    with server.store.read() as connection:
+        held_out = [case.example.id for case in cases_of(connection, judge, ids) if case.held_out]
+    if held_out:
+        raise Problem(409, "some of these cases are held out to measure the judge: leave them out", held_out=held_out)
+    return begin("align", {**body.model_dump(), "feedback": rows})
 
 
 @of_judge.post("/unalign", status_code=202, tags=["learning"])
-def unalign_judge(given: WithdrawalGiven, begin: Begin, person: Asking) -> Job:
+def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
-    if not person.owner and given.source != person.name:
+    if not person.owner and body.source != person.name:
         raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
-    return begin("unalign", given.model_dump())
+    return begin("unalign", body.model_dump())
 
 
 @of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])
-def erase(given: ErasureGiven, begin: Begin) -> Job:
-    """Take feedback out of every version, for good; the job's result is the signed receipt."""
-    return begin("erase", given.model_dump())
+def erase(body: Erasure, begin: Begin) -> Job:
+    """Take feedback out of every version, for good; the job's result is the receipt."""
+    return begin("erase", body.model_dump())
 
 
 @of_judge.get("/jobs/{job}", tags=["jobs"])
 def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
     """One job: its state, how far it is, and what it gave."""
-    found = server.jobs.find(job)
-    if found is None or found.judge != judge:
+    latest = server.jobs.find(job)
+    if latest is None or latest.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
-    return found if person.owner else replace(found, result=_open_result(found, person.name))
+    return latest if person.owner else replace(latest, result=_open_result(latest, person.name))
 
 
 def _open_result(job: Job, person: str) -> Any:
@@ -439,5 +422,4 @@ def _open_result(job: Job, person: str) -> Any:
     return {"version": job.result.get("version"), "rows": rows}
 
 
-ROUTERS: list[APIRouter] = [description, router, of_judge]
-"""In the order of the description."""
+router.include_router(of_judge)

@@ -12,7 +12,7 @@ from starlette.middleware.sessions import SessionMiddleware
 
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
-from memalign_server import api, health
+from memalign_server import api
 from memalign_server.pages import people
 from memalign_server.pages import routes as pages
 from memalign_server.people.access import ANYBODY, TEAM, Identity
@@ -28,9 +28,17 @@ __all__ = ["create_app"]
 
 
 def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingModel] = ()) -> FastAPI:
-    """The application of one server; its registry and its tables are opened, and created where they are not there.
+    """Make the application of one server; its registry and its tables are created where they are not there.
 
-    `models` are models of your own, as for a Registry. Raises what opening a registry raises.
+    Args:
+        settings: The server's settings.
+        models: Models of your own, as for a Registry.
+
+    Returns:
+        The application, which works on jobs from its start to its end.
+
+    Raises:
+        RegistryError: The database cannot be opened.
     """
     registry = Registry(settings.registry, models=models)
     store = Store(registry.url)
@@ -44,22 +52,25 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         finally:
             await asyncio.to_thread(jobs.close)
 
-    # The pages of the description load scripts from another host; the description itself is at /api/v1/openapi.json.
     app = FastAPI(
         title=settings.title,
         version="1",
-        docs_url=None,
+        docs_url=None,  # these pages load scripts from another host; the description is at /api/v1/openapi.json
         redoc_url=None,
         openapi_url=None,
         lifespan=working,
         generate_unique_id_function=lambda route: route.name,
     )
+
+    @app.get("/health", include_in_schema=False)
+    def health() -> dict[str, str]:
+        with store.read():
+            return {"status": "ok"}
+
     server = Server(settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store))
     app.state.server = server
-    app.include_router(health.router)
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
-    for router in api.ROUTERS:
-        app.include_router(router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
+    app.include_router(api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False, dependencies=[TEAM])
     pages.install_pages(app)

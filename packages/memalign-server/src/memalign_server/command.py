@@ -15,8 +15,8 @@ from memalign_server.settings import OpenIdProvider, Settings
 
 __all__ = ["app"]
 
-SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"  # the name of a variable
-TOKEN_VARIABLE = "MEMALIGN_API_TOKEN"  # the same
+SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"
+TOKEN_VARIABLE = "MEMALIGN_API_TOKEN"
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -89,15 +89,14 @@ def _provider(issuer: str | None, client: str | None, owners: str, reviewers: st
     secret = os.environ.get(SECRET_VARIABLE)
     if issuer is None or client is None or not secret:
         raise ConfigurationError(f"OpenID Connect needs --openid-issuer, --openid-client and {SECRET_VARIABLE}")
-    return OpenIdProvider(
-        issuer=issuer, client_id=client, client_secret=secret, owners=_listed(owners), reviewers=_listed(reviewers)
-    )
+    lists = {"owners": _entries(owners), "reviewers": _entries(reviewers)}
+    return OpenIdProvider(issuer=issuer, client_id=client, client_secret=secret, **lists)
 
 
-def _listed(words: str) -> frozenset[str]:
+def _entries(text: str) -> frozenset[str]:
     """The entries of a list: addresses in small letters, subjects as they are."""
-    entries = [entry.strip() for entry in words.split(",") if entry.strip()]
-    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries)
+    entries = (entry.strip() for entry in text.split(","))
+    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries if entry)
 
 
 def _add_owner(settings: Settings, name: str) -> int:
@@ -124,9 +123,9 @@ def _run(settings: Settings) -> int:
 
     from memalign_server.app import create_app
     from memalign_server.people.people import has_people
-    from memalign_server.store import Store
 
-    with Store(settings.registry).read() as connection:
+    application = create_app(settings)
+    with application.state.server.store.read() as connection:
         closed = settings.openid is not None or has_people(connection)
     if not settings.local and not closed:
         raise ConfigurationError(
@@ -134,10 +133,8 @@ def _run(settings: Settings) -> int:
             "memalign serve --add-owner NAME"
         )
     listening = _listening(settings.host, settings.port)
-    application = create_app(settings)
-    address = _address(settings, listening.getsockname()[1])
     whom = "for the people of the team" if closed else "open to everybody on this machine: the team has nobody yet"
-    typer.echo(f"memalign is at {address}, {whom}", err=True)
+    typer.echo(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}", err=True)
     config = uvicorn.Config(
         application, log_level="warning", server_header=False, date_header=False, timeout_graceful_shutdown=5
     )
@@ -148,18 +145,18 @@ def _run(settings: Settings) -> int:
 
 def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises ConfigurationError."""
-    listening = None
-    try:
-        ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # Only with its protocol asyncio knows it for TCP, and sends each part of an answer at once: else they wait 40 ms.
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
-        listening.listen(2048)  # whoever reads the address below may connect: the first requests wait
-    except OSError as error:
-        if listening is not None:
-            listening.close()
-        raise ConfigurationError(
-            f"cannot listen on {host} port {port}: {error.strerror}; --port 0 takes a free one"
-        ) from None
-    return listening
+    with contextlib.ExitStack() as unless_it_listens:
+        try:
+            ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            # Only with its protocol asyncio knows it for TCP, and sends each part of an answer at once: else they wait
+            # for 40 ms.
+            listening = unless_it_listens.enter_context(socket.socket(family, kind, protocol))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen(2048)  # whoever reads the address below may connect: the first requests wait
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {host} port {port}: {error.strerror}; --port 0 takes a free one"
+            ) from None
+        unless_it_listens.pop_all()
+        return listening

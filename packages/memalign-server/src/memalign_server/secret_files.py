@@ -1,15 +1,16 @@
-"""Secrets in files, as containers get them: `PGPASSWORD_FILE=/run/secrets/…` stands for `PGPASSWORD`."""
+"""Secrets in files, as containers get them: `PGPASSWORD_FILE=/run/secrets/…` is `PGPASSWORD`."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from memalign.errors import ConfigurationError
 
 __all__ = ["SECRETS", "read_secret_files"]
 
-SECRETS = (
+SECRETS: Final = (
     "ANTHROPIC_API_KEY",
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
@@ -24,9 +25,10 @@ SECRETS = (
 
 
 def read_secret_files() -> None:
-    """Set each of the variables whose file is named, to what the file holds without its last line end.
+    """Set each of the variables whose file is named to what the file holds, without its last line end.
 
-    Raises ConfigurationError for one that is given both ways, and for a file that is empty or cannot be read.
+    Raises:
+        ConfigurationError: A variable is given both ways, or its file is empty or cannot be read.
     """
     for name in SECRETS:
         path = os.environ.get(f"{name}_FILE")

@@ -18,7 +18,7 @@ __all__ = ["JUDGE", "Here", "Server"]
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """One server: its settings, the registry of judges, its own tables, the jobs in them, and what pages keep of judges."""
+    """One server: its settings, the registry of judges, its own tables, its jobs, and the judges that it has loaded."""
 
     settings: Settings
     registry: Registry
@@ -40,4 +40,4 @@ def _judge(judge: str, server: Here) -> None:
 
 
 JUDGE: Final = Depends(_judge)
-"""A dependency of routes that name a judge: 404 where there is none of the name."""
+"""A dependency of routes that name a judge: 404 if there is none of the name."""

@@ -1,4 +1,4 @@
-"""What a server is told before it starts: the registry, the address, who may sign in from elsewhere, where files go."""
+"""The settings of a server: the registry, the address, who may sign in from elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORTEST_TOKEN = 32
 
 @dataclass(frozen=True, kw_only=True)
 class OpenIdProvider:
-    """An OpenID Connect provider, and whom of those that it vouches for this server lets in.
+    """An OpenID Connect provider, and which of its people this server lets in.
 
     Attributes:
         issuer: Its URL.
@@ -41,7 +41,7 @@ class OpenIdProvider:
             )
 
     def role_of(self, subject: str, email: str | None) -> Literal["owner", "reviewer"] | None:
-        """The role of somebody by their subject or verified e-mail address; None for who is not on the list."""
+        """Look up the role of somebody by their subject or verified e-mail address; None if they are not on the list."""
         address = (email or "").casefold()
         entries = {subject, address, f"@{address.rpartition('@')[2]}"} - {"", "@"}
         if entries & self.owners:
@@ -75,7 +75,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ConfigurationError(f"port {self.port} is none: give a number from 0 to 65535")
+            raise ConfigurationError(f"there is no port {self.port}: give a number from 0 to 65535")
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
             raise ConfigurationError(
                 f"the public URL {self.public_url!r} must start with https:// or http://, such as https://judges.example.org"
