@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,12 @@ def kept(client: Any, **more: Any) -> str:
 def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> None:
     case = kept(local)
     thumb = local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
-    assert thumb.json() == {"case": case, "source": "app-7", "value": False, "rationale": "Cold."}
+    assert {name: thumb.json()[name] for name in ("person", "value", "rationale", "taught")} == {
+        "person": "app-7",
+        "value": False,
+        "rationale": "Cold.",
+        "taught": False,
+    }
     done(local, "teach")
     assert learned(local) == {f"{case}@app-7": "learned"}
 
@@ -141,7 +147,7 @@ def test_a_reviewers_thumb_is_their_own(shared: world.Shared) -> None:
     reviewer = shared.signed_in("reviewer")
     case = kept(reviewer)
     assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "owner"}).status_code == 403
-    assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True}).json()["source"] == "reviewer"
+    assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True}).json()["person"] == "reviewer"
 
 
 # -- learning and forgetting ----------------------------------------------------------------------------------------
@@ -179,6 +185,21 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
     assert set(shown) == {"version", "rows"}
 
 
+@pytest.mark.parametrize("path", ["erase", "unalign"])
+def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
+    for body in ({}, {"keys": []}):
+        refused = local.post(f"{TONE}/{path}", json=body)
+        assert (refused.status_code, "name feedback by one of keys, source" in refused.json()["detail"]) == (422, True)
+    assert local.app.state.server.jobs.recent("tone") == []  # type: ignore[attr-defined]  # a FastAPI
+
+
+def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callable[[int], None]) -> None:
+    draws(0)  # the first of each four is held out
+    case = kept(local, id="a-1")
+    refused = local.post(f"{TONE}/align", json={"feedback": [{"id": case, "value": False}, FEEDBACK[0]]})
+    assert (refused.status_code, refused.json()["held_out"]) == (409, [case])
+
+
 # -- reviewing ------------------------------------------------------------------------------------------------------
 
 
@@ -193,12 +214,12 @@ def test_a_result_tells_nothing_to_a_name_that_anothers_ends_with(shared: world.
 def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
     (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
     assert first["hidden"]
-    assert (first["mine"], first["judgment"], first["others"]) == (None, None, [])
+    assert (first["own"], first["judgment"], first["others"]) == (None, None, [])
     for shown in (f"{TONE}/cases", f"{TONE}/cases?order=useful"):
         assert VERDICT not in queued.get(shown).text
     answered = say(queued, first["id"]).json()
     assert (answered["hidden"], answered["judgment"]["rationale"], answered["agree"]) == (False, VERDICT, False)
-    assert (answered["mine"]["value"], answered["mine"]["revision"]) == (False, 1)
+    assert (answered["own"]["value"], answered["own"]["revision"]) == (False, 1)
     assert first["id"] not in following(queued)
 
 
@@ -215,15 +236,15 @@ def test_an_older_revision_changes_nothing(queued: TestClient) -> None:
     say(queued, "late", False, rationale="Cold.")
     stale = say(queued, "late", True)
     assert stale.status_code == 409
-    assert (stale.json()["mine"]["value"], stale.json()["mine"]["revision"]) == (False, 1)
-    edited = say(queued, "late", True, revision=1).json()["mine"]
+    assert (stale.json()["own"]["value"], stale.json()["own"]["revision"]) == (False, 1)
+    edited = say(queued, "late", True, revision=1).json()["own"]
     assert (edited["value"], edited["rationale"], edited["revision"]) == (True, None, 2)
 
 
 def test_an_answer_sent_twice_is_kept_once(queued: TestClient) -> None:
     first, again = (say(queued, "late", form="one").json() for _ in range(2))
     assert first == again
-    assert first["mine"]["revision"] == 1
+    assert first["own"]["revision"] == 1
 
 
 def test_wrong_answers_say_what_is_wrong(queued: TestClient) -> None:
@@ -292,8 +313,8 @@ def test_pages_and_api_are_one_review(queued: TestClient) -> None:
     say(queued, "twice", True)
     reviewing.answer(queued, "late", value="false", rationale="Cold.")
     assert "2 answered" in queued.get("/judges/tone/review").text
-    late = queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["mine"]
+    late = queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["own"]
     assert (late["value"], late["rationale"], late["taught"]) == (False, "Cold.", False)
     reviewing.post(queued, "/judges/tone/teach")
     reviewing.wait(queued)
-    assert queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["mine"]["taught"] is True
+    assert queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["own"]["taught"] is True

@@ -89,8 +89,9 @@ def _provider(issuer: str | None, client: str | None, owners: str, reviewers: st
     secret = os.environ.get(SECRET_VARIABLE)
     if issuer is None or client is None or not secret:
         raise ConfigurationError(f"OpenID Connect needs --openid-issuer, --openid-client and {SECRET_VARIABLE}")
-    lists = {"owners": _entries(owners), "reviewers": _entries(reviewers)}
-    return OpenIdProvider(issuer=issuer, client_id=client, client_secret=secret, **lists)
+    return OpenIdProvider(
+        issuer=issuer, client_id=client, client_secret=secret, owners=_entries(owners), reviewers=_entries(reviewers)
+    )
 
 
 def _entries(text: str) -> frozenset[str]:
