@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from memalign import Check, Example, Feedback, Finding, Guideline, Judge, Judgment, Usage, evaluate
-from memalign.notebook import NotebookProgress
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import FeedbackKey
 
@@ -171,45 +170,34 @@ def test_a_repr_is_a_few_lines() -> None:
     assert repr(JUDGMENT).startswith("Judgment(id='t-1', value=True, confidence=0.93, rationale='Warm.")
 
 
-def test_a_bar_is_drawn_only_now_and_then() -> None:
-    drawn: list[tuple[str, bool]] = []
-    now = 0.0
-    progress = NotebookProgress(lambda html, _, *, first: drawn.append((html, first)), clock=lambda: now)
-    for done in range(1, 1_001):
-        now += 0.01
-        progress("judge", done, 1_000)
-    progress("<embed>", 3, 0)
-    assert [first for _, first in drawn] == [True] + [False] * (len(drawn) - 1)
-    assert 40 < len(drawn) < 60
-    assert 'value="1000" max="1000"' in drawn[-1][0]
-    assert "&lt;embed&gt;" in drawn[-1][0]
+def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures: list[str] = []
 
+    def update(data: dict[str, str], *, raw: bool) -> None:
+        pictures.append(data["text/plain"])
 
-def test_a_notebook_has_a_bar_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-
-    def display(html: str, *, display_id: str) -> None:
-        shown.append(html)
-        assert display_id
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> SimpleNamespace:
+        return SimpleNamespace(update=update)
 
     def ipython(kernel: object) -> None:
         here = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
         monkeypatch.setitem(sys.modules, "IPython", here)
 
-    drawing = SimpleNamespace(HTML=str, display=display, update_display=display)
-    monkeypatch.setitem(sys.modules, "IPython.display", drawing)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
     one, _ = judge()
+    many = [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
     ipython(None)  # a terminal's IPython
-    one.judge_many([{"id": "a", "outputs": "x"}])
-    assert not shown
+    one.judge_many(many)
+    assert not pictures
     ipython("a kernel")
-    one.judge_many([{"id": "a", "outputs": "x"}, {"id": "b", "outputs": "y"}])
-    assert "2 of 2" in shown[-1]
+    one.judge_many(many)
+    assert pictures[-1] == "judge: 500 of 500"
+    assert len(pictures) < 250, "it is drawn now and then"
     one.align(rows(2))
-    assert "distil" in shown[-1]
-    before = len(shown)
-    one.judge_many([{"id": "a", "outputs": "x"}], progress=lambda *_: None)
-    assert len(shown) == before
+    assert "distil" in pictures[-1]
+    before = len(pictures)
+    one.judge_many(many, progress=lambda *_: None)
+    assert len(pictures) == before
 
 
 # -- in an editor ------------------------------------------------------------------------------------------------------

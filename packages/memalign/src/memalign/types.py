@@ -10,12 +10,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Generic, Literal, Self
 
 import msgspec
 
-from memalign.cache import derived
 from memalign.errors import InputError
 from memalign.keys import FeedbackKey
 from memalign.values import Value, ValueT_co, value_text
@@ -172,7 +171,7 @@ def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
     return {name: _inlined(value, parts) for name, value in schema.items()}
 
 
-class _Content(PlainStruct, frozen=True, kw_only=True, weakref=True):
+class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     """Fields shared by Example and Feedback: an id and what was judged."""
 
     id: str
@@ -194,7 +193,7 @@ class _Content(PlainStruct, frozen=True, kw_only=True, weakref=True):
         """The content fields that are present, in prompt order."""
         return {name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None}
 
-    @derived
+    @cached_property
     def content_hash(self) -> str:
         """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
         text = canonical_json(self.content)
@@ -313,7 +312,7 @@ class Check(PlainStruct, frozen=True, kw_only=True):
     test: CodeTest | None = None
 
 
-class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
+class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     """One rule that the judge follows, its checks, and where it comes from. Whether it is in force its memory says.
 
     Attributes:
@@ -502,13 +501,11 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         """The card of a notebook."""
         from memalign.notebook import card, facts, table
 
-        verdict = "no verdict" if self.error else value_text(self.value)
-        own = None if self.own_value == self.value else value_text(self.own_value)
         rows = [
             ("error", self.error),
             ("rationale", self.rationale),
-            ("confidence", None if self.confidence is None else f"{self.confidence:.2f}"),
-            ("the model's own", own if self.own_value is not None else None),
+            ("confidence", self.confidence and f"{self.confidence:.2f}"),
+            ("the model's own", "" if self.own_value in (None, self.value) else value_text(self.own_value)),
             ("guidelines", ", ".join(self.guideline_ids)),
             ("similar cases", ", ".join(self.example_ids)),
             ("notes", "\n".join(self.notes)),
@@ -518,12 +515,13 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
             (
                 finding.guideline,
                 finding.check or (f'here: "{finding.evidence}"' if finding.evidence else "applies"),
-                finding.answer or ("" if finding.value is None else value_text(finding.value)),
+                finding.answer or (finding.value is not None and value_text(finding.value)) or "",
                 "" if finding.contribution is None else f"{finding.contribution:+.2f}",
             )
             for finding in self.findings
         ]
-        return card(verdict, self.id, facts(rows), table(("guideline", "found", "answer", "weighs"), findings))
+        verdict = "no verdict" if self.error else value_text(self.value)
+        return card(verdict, self.id, facts(rows), table(("guideline", "finding", "answer", "weighs"), findings))
 
 
 # Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to read a type.

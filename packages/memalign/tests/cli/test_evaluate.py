@@ -164,7 +164,7 @@ def test_a_report_is_what_its_name_asks_for(
 def test_a_report_has_its_sides_by_name(memalign: Run, aligned: str, held_out: Path) -> None:
     assert memalign("evaluate", aligned, held_out, "--report", "report.json", "--against", "zero-shot").code == 0
     page = json.loads(Path("report.json").read_text("utf-8"))
-    assert [side["name"] for side in page["sides"]] == ["tone", "zero-shot", "always true"]
+    assert [row[0] for row in page["sections"][1]["rows"]] == ["tone", "zero-shot", "always true"]
 
 
 def test_a_case_without_verdict_is_named_beside_the_report(

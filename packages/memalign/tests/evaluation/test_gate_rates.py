@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memalign.evaluation import ScoredCase, compare
 from memalign.evaluation.agreement import measure
-from memalign.evaluation.criteria import _keeps_up, _outcome
+from memalign.evaluation.criteria import outcome_of
 from memalign.metrics import paired_share_interval, student_t
 from memalign.values import ValueType
 
@@ -86,7 +86,7 @@ def test_kappa_at_the_edge(drawn: Drawn, positive: float, wrong: float) -> None:
     def decide(chance: np.random.Generator) -> str:
         labels = drawn.below(chance, positive)
         values = labels ^ drawn.below(chance, wrong)
-        return _outcome(measure(YES_NO, drawn.scored(labels, values))["kappa"], true_kappa(positive, wrong))
+        return outcome_of(measure(YES_NO, drawn.scored(labels, values))["kappa"], true_kappa(positive, wrong))
 
     at_edge(rates(decide))
 
@@ -97,7 +97,7 @@ def test_accuracy_at_the_edge(drawn: Drawn, share: float) -> None:
     def decide(chance: np.random.Generator) -> str:
         labels = np.arange(drawn.cases) % 2 == 0
         values = labels ^ ~drawn.below(chance, share)
-        return _outcome(measure(YES_NO, drawn.scored(labels, values))["accuracy"], share)
+        return outcome_of(measure(YES_NO, drawn.scored(labels, values))["accuracy"], share)
 
     at_edge(rates(decide))
 
@@ -110,7 +110,7 @@ def test_scores_at_the_edge(drawn: Drawn, follows: float) -> None:
     def decide(chance: np.random.Generator) -> str:
         labels = drawn.normal(chance)
         values = follows * labels + (1 - follows**2) ** 0.5 * drawn.normal(chance)
-        return _outcome(measure(ValueType.of("float:-9..9"), drawn.scored(labels, values))["ccc"], follows)
+        return outcome_of(measure(ValueType.of("float:-9..9"), drawn.scored(labels, values))["ccc"], follows)
 
     at_edge(rates(decide))
 
@@ -125,7 +125,7 @@ def against_baseline(drawn: Drawn, *, broken: float, fixed: float, points: float
         second = turned > NormalDist().inv_cdf(broken)
         labels = np.ones(drawn.cases, dtype=bool)
         found = compare(drawn.scored(labels, first), drawn.scored(labels, second))
-        return _keeps_up(found, points).outcome
+        return outcome_of(found.differences["accuracy"], -points / 100)
 
     return rates(decide)
 

@@ -78,13 +78,13 @@ class TestReasons:
         ("text", "judgment", "reason"),
         [
             (NEAR, said(), "nothing stands out"),
-            (NEAR, said(p=0.55), "no guideline speaks"),
-            (NEAR, said(p=0.1, answer="n/a"), "no guideline speaks"),
-            (NEAR, said(findings=()), "no guideline speaks"),
+            (NEAR, said(p=0.55), "no guideline applies"),
+            (NEAR, said(p=0.1, answer="n/a"), "no guideline applies"),
+            (NEAR, said(findings=()), "no guideline applies"),
             (
                 NEAR,
                 said(findings=(Finding(guideline=None, check="the length", contribution=2.0),)),
-                "no guideline speaks",
+                "no guideline applies",
             ),
             (NEAR, said(p=None, answer="no"), "nothing stands out"),
             (NEAR, said(p=0.01, answer="no"), "nothing stands out"),
@@ -105,11 +105,11 @@ class TestReasons:
     def test_several_reasons_are_named_the_strongest_first(self, tmp_path: Path) -> None:
         both = said(p=0.6, confidence=0.5)
         (found,) = ranked(judge(taught()), items(a=NEAR), tmp_path, {"a": both}).cases
-        assert found.reason == "unsure (50%); no guideline speaks"
+        assert found.reason == "unsure (50%); no guideline applies"
 
     def test_a_judge_without_guidelines_or_memory_says_so(self, tmp_path: Path) -> None:
         (found,) = ranked(judge(), items(a=NEAR), tmp_path, {"a": said(findings=())}).cases
-        assert found.reason == "no guideline speaks: the judge has none; no case is in memory"
+        assert found.reason == "no guideline applies: the judge has none; no case is in memory"
 
 
 class TestRanking:
@@ -139,7 +139,7 @@ class TestRanking:
         rows = items(known=TAUGHT, a=FAR, copy=FAR)
         found = next_cases(one, rows)
         assert [each.id for each in found.cases] == ["a"]
-        assert (found.known, found.copies, found.ranked) == (1, 1, 1)
+        assert (found.in_memory, found.copies, found.ranked) == (1, 1, 1)
         assert isinstance(one.model, ScriptedChatModel)
         assert len(one.model.requests) == 1
         assert found.usage.calls == 1
@@ -162,7 +162,7 @@ class TestRanking:
 
     def test_a_judgment_without_check_answers_says_nothing(self) -> None:
         (found,) = next_cases(judge(taught()), items(a=NEAR)).cases
-        assert found.reason == "no guideline speaks"
+        assert found.reason == "no guideline applies"
 
 
 class TestWrongUse:

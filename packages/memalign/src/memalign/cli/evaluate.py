@@ -191,7 +191,7 @@ def _check_writable(file: Path | None, suffixes: tuple[str, ...] = ()) -> None:
 
 def _estimate(judge: Judge, examples: Sequence[Example], files: Sequence[Path]) -> Usage:
     """About what judging the examples takes, without those whose judgments are in one of the files."""
-    from memalign.evaluation.judgment_file import made_by
+    from memalign.evaluation.agreement import made_by
     from memalign.io import read_judgments
     from memalign.judge.estimate import estimate_judging
     from memalign.types import Usage

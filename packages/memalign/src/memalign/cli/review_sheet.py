@@ -63,7 +63,7 @@ def next_(
             judge, source, n=n, judged=judged, concurrency=concurrency, max_cost=max_cost, progress=progress
         )
     counts = [f"{counted(ranking.ranked, 'case')} compared"]
-    counts += [f"{ranking.known} in memory already"] if ranking.known else []
+    counts += [f"{ranking.in_memory} in memory already"] if ranking.in_memory else []
     counts += [f"{ranking.copies} the same as another"] if ranking.copies else []
     counts += [f"{len(ranking.failed)} not judged"] if ranking.failed else []
     parts: list[Any] = []

@@ -15,8 +15,8 @@ from memalign.errors import InputError
 from memalign.evaluation.cases import ScoredCase, annotations_by_case, clusters, estimate, too_few_groups
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
-from memalign.evaluation.judgment_file import judgments_from, made_by
-from memalign.io import FeedbackSource, read_feedback
+from memalign.io import FeedbackSource, read_feedback, read_judgments
+from memalign.judge.many import signature_of
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
     Estimate,
@@ -30,6 +30,7 @@ from memalign.metrics import (
     mae,
 )
 from memalign.models.calls import SpendLimit
+from memalign.prompts import prompts_hash
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
@@ -37,7 +38,17 @@ if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
     from memalign.memory import Case
 
-__all__ = ["Disagreement", "Evaluation", "LabelledCases", "aevaluate", "evaluate", "measure", "metrics_of"]
+__all__ = [
+    "Disagreement",
+    "Evaluation",
+    "LabelledCases",
+    "aevaluate",
+    "evaluate",
+    "judgments_from",
+    "made_by",
+    "measure",
+    "metrics_of",
+]
 
 _LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
 _TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
@@ -66,9 +77,10 @@ class Evaluation:
         unlabelled: Cases that have only comments, and were not judged.
         seen: Of the n, those in the judge's memory, by id or content: they say nothing about learning.
         taught: Cases that were left out because they are in the memory of a judge here; see `unseen` of `evaluate`.
-        metrics: By name. bool and choices: accuracy, balanced_accuracy, kappa; int: accuracy, weighted_kappa (quadratic),
-            ccc, mae; float: ccc, mae; str: accuracy. Where a calibrator decided, accuracy_own is that of the model's own
-            verdicts. Where cases have a group, intervals come from whole groups; fewer than ten groups give none.
+        metrics: By name. bool and choices: accuracy, balanced_accuracy, kappa; int: accuracy, weighted_kappa
+            (quadratic), ccc, mae; float: ccc, mae; str: accuracy. Where a calibrator decided, accuracy_own is that of
+            the model's own verdicts. Where cases have a group, intervals come from whole groups; fewer than ten groups
+            give none.
         labels: The labels of the confusion matrix.
         confusion: Counts in the order of `labels` (rows: people, columns: judge); empty for float and str.
         people_shares: How often people give each label, by the label as files write it.
@@ -108,7 +120,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures and cases as plain JSON values."""
-        names = [each.name for each in fields(self) if each.name not in ("judgments", "rows", "base")]
+        names = [item.name for item in fields(self) if item.name not in ("judgments", "rows", "base")]
         plain: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
         return plain | {"base": None if self.base is None else self.base.to_dict()}
 
@@ -120,15 +132,14 @@ class Evaluation:
         """The card of a notebook."""
         from memalign.notebook import card, facts, table
 
+        outside = {"without a verdict": self.unscored, "without a label": self.unlabelled, "in its memory": self.seen}
         differ = [(case.id, value_text(case.value), value_text(case.label), case.rationale)
                   for case in self.disagreements]  # fmt: skip
-        outside = {"without a verdict": self.unscored, "without a label": self.unlabelled, "in its memory": self.seen}
         return card(
             self.judge,
             f"{self.value_type}, {self.model}, n = {self.n}",
             facts([(name, count or None) for name, count in outside.items()]),
             table(("agreement with people", "", "95 %"), self._figures()),
-            *(table(head, rows) for head, *rows in self._counts()),
             table(("id", "judge", "people", "the judge's reason"), differ, title="Disagreements"),
         )
 
@@ -138,14 +149,6 @@ class Evaluation:
             value, _, interval = f"{figure:.2f}".partition(" ")
             rows.append([name.replace("_", " "), value, "no interval" if figure.no_interval else interval])
         return rows
-
-    def _counts(self) -> list[list[list[str]]]:
-        """The table of labels and verdicts, head first, where there is one that can be read."""
-        if not self.confusion or len(self.labels) > _TABLE_LABELS:
-            return []
-        names = [value_text(label) for label in self.labels]
-        counts = ([name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True))
-        return [[["people \\ judge", *names], *counts]]
 
     def __str__(self) -> str:
         total = self.n + self.unscored + self.unlabelled
@@ -166,9 +169,11 @@ class Evaluation:
             shares = [[name, f"{share:.0%}", f"{self.judge_shares[name]:.0%}"]
                       for name, share in self.people_shares.items()]  # fmt: skip
             tables.append([["label", "people", "judge"], *shares])
-        for rows in (*tables, *self._counts()):
-            lines += ["", *_table(rows)]
-        return "\n".join(lines)
+        if self.confusion and len(self.labels) <= _TABLE_LABELS:
+            names = [value_text(label) for label in self.labels]
+            counts = ([name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True))
+            tables.append([["people \\ judge", *names], *counts])
+        return "\n".join([*lines, *(line for rows in tables for line in ("", *_table(rows)))])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,11 +203,11 @@ class LabelledCases:
             InputError: No case has a label, or all cases are in memory.
         """
         file = read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields)
-        memory, met = judge.memory, _keys(case for other in outside for case in other.memory.cases)
+        memory, taught = judge.memory, _keys(case for other in outside for case in other.memory.cases)
         annotations = annotations_by_case(file.rows)
         if not annotations:
             raise InputError("there is no labelled case: give rows with an id, what was judged, and a value")
-        fresh = {name: notes for name, notes in annotations.items() if not met & _keys(notes)}
+        fresh = {name: notes for name, notes in annotations.items() if not taught & _keys(notes)}
         if not fresh:
             raise InputError(
                 f"all {len(annotations)} cases are in the judge's memory: they say nothing about cases it has not met"
@@ -284,6 +289,36 @@ async def aevaluate(
 
 evaluate = aio.blocking(aevaluate)
 """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
+
+
+# -- judgments that lie in a file already ------------------------------------------------------------------------------
+
+
+def made_by(judge: Judge, path: str | Path) -> bool:
+    """Whether the judge as it is today wrote the file of judgments; its name does not count, and no key is needed."""
+    signature = f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
+    return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
+
+
+def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgment]:
+    """The judgments of the examples, in their order, from a file that `judge -o` wrote. No model is asked.
+
+    Args:
+        path: A file of judgments.
+        examples: The cases; the file may hold more.
+
+    Raises:
+        InputError: The file is unreadable, lacks a case, or a case has changed since.
+    """
+    file = read_judgments(path)
+    missing = [example.id for example in examples if example.id not in file.judgments]
+    if missing:
+        more = f" and of {len(missing) - 1} others" if missing[1:] else ""
+        raise InputError(f"{path} has no judgment of {missing[0]!r}{more}; judge them first, or leave --judged out")
+    for example in examples:
+        if file.contents.get(example.id) not in ("", None, example.content_hash):
+            raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")
+    return [file.judgments[example.id] for example in examples]
 
 
 def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgment], usage: Usage) -> Evaluation:

@@ -54,28 +54,23 @@ class Comparison:
         return dict(msgspec.to_builtins(self))
 
     def __str__(self) -> str:
-        known = f"n = {self.n} cases scored by both" + (f", {self.left_out} left out" if self.left_out else "")
-        lines = [f"the second judge is {self.verdict} ({self.metric.replace('_', ' ')}), {known}"]
+        pairs = f"n = {self.n} cases scored by both" + (f", {self.left_out} left out" if self.left_out else "")
+        lines = [f"the second judge is {self.verdict} ({self.metric.replace('_', ' ')}), {pairs}"]
         if self.verdict == "tied":
             lines[0] += "; these cases do not tell the two apart"
         for name, difference in self.differences.items():
             before, after = Estimate(value=self.first[name]), Estimate(value=self.second[name])
-            shown = [f"{name.replace('_', ' ')}: {before} -> {after}"]
+            line = f"{name.replace('_', ' ')}: {before} -> {after}"
             if difference.value is not None:
-                shown.append(f"difference {difference.value:+.2f}")
-            if difference.low is not None and difference.high is not None:
-                shown.append(f"[{difference.low:+.2f}, {difference.high:+.2f}]")
-            if difference.no_interval:
-                shown.append(difference.no_interval)
-            lines.append("  ".join(shown))
+                line += f"  difference {difference:+.2f}  {difference.no_interval or ''}".rstrip()
+            lines.append(line)
         if self.mcnemar_p is not None:
             lines.append(
                 f"{len(self.fixed)} fixed, {len(self.broken)} broken, {self.both_right} right both times, "
                 f"{self.both_wrong} wrong both times; McNemar p = {self.mcnemar_p:.3f}"
             )
-            lines += [
-                f"{name}: {', '.join(ids)}" for name, ids in (("fixed", self.fixed), ("broken", self.broken)) if ids
-            ]
+            ids = {"fixed": self.fixed, "broken": self.broken}
+            lines += [f"{name}: {', '.join(ids[name])}" for name in ids if ids[name]]
         return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
 """A gate: whether a judge is good enough to release, decided on cases that nobody taught it.
 
-A criterion passes when the whole interval of its figure lies on the good side, and the judge is worse when all of it lies
-on the bad side. Between the two there are too few cases to tell. At 95 % a judge at the very edge is passed, or stopped,
-about once in twenty times at most, whichever way chance goes.
+A criterion passes when the whole interval of its figure lies on the good side, and the judge is worse when all of it
+lies on the bad side. Between the two there are too few cases to tell. At 95 % a judge at the very edge is passed, or
+stopped, about once in twenty times at most, whichever way chance goes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, metrics_of
-from memalign.evaluation.comparison import Comparison
 from memalign.metrics import Estimate
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = ["Criterion", "GateResult", "Outcome", "check_criteria", "gate", "junit_xml"]
+__all__ = ["Criterion", "GateResult", "Outcome", "check_criteria", "gate", "junit_xml", "outcome_of"]
 
 Outcome = Literal["pass", "worse", "too few cases"]
 
@@ -68,7 +67,8 @@ class GateResult:
 
     def __str__(self) -> str:
         lines = [f"{self.judge}: {self.outcome}, on {self.n} unseen cases"]
-        return "\n".join([*lines, *(f"{each.outcome}: {each.demand}: {each.why}" for each in self.criteria)])
+        lines += [f"{criterion.outcome}: {criterion.demand}: {criterion.why}" for criterion in self.criteria]
+        return "\n".join(lines)
 
 
 def check_criteria(
@@ -117,8 +117,8 @@ def gate(
         The outcome, and each criterion with its figure.
 
     Raises:
-        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it), a case is in memory,
-            or a criterion has no figure to be held against.
+        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it), a case is in
+            memory, or a criterion has no figure to be held against.
     """
     for name, one in (("", evaluation), ("of the other judge: ", evaluation.base)):
         if one is not None and one.unscored:
@@ -134,12 +134,14 @@ def gate(
     for name, least in (minimum or {}).items():
         metric = _metric(name, kind, evaluation.metrics)
         demand = f"{metric.replace('_', ' ')} {'at most' if metric in _ERRORS else 'at least'} {least:g}"
-        figure, less_is_better = evaluation.metrics[metric], metric in _ERRORS
-        criteria.append(_criterion(demand, figure, least, evaluation.n, less_is_better=less_is_better))
+        figure, error = evaluation.metrics[metric], metric in _ERRORS
+        criteria.append(_criterion(demand, figure, least, evaluation.n, less_is_better=error))
     if not_worse_than is not None:
-        if evaluation.comparison is None:
+        if (paired := evaluation.comparison) is None:
             raise InputError("not_worse_than needs a judge to compare with: evaluate with against=…")
-        criteria.append(_keeps_up(evaluation.comparison, not_worse_than))
+        demand = f"{paired.metric.replace('_', ' ')} not worse than the other judge's by {not_worse_than:g} points"
+        difference = paired.differences[paired.metric]
+        criteria.append(_criterion(demand, difference, -not_worse_than / 100, paired.n, points=True))
     if not criteria:
         raise InputError("name a criterion: a minimum, or not_worse_than")
     order: tuple[Outcome, ...] = ("worse", "too few cases", "pass")
@@ -178,25 +180,21 @@ def _metric(name: str, value_type: ValueType, metrics: Container[str]) -> str:
     return metric
 
 
+def outcome_of(figure: Estimate, threshold: float, *, less_is_better: bool = False) -> Outcome:
+    """Decide on which side of a threshold the whole interval of a figure lies."""
+    if figure.low is None or figure.high is None:
+        return "too few cases"
+    sign = -1 if less_is_better else 1
+    worst, best = sorted((sign * figure.low, sign * figure.high))
+    return "pass" if worst >= sign * threshold else "worse" if best < sign * threshold else "too few cases"
+
+
 def _criterion(
     demand: str, figure: Estimate, threshold: float, n: int, *, less_is_better: bool = False, points: bool = False
 ) -> Criterion:
-    outcome = _outcome(figure, threshold, less_is_better=less_is_better)
+    outcome = outcome_of(figure, threshold, less_is_better=less_is_better)
     why = _why(figure, threshold, n, outcome, points=points)
     return Criterion(demand=demand, outcome=outcome, why=why, figure=figure, threshold=threshold)
-
-
-def _keeps_up(comparison: Comparison, points: float) -> Criterion:
-    demand = f"{comparison.metric.replace('_', ' ')} not worse than the other judge's by {points:g} points"
-    return _criterion(demand, comparison.differences[comparison.metric], -points / 100, comparison.n, points=True)
-
-
-def _outcome(figure: Estimate, threshold: float, *, less_is_better: bool = False) -> Outcome:
-    if figure.low is None or figure.high is None:
-        return "too few cases"
-    if less_is_better:
-        return "pass" if figure.high <= threshold else "worse" if figure.low > threshold else "too few cases"
-    return "pass" if figure.low >= threshold else "worse" if figure.high < threshold else "too few cases"
 
 
 def _why(figure: Estimate, threshold: float, n: int, outcome: Outcome, *, points: bool = False) -> str:

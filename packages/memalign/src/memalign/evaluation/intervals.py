@@ -1,7 +1,7 @@
 """Intervals that hold for ten cases too, and for cases that come in groups: by them a gate passes and stops.
 
-A percentile bootstrap is too sure of itself there. Drawn at the edge, ten groups of cases passed a judge in a quarter of
-the drawings, and not in one of forty (docs/decisions/0021-gate.md).
+A percentile bootstrap is too sure of itself there. Drawn at the edge, ten groups of cases passed a judge in a quarter
+of the drawings, and not in one of forty (docs/decisions/0021-gate.md).
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ def share_interval(right: Sequence[bool], groups: Groups = None) -> Interval | N
     """The interval of the share of cases that are `right`: Wilson's, corrected, over what the groups are worth."""
     if not right:
         return None
-    effect, degrees = _design_effect([float(each) for each in right], groups)
+    effect, degrees = _design_effect([float(one) for one in right], groups)
     return wilson_interval(sum(right) / effect, len(right) / effect, level=_LEVEL, corrected=True, degrees=degrees)
 
 
 def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval | None:
-    """The interval of the mean change: 1 for a case that only the second judge got right, -1 for the first only, else 0.
+    """The interval of the mean change: 1 for a case that only the second judge got right, -1 for the first, else 0.
 
     Bonett and Price's, over as many cases as the groups are worth.
     """
     if not changes:
         return None
-    effect, degrees = _design_effect([float(each) for each in changes], groups)
+    effect, degrees = _design_effect([float(change) for change in changes], groups)
     worse, better, n = changes.count(-1), changes.count(1), len(changes)
     return paired_share_interval(worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees)
 
@@ -61,10 +61,11 @@ def agreement_interval(
 ) -> Interval | None:
     """The interval of a measure of agreement other than a share, by leaving out one case, or group, after the other.
 
-    Tukey's jackknife (1958) with Student's t. Of labels, four cases more (or groups) are counted in, one for each way in
-    which verdict and label can meet, as Agresti and Coull (1998) do for a share: so a judge that is always right has an
-    interval too. Coefficients of numbers are taken on Fisher's scale, and errors by their square root; those of a judge
-    that is always right as labels are. None for fewer than three cases or groups, and where one left out leaves no figure.
+    Tukey's jackknife (1958) with Student's t. Of labels, four cases more (or groups) are counted in, one for each way
+    in which verdict and label can meet, as Agresti and Coull (1998) do for a share: so a judge that is always right has
+    an interval too. Coefficients of numbers are taken on Fisher's scale, and errors by their square root; those of a
+    judge that is always right as labels are. None for fewer than three cases or groups, and where one left out leaves
+    no figure.
     """
     value, units = statistic(values, truth), _units(len(truth), groups)
     if value is None or len(set(units)) < _FEWEST:
@@ -72,8 +73,8 @@ def agreement_interval(
     measure, error = kernel(statistic), statistic is mae
     least, most = (0.0, math.inf) if error else (-1.0, 1.0)
     if _of_labels(statistic) or value == (0 if error else 1):
-        known = sorted({*values, *truth}) if not _of_labels(statistic) else _commonest(values, truth)
-        more = list(product((known[0], known[-1]), repeat=2))
+        labels = sorted({*values, *truth}) if not _of_labels(statistic) else _commonest(values, truth)
+        more = list(product((labels[0], labels[-1]), repeat=2))
         middle, half = _spread(measure, *_with_more((values, truth), units, more))
         return None if half is None else (max(least, min(value, middle - half)), min(most, max(value, middle + half)))
     half = _spread(measure, (values, truth), units)[1]
@@ -100,8 +101,8 @@ def difference_interval(
     one = kernel(statistic)
 
     def difference(weights: Floats, a: Sequence[Any], b: Sequence[Any], reference: Sequence[Any]) -> Floats:
-        found: Floats = one(weights, b, reference) - one(weights, a, reference)
-        return found
+        change: Floats = one(weights, b, reference) - one(weights, a, reference)
+        return change
 
     middle, half = _spread(difference, (first, second, truth), units)
     if half is None and list(first) == list(second):
@@ -133,8 +134,8 @@ def _design_effect(values: Sequence[float], groups: Groups) -> tuple[float, int 
     if spread == 0:
         return most, count - 1
     apart = sums - sizes * np.mean(values)
-    shown = max(1.0, count / (count - 1) * float((apart**2).sum()) / (n * spread))
-    return (count * shown + _ALL_TOGETHER * most) / (count + _ALL_TOGETHER), count - 1
+    between = max(1.0, count / (count - 1) * float((apart**2).sum()) / (n * spread))
+    return (count * between + _ALL_TOGETHER * most) / (count + _ALL_TOGETHER), count - 1
 
 
 def _units(n: int, groups: Groups) -> list[int]:
@@ -143,8 +144,8 @@ def _units(n: int, groups: Groups) -> list[int]:
 
 
 def _codes(groups: Sequence[Hashable]) -> list[int]:
-    known: dict[Hashable, int] = {}
-    return [known.setdefault(group, len(known)) for group in groups]
+    codes: dict[Hashable, int] = {}
+    return [codes.setdefault(group, len(codes)) for group in groups]
 
 
 # -- leaving out ---------------------------------------------------------------------------------------------------
@@ -172,15 +173,15 @@ def _spread(measure: Any, columns: Sequence[Sequence[Any]], units: Sequence[int]
     """The figure, and half of its interval; None where one part left out leaves no figure, or none changes it."""
     import numpy as np
 
-    parts, known = np.array(units), np.unique(units)
+    parts, every = np.array(units), np.unique(units)
     value = float(measure(np.ones((1, len(parts))), *columns)[0])
     step = max(1, 4_000_000 // len(parts))
     left_out = [
-        measure((parts[None] != known[start : start + step, None]).astype(float), *columns)
-        for start in range(0, len(known), step)
+        measure((parts[None] != every[start : start + step, None]).astype(float), *columns)
+        for start in range(0, len(every), step)
     ]
     away = np.concatenate(left_out) - value
-    error = float(np.sqrt((len(known) - 1) / len(known) * (away**2).sum()))
+    error = float(np.sqrt((len(every) - 1) / len(every) * (away**2).sum()))
     if not np.isfinite(error) or error < 1e-12:
         return value, None
-    return value, student_t(_LEVEL, len(known) - 1) * error
+    return value, student_t(_LEVEL, len(every) - 1) * error

@@ -11,7 +11,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.judgment_file import judgments_from
+from memalign.evaluation.agreement import judgments_from
 from memalign.io import Examples, ExampleSource
 from memalign.memory.retrieval import RELEVANT, embedding_text
 from memalign.models import resolve_embedding
@@ -40,15 +40,20 @@ class NextCase(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class NextCases:
-    """What to label next, the first one first.
+    """What to label next.
 
-    `ranked` cases were compared. `known` were left out because their content is in memory, `copies` because it came
-    before under another id, and those of `failed` (id, error) because there is no judgment of them.
+    Attributes:
+        cases: The cases, the first one first.
+        ranked: How many cases were compared.
+        in_memory: How many were left out because their content is in memory.
+        copies: How many were left out because their content came before under another id.
+        failed: Id and error of those that have no judgment.
+        usage: What the judgments cost.
     """
 
     cases: tuple[NextCase, ...]
     ranked: int
-    known: int
+    in_memory: int
     copies: int
     failed: tuple[tuple[str, str], ...]
     usage: Usage
@@ -64,53 +69,58 @@ async def anext_cases(
     max_cost: float | None = None,
     progress: Progress | None = None,
 ) -> NextCases:
-    """Judge each unlabelled case once, and rank which `n` of them experts should label next.
+    """Judge every unlabelled case once, and rank which `n` of them experts should label next.
 
-    A case's score is the mean of four degrees in [0, 1]; each from 0.5 on is named as a reason:
+    A case's score is the mean of four degrees in [0, 1]. Those from 0.5 on are named as reasons:
 
-    - no guideline speaks: 0 where a finding of the model names one; of checks 1 - |2p - 1| with p the probability of yes
-      of the one that speaks loudest, of two sides 0; 1 without a finding;
-    - guidelines pull both ways: 1 where findings mean different values; of checks twice the smaller of what speaks for the
-      verdict and what speaks against it, over both;
-    - unsure: 2 (1 - confidence), at most 1; 0 where there is no confidence;
-    - unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
+    - No guideline applies: 0 where a finding of the model names one, and 1 without a finding. Of checks it is
+      1 - |2p - 1|, with p the probability of yes that is furthest from 0.5; of two sides it is 0.
+    - Guidelines pull both ways: 1 where findings mean different values. Of checks it is twice the smaller of what
+      supports the verdict and what opposes it, over both.
+    - Unsure: 2 (1 - confidence), at most 1; 0 where there is no confidence.
+    - Unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
 
-    The list is diverse: after the first, each next one is that of the highest score times its distance (1 - cosine) from
-    the nearest case chosen before, and this product is the score that it shows. Ties go to the earlier case. Content that
-    is in memory, or came before, is skipped and costs no call. `judged` is a file of judgments (`judge … -o`), which
-    are then used instead of new ones. The same cases and judgments give the same list.
+    The list is diverse: the next case is that of the highest score times its distance (1 - cosine) from the nearest
+    case chosen before, and this product is its score. Ties go to the earlier case. Content that is in memory, or came
+    before, is skipped and costs no call. The same cases and judgments give the same list.
 
-    Raises InputError for `n` below 1, and for judgments that are missing in `judged`, were made with another memory, or
-    of cases that have changed since; InvalidRows for bad rows; what `judge_many` raises.
+    Args:
+        judge: The judge that is to learn.
+        cases: Unlabelled cases.
+        n: How many to choose.
+        judged: A file of judgments (`memalign judge -o`), which are used instead of new ones.
+        concurrency: Model calls at a time.
+        max_cost: Dollars for all judgments.
+        progress: Called with the phase, how many cases are done, and how many there are.
+
+    Raises:
+        InputError: `n` is below 1; or judgments are missing in `judged`, were made with another memory, or are of cases
+            that have changed since.
+        InvalidRows: A case cannot be read.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InputError(f"n must be 1 or more, a whole number, not {n!r}")
     source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns, fields=judge.fields)
-    by_content, known, total = dict[str, Example](), 0, 0
-    for example in source:
-        total += 1
-        if judge.memory.duplicates(example):
-            known += 1
-        else:
-            by_content.setdefault(example.content_hash, example)
-    fresh = list(by_content.values())
+    examples = list(source)
+    unknown = [example for example in examples if not judge.memory.duplicates(example)]
+    fresh = list({example.content_hash: example for example in reversed(unknown)}.values())[::-1]
     judgments: Sequence[Judgment] = ()
     if judged is not None:
         judgments = judgments_from(judged, fresh)
-        if any(each.error is None and each.memory_hash != judge.memory.hash for each in judgments):
+        if any(one.error is None and one.memory_hash != judge.memory.hash for one in judgments):
             raise InputError(
                 f"{judged} was judged with another memory than this version of {judge.name!r} has; judge again"
             )
     elif fresh:
         judgments = await judge.ajudge_many(fresh, concurrency=concurrency, max_cost=max_cost, progress=progress)
-    made = list(zip(fresh, judgments, strict=True))
-    rated = [(example, judgment) for example, judgment in made if judgment.error is None]
+    pairs = list(zip(fresh, judgments, strict=True))
+    rated = [(example, judgment) for example, judgment in pairs if judgment.error is None]
     return NextCases(
         cases=await _ranked(judge, rated, n) if rated else (),
         ranked=len(rated),
-        known=known,
-        copies=total - known - len(fresh),
-        failed=tuple((example.id, judgment.error) for example, judgment in made if judgment.error is not None),
+        in_memory=len(examples) - len(unknown),
+        copies=len(unknown) - len(fresh),
+        failed=tuple((example.id, judgment.error) for example, judgment in pairs if judgment.error is not None),
         usage=Usage() if judged is not None else sum((judgment.usage for judgment in judgments), Usage()),
     )
 
@@ -131,11 +141,11 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
     scores = np.array([sum(degree for degree, _ in several) / len(several) for several in signals])
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
-    left = np.ones(len(rated), dtype=bool)
+    remaining = np.ones(len(rated), dtype=bool)
     for _ in range(min(n, len(rated))):
-        worth = np.where(left, scores * apart, -1.0)
+        worth = np.where(remaining, scores * apart, -1.0)
         place = int(np.argmax(worth))
-        left[place] = False
+        remaining[place] = False
         named = sorted((signal for signal in signals[place] if signal[0] >= STANDS_OUT), key=lambda signal: -signal[0])
         reason = "; ".join(words for _, words in named) or "nothing stands out"
         chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3)))
@@ -145,7 +155,7 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
 
 def silence(judgment: Judgment) -> float:
     """How little the guidelines say of an item, in [0, 1]; see `anext_cases`."""
-    return 1 - max((_loudness(each) for each in judgment.findings if each.guideline is not None), default=0.0)
+    return 1 - max((_loudness(finding) for finding in judgment.findings if finding.guideline), default=0.0)
 
 
 def _loudness(finding: Finding) -> float:
@@ -156,14 +166,13 @@ def _loudness(finding: Finding) -> float:
 
 def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> list[tuple[float, str]]:
     """How strongly something speaks for labelling a case, in [0, 1], and its words."""
-    none = "" if guided else ": the judge has none"
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
     unlike, likeness = 1.0, "no case is in memory"
     if nearest is not None:
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
         likeness = f"unlike every case in memory (likeness {nearest:.2f} at most)"
     return [
-        (silence(judgment), f"no guideline speaks{none}"),
+        (silence(judgment), "no guideline applies" if guided else "no guideline applies: the judge has none"),
         (_tension(judgment), "guidelines pull both ways"),
         (min(1.0, 2 * (1 - confidence)), f"unsure ({confidence:.0%})"),
         (unlike, likeness),

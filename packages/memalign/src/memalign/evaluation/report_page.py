@@ -1,4 +1,7 @@
-"""A report of one page that anybody can read: how far a judge agrees with people on cases that nobody taught it."""
+"""A page that an engineer sends to a manager: how far a judge agrees with people, where it errs, what it costs.
+
+The page is gathered once, as parts with sentences, tables and cases; HTML and Markdown are two ways to write them.
+"""
 
 from __future__ import annotations
 
@@ -22,348 +25,45 @@ from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import share_interval
 from memalign.metrics import Estimate
-from memalign.types import Feedback, Judgment
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = ["Report", "as_html", "as_markdown", "report"]
+__all__ = ["Report", "ReportedCase", "Section", "as_html", "as_markdown", "report"]
 
-_LEAST = 0.05  # a contribution below it speaks for nothing
 _WIDTH = 0.05  # half of the interval that settles most questions
-_BINS = 10
 _LISTED = 12  # rows of a table, or ids on a line
 _ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
 _MATRIX = 12  # labels from which on a table of all their pairs is no help
 _LONG = 400  # characters of a field
 _TONES = {"ahead": "good", "pass": "good", "behind": "bad", "worse": "bad"}
-_COLUMNS = ("accuracy", "balanced_accuracy", "kappa", "weighted_kappa", "ccc", "mae")
+_VERDICTS = {"ahead": "It is ahead of", "behind": "It is behind", "tied": "These cases do not tell it from"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
-    """A way to give verdicts, and the judge's figure less its own on the same cases (None for the judge itself).
-
-    `metric` is what `ahead` and `verdict` are of: CCC for numbers, else accuracy.
-    """
-
-    name: str
-    metrics: dict[str, Estimate]
-    ahead: Estimate | None = None
-    verdict: str = ""
-    metric: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class People:
-    """How far annotators agree with each other: the ceiling. `pairs` of labels on `cases` that two or more labelled."""
-
-    cases: int
-    pairs: int
-    same: Estimate
-    alpha: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slice:
-    """Part of the cases, and the accuracy on them; of `float` labels the mean error."""
-
-    of: str
-    name: str
-    n: int
-    figure: Estimate
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
-    """Whether confidence is true: for each bin its mean confidence, the accuracy and the number of cases.
-
-    `error` is the expected calibration error, the mean distance of the two, weighed by cases.
-    """
-
-    bins: tuple[tuple[float, float, int], ...]
-    error: float
-    n: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GuidelineUse:
-    """What one guideline did: on how many cases it applied, and which way it pulled.
-
-    `right` and `wrong` count cases where it pulled towards people's label, or away from it: by its contribution, or by
-    the value that a chat model says it means.
-    """
-
-    id: str
-    text: str
-    taught_by: tuple[str, ...]
-    cases: int
-    right: int
-    wrong: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReportedCase:
-    """A case as a reader needs it: what was judged, both verdicts, and the reasons."""
+class ReportedCase(NamedTuple):
+    """A case as a reader needs it: what was judged, both verdicts, and the words of everybody."""
 
     id: str
     label: str
     value: str
-    correct: bool | None
     content: dict[str, str]
-    rationale: str
-    people: dict[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """All that an evaluation shows of a judge.
-
-    Attributes:
-        judge: Its name.
-        model: What answered.
-        instructions: The judge's.
-        headline: The metric that stands first: accuracy, of `float` ccc.
-        evaluation: The figures.
-        sides: The judge, the judge it is compared with, and one answer to every case.
-        people: How far people agree with each other; None where no case has two labels.
-        slices: The accuracy by label, group and source.
-        calibration: Whether confidence is true; None where there is none.
-        guidelines: What each guideline did.
-        cases: Every case with its texts.
-        more: Labels that would bring the interval of the headline to 5 points either way; 0 where it is there.
-        seconds: The median of a judgment, None where it is not known.
-        dollars: The mean of a judgment, None where it is not known.
-        gate: The criteria and their outcome, where there are any.
-    """
-
-    judge: str
-    model: str
-    instructions: str
-    headline: str
-    evaluation: Evaluation
-    sides: tuple[Side, ...]
-    people: People | None
-    slices: tuple[Slice, ...]
-    calibration: Calibration | None
-    guidelines: tuple[GuidelineUse, ...]
-    cases: tuple[ReportedCase, ...]
-    more: int | None
-    seconds: float | None
-    dollars: float | None
-    gate: GateResult | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "evaluation"}
-        return {**msgspec.to_builtins(own), "evaluation": self.evaluation.to_dict()}
-
-
-def report(
-    judge: Judge, evaluation: Evaluation, *, against: str = "the other judge", gate: GateResult | None = None
-) -> Report:
-    """Gather what an evaluation shows. Nothing is asked.
-
-    Args:
-        judge: The judge that was measured.
-        evaluation: What `evaluate(judge, labelled, unseen=True)` gave, with `against` for a second column.
-        against: What the other judge is called.
-        gate: What a gate decided on the same evaluation.
-
-    Returns:
-        Plain values, which `as_html` and `as_markdown` write as a page.
-
-    Raises:
-        InputError: No case has a verdict.
-    """
-    if not evaluation.n:
-        first = next((case.error for case in evaluation.cases if case.error), "")
-        raise InputError(f"no case has a verdict: {first}")
-    headline = "ccc" if judge.value_type.kind == "float" else "accuracy"
-    usages = [judgment.usage for judgment in evaluation.judgments.values() if judgment.error is None]
-    costs = [usage.cost for usage in usages if usage.cost is not None]
-    clocked = [sum(usage.seconds.values()) for usage in usages]
-    return Report(
-        judge=judge.name,
-        model=evaluation.model,
-        instructions=judge.instructions,
-        headline=headline,
-        evaluation=evaluation,
-        sides=_sides(judge, evaluation, against),
-        people=_people(evaluation.rows, judge.value_type),
-        slices=_slices(evaluation, judge.value_type),
-        calibration=_calibration(evaluation),
-        guidelines=_guidelines(judge, evaluation),
-        cases=_cases(evaluation),
-        more=_more(evaluation.metrics[headline], evaluation.n),
-        seconds=statistics.median(clocked) if any(clocked) else None,
-        dollars=statistics.fmean(costs) if costs else None,
-        gate=gate,
-    )
-
-
-# -- what is gathered ------------------------------------------------------------------------------------------------
-
-
-def _sides(judge: Judge, evaluation: Evaluation, against: str) -> tuple[Side, ...]:
-    labels = [case.label for case in evaluation.cases]
-    # The answer that is best for a judge that does not look.
-    constant: Value = Counter(labels).most_common(1)[0][0]
-    if judge.value_type.kind == "float":
-        constant = statistics.median(map(float, labels))
-    always = tuple(replace(case, value=constant, own=None, error=None) for case in evaluation.cases)
-    others = {f"always {value_text(constant)}": always}
-    if evaluation.base is not None and evaluation.base.n:
-        others = {against: evaluation.base.cases} | others
-    sides = [Side(name=judge.name, metrics=evaluation.metrics)]
-    for name, cases in others.items():
-        comparison, metrics = compare(cases, evaluation.cases), measure(judge.value_type, cases)
-        ahead, metric = comparison.differences[comparison.metric], comparison.metric
-        sides.append(Side(name=name, metrics=metrics, ahead=ahead, verdict=comparison.verdict, metric=metric))
-    return tuple(sides)
-
-
-def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
-    shared = labels_of_several(annotations_by_case(rows).values())
-    if not shared:
-        return None
-    pairs = [(value_type.agree(*pair), str(case)) for case, values in enumerate(shared)
-             for pair in combinations(values, 2)]  # fmt: skip
-    same, cases = [agreed for agreed, _ in pairs], [case for _, case in pairs]
-    return People(
-        cases=len(shared),
-        pairs=len(pairs),
-        same=estimate(sum(same) / len(same), cases, lambda: share_interval(same, cases)),
-        alpha=agreement_of_people(shared, value_type),
-    )
-
-
-def _slices(evaluation: Evaluation, value_type: ValueType) -> tuple[Slice, ...]:
-    """Parts of the cases by label, group and source; a source's cases have the labels that it gave itself."""
-    annotations, score = annotations_by_case(evaluation.rows), value_type.kind == "float"
-    kinds: dict[str, defaultdict[str, list[ScoredCase]]] = {
-        kind: defaultdict(list) for kind in ("label", "group", "source")
-    }
-    for case in evaluation.cases:
-        if case.value is None:
-            continue
-        if value_type.closed and not score:
-            kinds["label"][value_text(case.label)].append(case)
-        if case.group:
-            kinds["group"][case.group].append(case)
-        for source, label in labels_by_source(annotations[case.id]).items():
-            kinds["source"][source].append(replace(case, label=label))
-    return tuple(
-        Slice(of=kind, name=name, n=len(cases), figure=measure(value_type, cases)["mae" if score else "accuracy"])
-        for kind, parts in kinds.items()
-        for name, cases in sorted(parts.items(), key=lambda part: (-len(part[1]), part[0]))
-        if len(parts) > 1
-    )
-
-
-def _calibration(evaluation: Evaluation) -> Calibration | None:
-    bins: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for case in evaluation.cases:
-        if case.value is not None and (confidence := evaluation.judgments[case.id].confidence) is not None:
-            bins[min(int(confidence * _BINS), _BINS - 1)].append((confidence, bool(case.correct)))
-    if not bins or any(isinstance(case.label, float) for case in evaluation.cases):
-        return None
-    rows = tuple(
-        (statistics.fmean(confidence for confidence, _ in pairs), statistics.fmean(r for _, r in pairs), len(pairs))
-        for _, pairs in sorted(bins.items())
-    )
-    n = sum(count for _, _, count in rows)
-    return Calibration(bins=rows, error=sum(abs(mean - share) * count for mean, share, count in rows) / n, n=n)
-
-
-def _guidelines(judge: Judge, evaluation: Evaluation) -> tuple[GuidelineUse, ...]:
-    counts = Counter[tuple[str, str]]()
-    for case in evaluation.cases:
-        if case.value is None:
-            continue
-        judgment = evaluation.judgments[case.id]
-        answered = (finding.guideline for finding in judgment.findings if finding.answer == "yes" and finding.guideline)
-        counts.update((name, "cases") for name in {*judgment.guideline_ids, *answered})
-        pulls = _pulls(judge.value_type, case.value, case.label, judgment)
-        counts.update((name, "right" if towards else "wrong") for name, towards in pulls.items())
-    return tuple(
-        GuidelineUse(
-            id=guideline.id,
-            text=guideline.text,
-            taught_by=tuple(map(str, judge.memory.sources_of(guideline))),
-            **{name: counts[guideline.id, name] for name in ("cases", "right", "wrong")},
-        )
-        for guideline in judge.memory.semantic
-    )
-
-
-def _pulls(kind: ValueType, value: Value, label: Value, judgment: Judgment) -> dict[str, bool]:
-    """Whether each guideline that pulled did so towards people's label.
-
-    Of `float` that is so where without the pull the score, to which contributions add up, would be further away.
-    """
-    sums: defaultdict[str, float] = defaultdict(float)
-    pulls: dict[str, bool] = {}
-    for finding in judgment.findings:
-        if finding.guideline is None:
-            continue
-        if finding.contribution is not None:
-            sums[finding.guideline] += finding.contribution
-        elif finding.value is not None:
-            pulls[finding.guideline] = kind.agree(finding.value, label)
-    for name, pull in sums.items():
-        if abs(pull) < _LEAST:
-            continue
-        if kind.kind == "float":
-            pulls[name] = abs(float(value) - pull - float(label)) > abs(float(value) - float(label))
-        else:
-            pulls[name] = (pull > 0) == kind.agree(value, label)
-    return pulls
-
-
-def _cases(evaluation: Evaluation) -> tuple[ReportedCase, ...]:
-    annotations = annotations_by_case(evaluation.rows)
-    return tuple(
-        ReportedCase(
-            id=case.id,
-            label=value_text(case.label),
-            value="" if case.value is None else value_text(case.value),
-            correct=case.correct,
-            content={
-                name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-                for name, value in annotations[case.id][0].content.items()
-            },
-            rationale=case.error or evaluation.judgments[case.id].rationale or "",
-            people={row.source: row.rationale for row in annotations[case.id] if row.rationale},
-        )
-        for case in evaluation.cases
-    )
-
-
-def _more(figure: Estimate, n: int) -> int | None:
-    if figure.low is None or figure.high is None:
-        return None
-    half = (figure.high - figure.low) / 2
-    return max(0, math.ceil(n * (half / _WIDTH) ** 2) - n)
-
-
-# -- the page, which HTML and Markdown write from one structure ------------------------------------------------------
+    words: dict[str, str]
 
 
 class Cell(NamedTuple):
-    """A cell that is good or bad news."""
+    """A cell of a table that is good or bad news."""
 
     text: str
     tone: str
 
 
 Row = Sequence[str | Cell | Estimate]
-"""The cells of a row; an estimate is drawn as a bar."""
+"""The cells of a row; an estimate is a share, and drawn as a bar."""
 
 
 class Section(NamedTuple):
-    """A part of the page: paragraphs, a table, words to quote as they are, and cases under their titles."""
+    """A part of the page: words to quote as they are, sentences, a table, and cases under their titles."""
 
     title: str
     lines: Sequence[str] = ()
@@ -374,197 +74,286 @@ class Section(NamedTuple):
     parts: Sequence[Section] = ()
 
 
-def as_html(report: Report) -> str:
-    """The report as one HTML file that needs no network and no script.
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that a page shows.
+
+    Attributes:
+        title: Whose agreement it is.
+        headline: The sentence to remember.
+        sections: The parts, in the order in which a reader asks.
+        cases: Every case with its texts; the page has some of them.
+        evaluation: The figures.
+    """
+
+    title: str
+    headline: str
+    sections: tuple[Section, ...]
+    cases: tuple[ReportedCase, ...]
+    evaluation: Evaluation
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        names = ("title", "headline", "sections", "cases")
+        plain = {name: _plain(getattr(self, name)) for name in names}
+        return plain | {"evaluation": self.evaluation.to_dict()}
+
+
+def report(
+    judge: Judge, evaluation: Evaluation, *, against: str = "the other judge", gate: GateResult | None = None
+) -> Report:
+    """Gather what an evaluation shows. No model is asked.
 
     Args:
-        report: What `report` gathered.
+        judge: The judge that was measured.
+        evaluation: What `evaluate(judge, labelled, unseen=True)` returned, with `against` for a second row.
+        against: What the other judge is called.
+        gate: What a gate decided on the same evaluation.
 
     Returns:
-        The page.
-    """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+        The page, which `as_html` and `as_markdown` write.
 
-    pages = Environment(loader=PackageLoader("memalign", "evaluation"), autoescape=True, undefined=StrictUndefined)
-    title, headline, sections = _page(report)
-    page = pages.get_template("report.html.jinja").render(
-        title=title,
-        headline=headline,
-        sections=sections,
-        at=lambda value: round(100 * min(1.0, max(0.0, value)), 1),
-        short=_short,
+    Raises:
+        InputError: No case has a verdict.
+    """
+    if not evaluation.n:
+        error = next((case.error for case in evaluation.cases if case.error), "")
+        raise InputError(f"no case has a verdict: {error}")
+    cases = _reported_cases(evaluation)
+    return Report(
+        title=f"{judge.name}: agreement with people",
+        headline=_headline(evaluation),
+        sections=(
+            _task(judge, evaluation),
+            _agreement(judge, evaluation, against, gate),
+            _where_it_errs(judge.value_type, evaluation, cases, against),
+            _guidelines(judge, evaluation),
+            Section("What it costs", [_cost(evaluation)]),
+        ),
+        cases=tuple(cases.values()),
+        evaluation=evaluation,
     )
-    return page.lstrip()
 
 
-def as_markdown(report: Report) -> str:
-    """The report as Markdown, with the same parts in the same order as `as_html` has.
-
-    Args:
-        report: What `report` gathered.
-
-    Returns:
-        The text.
-    """
-    title, headline, sections = _page(report)
-    lines = [f"# {_escaped(title)}", "", f"**{_escaped(headline)}**"]
-    for section in sections:
-        lines += _markdown(section, "##")
-    return "\n".join([*lines, ""])
+# -- the parts -------------------------------------------------------------------------------------------------------
 
 
-def _markdown(section: Section, level: str) -> list[str]:
-    lines = ["", f"{level} {_escaped(section.title)}", ""]
-    lines += [f"> {_escaped(line)}" for line in section.quote.splitlines()]
-    for line in section.lines:
-        lines += [*([""] if lines[-1] else []), _escaped(line)]
-    if section.rows:
-        texts = [["" if isinstance(cell, Estimate) else cell if isinstance(cell, str) else cell.text for cell in row]
-                 for row in section.rows]  # fmt: skip
-        head, *cells = [[_escaped(text) for text in row] for row in (section.head, *texts)]
-        table = (head, ["---"] * len(head), *cells)
-        lines += [*([""] if lines[-1] else []), *(f"| {' | '.join(row)} |" for row in table)]
-    for title, cases in section.errors:
-        lines += ["", f"**{_escaped(title)}**", ""]
-        for case in cases:
-            words = case.people | ({"the judge": case.rationale} if case.rationale else {})
-            fields = [*case.content.items(), *words.items()]
-            lines.append(f"- {_escaped(case.id)}")
-            lines += [f"  - {_escaped(name)}: {_escaped(_short(text))}" for name, text in fields]
-    for part in section.parts:
-        lines += _markdown(part, f"{level}#")
-    return lines
+def _headline(evaluation: Evaluation) -> str:
+    if "accuracy" not in evaluation.metrics:
+        figure = evaluation.metrics["ccc"]
+        return f"Its scores agree with people's at {figure:.2f} (CCC, 1 is perfect), on {evaluation.n} cases."
+    figure, right = evaluation.metrics["accuracy"], sum(bool(case.correct) for case in evaluation.cases)
+    return f"It gives the people's label in {right} of {evaluation.n} cases: {figure:.0%}."
 
 
-def _page(report: Report) -> tuple[str, str, list[Section]]:
-    """The title, the sentence below it, and the parts."""
-    measured, figure = report.evaluation, report.evaluation.metrics[report.headline]
-    headline = f"It gives the people's label to {figure:.0%} of {measured.n} cases."
-    if report.headline == "ccc":
-        headline = f"Its scores agree with people's at {figure:.2f} (CCC, 1 is perfect), on {measured.n} cases."
-    line = f"Model {report.model}, memory {measured.memory_hash[:12] or 'empty'}. "
-    line += f"{measured.n} cases that the judge has not learned from."
+def _task(judge: Judge, evaluation: Evaluation) -> Section:
+    memory = evaluation.memory_hash[:12] or "empty"
+    lines = [f"It answers with {judge.value_type.allowed}. Model {evaluation.model}, memory {memory}."]
     counts = (
-        (measured.taught, "more in its memory, which do not count"),
-        (measured.unscored, "without a verdict"),
-        (measured.unlabelled, "without a label that counts"),
+        (evaluation.taught, "more in its memory, which do not count"),
+        (evaluation.unscored, "without a verdict"),
+        (evaluation.unlabelled, "without a label that counts"),
     )
-    if any(count for count, _ in counts):
-        line += f" Not among them: {', '.join(f'{count} {words}' for count, words in counts if count)}."
-    cost = "" if report.seconds is None else f"A judgment takes {report.seconds:.2g} s in the median. "
-    cost += "What it costs is not known." if report.dollars is None else f"1,000 cost ${1000 * report.dollars:.2f}."
-    sections = [
-        Section("What it judges", [line], quote=report.instructions.strip()),
-        _agreement(report),
-        _where_it_errs(report),
-        _lessons(report),
-        Section("What it costs", [cost]),
-    ]
-    return f"{report.judge}: agreement with people", headline, sections
+    others = ", ".join(f"{count} {words}" for count, words in counts if count)
+    lines.append(f"It had learned from none of the {evaluation.n} cases{f'. Not among them: {others}' * bool(others)}.")
+    return Section("What it judges", lines, quote=judge.instructions.strip())
 
 
-def _agreement(report: Report) -> Section:
-    names = [name for name in _COLUMNS if name in report.evaluation.metrics]
-    rows: list[Row] = []
-    for side in report.sides:
-        ahead = Cell(_points(side.ahead), _TONES.get(side.verdict, "")) if side.ahead else ""
-        figures = [f"{side.metrics[name]:.2f}" for name in names]
-        rows.append([side.name, *figures, side.metrics[report.headline], ahead])
-    if people := report.people:
-        alpha = "" if people.alpha is None else f"; alpha {people.alpha:.2f}"
-        same = f"{people.same:.2f} of {people.pairs} pairs{alpha}"
-        rows.append(["people with each other", same, *[""] * (len(names) - 1), people.same, ""])
+def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateResult | None) -> Section:
+    """The judge beside the other judge and one answer to every case, and how far people agree with each other."""
+    names = list(evaluation.metrics)
+    lines = ["In brackets are 95 % intervals: what these cases leave open."]
+    rows: list[Row] = [[judge.name, *_figures(evaluation.metrics), ""]]
+    for name, cases in _other_sides(judge.value_type, evaluation, against).items():
+        comparison = compare(cases, evaluation.cases)
+        ahead, metric = comparison.differences[comparison.metric], _words(comparison.metric)
+        metrics = {"accuracy_own": Estimate(value=None)} | measure(judge.value_type, cases)
+        rows.append(
+            [name, *_figures({n: metrics[n] for n in names}), Cell(_points(ahead), _TONES.get(comparison.verdict, ""))]
+        )
+        if ahead.value is not None:
+            lines.append(f"{_VERDICTS[comparison.verdict]} “{name}”: {_points(ahead)} ({metric}).")
+    shared = labels_of_several(annotations_by_case(evaluation.rows).values())
+    if shared:
+        same, alpha = _agreement_of_pairs(shared, judge.value_type), agreement_of_people(shared, judge.value_type)
+        rows.append(["people with each other", same, *[""] * len(names)])
+        lines.append(f"Two people who label the same case agree in {same:.0%} of pairs, on {len(shared)} cases.")
+        lines += [] if alpha is None else [f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance)."]
+    figure = evaluation.metrics[names[0]]
+    if figure.no_interval:
+        lines.append(f"There is no interval: {figure.no_interval}.")
+    elif (more := _more_labels(figure, evaluation.n)) > 0:
+        lines.append(f"About {more:,} labels more would bring the interval to 5 points either way.")
     parts = []
-    if gate := report.gate:
+    if gate is not None:
         criteria: list[Row] = [
-            [Cell(each.outcome, _TONES.get(each.outcome, "")), each.demand, each.why] for each in gate.criteria
+            [Cell(criterion.outcome, _TONES.get(criterion.outcome, "")), criterion.demand, criterion.why]
+            for criterion in gate.criteria
         ]
-        parts.append(Section(f"The gate: {gate.outcome}", head=("", "criterion", "figure"), rows=criteria))
-    head = ("", *map(_words, names), "", "ahead")
-    return Section("How often it agrees with people", _sentences(report), head, rows, parts=parts)
+        parts.append(Section(f"The gate: {gate.outcome}", head=("outcome", "criterion", "figure"), rows=criteria))
+    head = ("", *map(_words, names), "ahead by")
+    return Section("How often it agrees with people", lines, head, rows, parts=parts)
 
 
-def _sentences(report: Report) -> list[str]:
-    sentences = ["Intervals, in brackets, are at 95 %."]
-    verdicts = {"ahead": "It is ahead of", "behind": "It is behind", "tied": "These cases do not tell it from"}
-    for side in report.sides[1:]:
-        if side.ahead is not None and side.ahead.value is not None:
-            points = f"{_points(side.ahead)} ({_words(side.metric)})"
-            sentences.append(f"{verdicts[side.verdict]} “{side.name}”: {points}.")
-    if report.people and report.people.same.value is not None:
-        sentences.append(f"People give the same label in {report.people.same.value:.0%} of pairs.")
-    if report.more:
-        sentences.append(f"About {report.more:,} labels more would bring the interval to 5 points either way.")
-    if reason := report.evaluation.metrics[report.headline].no_interval:
-        sentences.append(f"There is no interval: {reason}.")
-    if report.calibration:
-        sentences.append(f"Its confidence and the share right differ by {report.calibration.error:.2f} on average.")
-    sentences.append(f"“Ahead” is the judge's {_words(report.sides[-1].metric)} less the other's.")
-    return sentences
+def _figures(metrics: dict[str, Estimate]) -> list[str | Estimate]:
+    """The first figure to be drawn, the others in words."""
+    first, *others = metrics.values()
+    return [first, *(f"{figure:.2f}" for figure in others)]
 
 
-def _where_it_errs(report: Report) -> Section:
+def _other_sides(value_type: ValueType, evaluation: Evaluation, against: str) -> dict[str, tuple[ScoredCase, ...]]:
+    """The other judge's cases, and those of the answer that is best for a judge that does not look."""
+    labels = [case.label for case in evaluation.cases]
+    constant: Value = Counter(labels).most_common(1)[0][0]
+    if value_type.kind == "float":
+        constant = statistics.median(map(float, labels))
+    always = tuple(replace(case, value=constant, own=None, error=None) for case in evaluation.cases)
+    base = evaluation.base
+    sides = {} if base is None or not base.n else {against: base.cases}
+    return sides | {f"always {value_text(constant)}": always}
+
+
+def _agreement_of_pairs(shared: Sequence[Sequence[Value]], value_type: ValueType) -> Estimate:
+    """The share of pairs of labels that agree; the pairs of one case count as one group."""
+    pairs = [(value_type.agree(*pair), str(case)) for case, values in enumerate(shared)
+             for pair in combinations(values, 2)]  # fmt: skip
+    same, cases = [agreed for agreed, _ in pairs], [case for _, case in pairs]
+    return estimate(sum(same) / len(same), cases, lambda: share_interval(same, cases))
+
+
+def _more_labels(figure: Estimate, n: int) -> int:
+    if figure.low is None or figure.high is None:
+        return 0
+    half = (figure.high - figure.low) / 2
+    return max(0, math.ceil(n * (half / _WIDTH) ** 2) - n)
+
+
+def _where_it_errs(
+    value_type: ValueType, evaluation: Evaluation, cases: dict[str, ReportedCase], against: str
+) -> Section:
     """How labels and verdicts meet, the commonest errors with cases, and the parts of the cases."""
-    measured = report.evaluation
-    names = [value_text(label) for label in measured.labels]
+    names = [value_text(label) for label in evaluation.labels]
     lines, head, rows = list[str](), list[str](), list[Row]()
-    if measured.confusion and len(names) <= _MATRIX:
+    if evaluation.confusion and len(names) <= _MATRIX:
         head = ["people ↓ judge →", *names]
-        for name, counts in zip(names, measured.confusion, strict=True):
-            cells = (
-                Cell(str(n), "bad" if n and judged != name else "") for n, judged in zip(counts, names, strict=True)
-            )
+        for name, counts in zip(names, evaluation.confusion, strict=True):
+            cells = (Cell(str(n), "bad" if n and name != value else "") for n, value in zip(counts, names, strict=True))
             rows.append([name, *cells])
-    errors = _errors(report)
+    errors = _errors([cases[case.id] for case in evaluation.disagreements], by_kind=0 < len(names) <= _MATRIX)
     if not errors:
         lines.append("On these cases it gives the people's label every time.")
     if len(errors) > _ERRORS:
         lines.append(f"The {_ERRORS} commonest errors are below; the JSON report has every case.")
-    if comparison := measured.comparison:
-        for title, ids in (("Fixed", comparison.fixed), ("Broken", comparison.broken)):
-            if ids:
-                lines.append(f"{title} against “{report.sides[1].name}”: {_first(ids, _LISTED)}.")
-    parts = [_by_part(report)] if report.slices else []
-    return Section("Where judge and people differ", lines, head, rows, errors=errors[:_ERRORS], parts=parts)
+    if evaluation.comparison is not None:
+        ids = {"Fixed": evaluation.comparison.fixed, "Broken": evaluation.comparison.broken}
+        lines += [f"{title} against “{against}”: {_first(ids[title], _LISTED)}." for title in ids if ids[title]]
+    parts = _by_part(value_type, evaluation)
+    return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS], parts=parts)
 
 
-def _by_part(report: Report) -> Section:
-    score, more = report.headline == "ccc", len(report.slices) - _LISTED
-    rows = [
-        [part.of, part.name, str(part.n), f"{part.figure:.2f}", "" if score else part.figure]
-        for part in report.slices[:_LISTED]
-    ]
-    lines = [f"{more} smaller parts are in the JSON report."] if more > 0 else []
-    return Section("By part", lines, ("", "", "cases", "mean error" if score else "right", ""), rows)
-
-
-def _errors(report: Report) -> list[tuple[str, list[ReportedCase]]]:
-    """Three cases of each kind of error, the commonest first; of numbers the three that differ most."""
-    cases = {case.id: case for case in report.cases}
-    wrong = [cases[case.id] for case in report.evaluation.disagreements]
-    if not report.evaluation.labels or len(report.evaluation.labels) > _MATRIX:
-        return [(f"{len(wrong)} cases, those that differ most", wrong[:_EXAMPLES])] if wrong else []
+def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, list[ReportedCase]]]:
+    """Three cases of every kind of error, the commonest first; of numbers the three that differ most."""
+    if not by_kind:
+        return [(f"{len(wrong)} cases, those that differ most", list(wrong[:_EXAMPLES]))] if wrong else []
     kinds: defaultdict[tuple[str, str], list[ReportedCase]] = defaultdict(list)
     for case in wrong:
         kinds[case.label, case.value].append(case)
     return [
-        (f"People say {label}, the judge says {value}: {len(cases)}", cases[:_EXAMPLES])
-        for (label, value), cases in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+        (f"People say {label}, the judge says {value}: {len(alike)}", alike[:_EXAMPLES])
+        for (label, value), alike in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
     ]
 
 
-def _lessons(report: Report) -> Section:
-    if not report.guidelines:
-        return Section("What people taught it", ["Nobody has taught it anything: it has no guidelines."])
-    used = sorted(report.guidelines, key=lambda guideline: -guideline.cases)
+def _by_part(value_type: ValueType, evaluation: Evaluation) -> list[Section]:
+    """The figure by label, group and source; a source's cases have the labels that it gave itself."""
+    annotations, score = annotations_by_case(evaluation.rows), value_type.kind == "float"
+    parts: dict[str, defaultdict[str, list[ScoredCase]]] = {
+        kind: defaultdict(list) for kind in ("label", "group", "source")
+    }
+    for case in evaluation.cases:
+        if case.value is None:
+            continue
+        if value_type.closed and not score:
+            parts["label"][value_text(case.label)].append(case)
+        if case.group:
+            parts["group"][case.group].append(case)
+        for source, label in labels_by_source(annotations[case.id]).items():
+            parts["source"][source].append(replace(case, label=label))
+    slices = [
+        (kind, name, alike)
+        for kind, by_name in parts.items()
+        for name, alike in sorted(by_name.items(), key=lambda part: (-len(part[1]), part[0]))
+        if len(by_name) > 1
+    ]
+    if not slices:
+        return []
+    rows: list[Row] = []
+    for kind, name, alike in slices[:_LISTED]:
+        metrics = measure(value_type, alike)
+        rows.append([f"{kind} {name}", str(len(alike)), f"{metrics['mae']:.2f}" if score else metrics["accuracy"]])
+    more = len(slices) - _LISTED
+    lines = [f"{more} smaller parts are left out."] if more > 0 else []
+    return [Section("By part", lines, ("", "cases", "mean error" if score else "right"), rows)]
+
+
+def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
+    """The guidelines with the people behind them, on how many cases they applied, and how often the judge was right."""
+    title = "What people taught it"
+    if not judge.memory.semantic:
+        return Section(title, ["Nobody has taught it anything: it has no guidelines."])
+    applied, right = Counter[str](), Counter[str]()
+    for case in evaluation.cases:
+        if case.value is not None:
+            judgment = evaluation.judgments[case.id]
+            answered = [finding.guideline for finding in judgment.findings if finding.answer == "yes"]
+            names = {name for name in (*judgment.guideline_ids, *answered) if name is not None}
+            applied.update(names)
+            right.update(names if case.correct else ())
+    used = sorted(judge.memory.semantic, key=lambda guideline: -applied[guideline.id])
     rows = [
-        [use.id, use.text, _first(use.taught_by, 3), str(use.cases), str(use.right), str(use.wrong)]
-        for use in used[:_LISTED]
+        [
+            guideline.id,
+            guideline.text,
+            _first([str(key) for key in judge.memory.sources_of(guideline)], _EXAMPLES),
+            str(applied[guideline.id]),
+            str(right[guideline.id]),
+        ]
+        for guideline in used[:_LISTED]
     ]
-    lines = ["“Towards” and “away” count cases where a guideline pulled to the people's label, or from it."]
+    lines = ["“Applied” counts these cases, and “right” those of them where the judge gave the people's label."]
     if len(used) > _LISTED:
-        lines.append(f"{len(used) - _LISTED} guidelines that applied more rarely are in the JSON report.")
-    return Section("What people taught it", lines, ("", "guideline", "taught by", "cases", "towards", "away"), rows)
+        lines.append(f"{len(used) - _LISTED} guidelines that applied more rarely are left out.")
+    return Section(title, lines, ("", "guideline", "taught by", "applied", "right"), rows)
+
+
+def _cost(evaluation: Evaluation) -> str:
+    usages = [judgment.usage for judgment in evaluation.judgments.values() if judgment.error is None]
+    costs = [usage.cost for usage in usages if usage.cost is not None]
+    median = statistics.median(sum(usage.seconds.values()) for usage in usages)
+    time = f"Half of the judgments take less than {max(median, 0.1):.1f} s. " if median else ""
+    if not costs:
+        return f"{time}What they cost is not known."
+    return f"{time}1,000 judgments cost ${1000 * statistics.fmean(costs):,.2f}."
+
+
+def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:
+    annotations = annotations_by_case(evaluation.rows)
+    cases = {}
+    for case in evaluation.cases:
+        content = annotations[case.id][0].content
+        reason = case.error or evaluation.judgments[case.id].rationale
+        words = {row.source: row.rationale for row in annotations[case.id] if row.rationale}
+        cases[case.id] = ReportedCase(
+            id=case.id,
+            label=value_text(case.label),
+            value="" if case.value is None else value_text(case.value),
+            content={
+                name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+                for name, value in content.items()
+            },
+            words=words | ({"the judge": reason} if reason else {}),
+        )
+    return cases
 
 
 def _first(names: Sequence[str], most: int) -> str:
@@ -580,7 +369,82 @@ def _points(figure: Estimate) -> str:
 
 
 def _words(name: str) -> str:
-    return {"ccc": "CCC", "mae": "mean error"}.get(name, name.replace("_", " "))
+    names = {"ccc": "CCC", "mae": "mean error", "accuracy_own": "accuracy of its model alone"}
+    return names.get(name, name.replace("_", " "))
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples as objects, which msgspec makes lists of."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return msgspec.to_builtins(value)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def as_html(report: Report) -> str:
+    """Write the report as one HTML file that needs no network and no script.
+
+    Args:
+        report: What `report` gathered.
+
+    Returns:
+        The page.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    pages = Environment(
+        loader=PackageLoader("memalign", "evaluation"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = pages.get_template("report.html.jinja")
+    return template.render(report=report, at=lambda value: round(100 * min(1.0, max(0.0, value)), 1), short=_short)
+
+
+def as_markdown(report: Report) -> str:
+    """Write the report as Markdown, with the same parts in the same order as `as_html`.
+
+    Args:
+        report: What `report` gathered.
+
+    Returns:
+        The text.
+    """
+    lines = [f"# {_escaped(report.title)}", "", f"**{_escaped(report.headline)}**"]
+    for section in report.sections:
+        lines += _markdown(section, "##")
+    return "\n".join([*lines, ""])
+
+
+def _markdown(section: Section, level: str) -> list[str]:
+    blocks = [[f"{level} {_escaped(section.title)}"], [f"> {_escaped(line)}" for line in section.quote.splitlines()]]
+    blocks += [[_escaped(line)] for line in section.lines]
+    if section.rows:
+        texts = [
+            [
+                f"{cell:.2f}" if isinstance(cell, Estimate) else cell if isinstance(cell, str) else cell.text
+                for cell in row
+            ]
+            for row in section.rows
+        ]
+        head, *cells = [[_escaped(text) for text in row] for row in (section.head, *texts)]
+        blocks.append([f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)])
+    for title, cases in section.errors:
+        blocks.append([f"**{_escaped(title)}**"])
+        for case in cases:
+            fields = [*case.content.items(), *case.words.items()]
+            texts_of_case = [f"  - {_escaped(name)}: {_escaped(_short(text))}" for name, text in fields]
+            blocks.append([f"- {_escaped(case.id)}", *texts_of_case])
+    lines = [line for block in blocks if block for line in ("", *block)]
+    for part in section.parts:
+        lines += _markdown(part, f"{level}#")
+    return lines
 
 
 def _short(text: str) -> str:

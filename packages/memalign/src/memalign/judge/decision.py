@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from memalign.cache import kept
+from memalign.cache import cached
 from memalign.content import part_in
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
 from memalign.judge.code_tests import facts
@@ -171,7 +171,7 @@ def calibrator_of(judge: Judge) -> Calibrator | None:
         checked = any(guideline.checks for guideline in memory.semantic)
         return calibrator if calibrator is not None and (calibrator.fitted or checked) else None
 
-    return kept(memory, ("calibrator", base_fingerprint_of(judge)), make)
+    return cached(memory, ("calibrator", base_fingerprint_of(judge)), make)
 
 
 def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) -> Judgment:
@@ -289,7 +289,7 @@ def asked_checks(memory: Memory, limits: Limits) -> tuple[AskedCheck, ...]:
             for question in questions
         )
 
-    return kept(memory, ("asked checks", limits.brief), make)
+    return cached(memory, ("asked checks", limits.brief), make)
 
 
 async def answered_about(

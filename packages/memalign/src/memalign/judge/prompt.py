@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memalign.cache import kept
+from memalign.cache import cached
 from memalign.content import check_fields, each_side, part_in, parts_of_sides
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError
@@ -184,7 +184,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
             notes=tuple(f"guideline {name} left out: over the token budget" for name in omitted),
         )
 
-    return kept(memory, ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines), make)
+    return cached(memory, ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines), make)
 
 
 def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
@@ -329,7 +329,7 @@ def _kept_case(
         rendered, notes = shown_case(memory, case, parts, tokens)
         return rendered, sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer))), notes
 
-    return kept(kept(memory, "shown cases", _ShownCases), (case.id, parts, tokens), make, most=MOST_KEPT)
+    return cached(cached(memory, "shown cases", _ShownCases), (case.id, parts, tokens), make, most=MOST_KEPT)
 
 
 class _ShownCases:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from memalign.cache import kept
+from memalign.cache import cached
 from memalign.content import part_in
 from memalign.errors import InvalidValue
 from memalign.memory.label_policy import policy_label
@@ -27,7 +27,7 @@ def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
     memory, parts = judge.memory, judge.parts
     if not memory.cases:
         return ()
-    groups: Mapping[str, tuple[Case, ...]] = kept(memory, ("same cases", parts), lambda: _groups(memory, parts))
+    groups: Mapping[str, tuple[Case, ...]] = cached(memory, ("same cases", parts), lambda: _groups(memory, parts))
     return groups.get(_seen(example, parts), ())
 
 

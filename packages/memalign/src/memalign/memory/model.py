@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
-from memalign.cache import derived
 from memalign.errors import UnknownKey
 from memalign.keys import select_keys
 from memalign.memory.check_answers import with_live_answers
@@ -153,7 +153,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     exposed_to: tuple[FeedbackKey, ...] = ()
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
+class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One case of episodic memory: the example, all annotations on it, what judges said, and its float32 embedding."""
 
     example: Example
@@ -167,7 +167,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """The example's id."""
         return self.example.id
 
-    @derived
+    @cached_property
     def hashed(self) -> str:
         """The case as the memory's hash has it."""
         annotations = [
@@ -200,7 +200,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
     `cases` are ordered by id, `guidelines` (in force or not) by number. `locks` are the ids of cases that no later
@@ -220,7 +220,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     # -- what a judge uses ---------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them."""
         return tuple(guideline for guideline in self.guidelines if self.status(guideline) == "active")
@@ -237,11 +237,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def __bool__(self) -> bool:
         return bool(self.cases or self.guidelines)
 
-    @derived
+    @cached_property
     def _cases_by_id(self) -> Mapping[str, Case]:
         return {case.id: case for case in self.cases}
 
-    @derived
+    @cached_property
     def _groups(self) -> Mapping[str, tuple[Case, ...]]:
         groups: dict[str, list[Case]] = {}
         for case in self.cases:
@@ -277,7 +277,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         for case in self.cases:
             yield from case.annotations
 
-    @derived
+    @cached_property
     def _annotations_by_key(self) -> Mapping[FeedbackKey, Annotation]:
         return {annotation.key: annotation for annotation in self.annotations()}
 
@@ -323,7 +323,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         found = {annotation.key: finder.places(case.example, annotation) for case, annotation in pairs}
         return {key: places for key, places in found.items() if places and source in (None, key.source)}
 
-    @derived
+    @cached_property
     def _guidelines_by_id(self) -> Mapping[str, Guideline]:
         return {guideline.id: guideline for guideline in self.guidelines}
 
@@ -341,7 +341,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     # -- what is derived: standings of guidelines, states of feedback ----------------------------------------------
 
-    @derived
+    @cached_property
     def _standings(self) -> Mapping[str, Standing]:
         return standings(self.guidelines)
 
@@ -359,7 +359,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             guideline = self.guideline(successor)
         return guideline
 
-    @derived
+    @cached_property
     def _entries(self) -> Mapping[FeedbackKey, LedgerEntry]:
         return ledger_entries(self)
 
@@ -371,7 +371,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """Where the annotation ended; the ledger has the reason too."""
         return self._entries[annotation.key].state
 
-    @derived
+    @cached_property
     def pending(self) -> tuple[Annotation, ...]:
         """The annotations that wait for a distillation."""
         return tuple(annotation for annotation in self.annotations() if self.state(annotation) == "pending")
@@ -413,7 +413,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """This memory with only those recorded answers that may stay beside its guidelines and cases."""
         return with_live_answers(self)
 
-    @derived
+    @cached_property
     def hash(self) -> str:
         """16 hex digits over all that can change a verdict or a later alignment.
 
@@ -429,7 +429,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         text = f"{canonical_json(rest)}[{','.join(case.hashed for case in self.cases)}]"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    @derived
+    @cached_property
     def matrix(self) -> NDArray[np.float32]:
         """The cases' vectors as one array of shape (cases, d); a case without a vector is all zeros."""
         import numpy as np  # numpy takes a quarter of a second; only retrieval needs it

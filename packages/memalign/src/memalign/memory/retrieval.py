@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memalign.cache import kept
+from memalign.cache import cached
 from memalign.content import words_of
 from memalign.memory.guard import normalised
 from memalign.memory.model import Case, Memory
@@ -145,7 +145,7 @@ def _rank(hit: Retrieved) -> tuple[bool, bool, float, str]:
 def _kinds(case: Case) -> tuple[str, ...]:
     """What a case may share with one that is shown already, and is then left out: its group, and its very words."""
     group = case.example.meta.get("group")
-    words: str = kept(case.example, "words", lambda: normalised(embedding_text(case.example)))
+    words: str = cached(case.example, "words", lambda: normalised(embedding_text(case.example)))
     return (f"words {words or case.example.content_hash}", *([] if group is None else [f"group {group}"]))
 
 
@@ -185,7 +185,7 @@ def _nearest(memory: Memory, example: Example, vector: NDArray[np.float32]) -> I
 
 
 def _case_signatures(memory: Memory) -> NDArray[np.uint64]:
-    return kept(memory, "signatures", lambda: signatures([embedding_text(case.example) for case in memory.cases]))
+    return cached(memory, "signatures", lambda: signatures([embedding_text(case.example) for case in memory.cases]))
 
 
 # -- by words ----------------------------------------------------------------------------------------------------------

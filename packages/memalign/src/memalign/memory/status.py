@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from memalign.cache import kept
+from memalign.cache import cached
 from memalign.memory.guard import normalised
 from memalign.types import FeedbackKey, Guideline, LedgerState
 from memalign.values import value_text
@@ -64,7 +64,7 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
 
 
 def _words(guideline: Guideline) -> str:
-    return kept(guideline, "words", lambda: normalised(guideline.text))
+    return cached(guideline, "words", lambda: normalised(guideline.text))
 
 
 # -- the ledger --------------------------------------------------------------------------------------------------------
