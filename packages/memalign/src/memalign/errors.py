@@ -22,7 +22,8 @@ MemalignError
     ├── VersionConflict         somebody else committed first, every time we tried
     └── RegistryTooNew          written by a newer memalign
 
-`RowError` is one row's fault within `InvalidRows`. `TemplateTagWarning` warns of instructions that look like a template.
+`RowError` is one row's fault within `InvalidRows`. `TemplateTagWarning` warns of instructions that look like a
+template.
 """
 
 from __future__ import annotations
@@ -121,14 +122,14 @@ class InvalidRows(InputError):
         alike: dict[str, list[RowError]] = {}
         for row in self.rows:
             alike.setdefault(row.reason, []).append(row)
-        shown = [line for same in list(alike.values())[: self.SHOWN] for line in _told_once(same)]
-        if left := sum(map(len, list(alike.values())[self.SHOWN :])):
-            shown.append(f"  … and {left} more")
+        lines = [line for same in list(alike.values())[: self.SHOWN] for line in _summed_up(same)]
+        if more := sum(map(len, list(alike.values())[self.SHOWN :])):
+            lines.append(f"  … and {more} more")
         count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
-        super().__init__("\n".join([f"{source}: {count}, nothing was done", *shown, *([hint] if hint else [])]))
+        super().__init__("\n".join([f"{source}: {count}, nothing was done", *lines, *([hint] if hint else [])]))
 
 
-def _told_once(rows: Sequence[RowError]) -> list[str]:
+def _summed_up(rows: Sequence[RowError]) -> list[str]:
     """A line for each row of one reason; of many rows the first, and how many more there are."""
     if len(rows) <= _EACH:
         return [f"  {row}" for row in rows]
@@ -140,7 +141,7 @@ class ConfigurationError(MemalignError):
 
 
 class AccessDenied(ConfigurationError):
-    """The provider refuses the key, the model's name or the account, and has answered nothing yet: every call would fail."""
+    """The provider refuses the key, the model's name or the account before any answer: every call would fail."""
 
 
 class ModelError(MemalignError):

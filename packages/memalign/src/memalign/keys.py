@@ -54,15 +54,23 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def select_keys(
-    known: Iterable[FeedbackKey], selectors: Iterable[str | FeedbackKey]
+    keys: Iterable[FeedbackKey], selectors: Iterable[str | FeedbackKey]
 ) -> dict[str | FeedbackKey, tuple[FeedbackKey, ...]]:
-    """Those of the `known` keys that each selector names; none for one that names nothing.
+    """Find the keys that every selector names.
 
-    A selector is a key, a written key (`t-17@ana`), or an id (`t-17`, or `"mail@x"` as in written keys), which names all
-    feedback on the case. An id with an `@` may come without quotes. Raises UnknownKey where that names several things.
+    Args:
+        keys: All keys.
+        selectors: Keys, written keys (`t-17@ana`), or ids (`t-17`, or `"mail@x"` as in written keys), which name all
+            feedback on the case. An id with an `@` may come without quotes.
+
+    Returns:
+        The keys by selector; none for one that names nothing.
+
+    Raises:
+        UnknownKey: An id without quotes names several things.
     """
     by_id: dict[str, list[FeedbackKey]] = {}
-    for key in known:
+    for key in keys:
         by_id.setdefault(key.id, []).append(key)
     return {selector: _named(by_id, selector) for selector in selectors}
 
@@ -78,10 +86,10 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
 def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) -> tuple[FeedbackKey, ...]:
     if isinstance(selector, FeedbackKey):
         return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
-    found: dict[str, tuple[FeedbackKey, ...]] = {}
+    meanings: dict[str, tuple[FeedbackKey, ...]] = {}
     for example_id, source in readings(selector):
         if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
-            found[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
-    if len(found) > 1:
-        raise UnknownKey(f"{selector!r} may be {' or '.join(found)}; write it so, with the quotes")
-    return next(iter(found.values()), ())
+            meanings[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
+    if len(meanings) > 1:
+        raise UnknownKey(f"{selector!r} may be {' or '.join(meanings)}; write it so, with the quotes")
+    return next(iter(meanings.values()), ())

@@ -124,9 +124,9 @@ def confusion(
     Raises InputError for a value that is not in `labels`.
     """
     _check_lengths(predicted, truth)
-    known = set(labels)
+    allowed = set(labels)
     for value in (*predicted, *truth):
-        if value not in known:
+        if value not in allowed:
             raise InputError(f"value {value!r} is not among the labels {list(labels)!r}")
     counts = Counter(zip(truth, predicted, strict=True))
     return tuple(tuple(counts[row, column] for column in labels) for row in labels)
@@ -288,7 +288,7 @@ def _cohen_kappa(
     labels: Sequence[Hashable] | None = None,
 ) -> Floats:
     codes, order = _codes((*first, *second))
-    left, right = codes[: len(first)], codes[len(first) :]
+    one, other = codes[: len(first)], codes[len(first) :]
     member = np.eye(len(order))
     if weights is None:
         distance = 1.0 - member
@@ -296,8 +296,8 @@ def _cohen_kappa(
         places = _places(order, labels)
         distance = np.abs(places[:, None] - places[None, :])
         distance = distance**2 if weights == "quadratic" else distance
-    observed = drawn @ distance[left, right]
-    chance = (((drawn @ member[left]) @ distance) * (drawn @ member[right])).sum(axis=1)
+    observed = drawn @ distance[one, other]
+    chance = (((drawn @ member[one]) @ distance) * (drawn @ member[other])).sum(axis=1)
     return 1.0 - _ratio(observed * drawn.sum(axis=1), chance)
 
 

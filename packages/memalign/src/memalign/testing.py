@@ -37,13 +37,18 @@ Decide = Callable[[str, Question], float | Mapping[str, float] | str | BaseExcep
 class ScriptedChatModel:
     """A ChatModel that answers from a list, in order, or from a function of the request.
 
-    `answers` is an iterable of dicts, ChatReplies and exceptions, or a function (sync or async) that is given the
-    ChatRequest and returns one. Answers are not checked against the request's schema: misbehaving on purpose is what it is for.
-    `requests` records what it was asked, in the order of arrival. Asked more often than the list is long it raises
-    AssertionError, which nothing in memalign takes for a model's failure.
+    Answers are not checked against the request's schema, so that a test can let the model misbehave. When the list is
+    used up it raises AssertionError, which nothing in memalign takes for a model's failure. Usage is deterministic: a
+    token is a word, and cached tokens are the words that this request's system message shares from its start with the
+    one before. Safe to use from several threads and event loops.
 
-    Usage is deterministic: a token is a word, cached tokens are the words that this request's system message shares
-    from its start with the one before. Safe to use from several threads and event loops.
+    Args:
+        answers: Dicts, ChatReplies and exceptions, or a function (sync or async) of the ChatRequest that returns one.
+        name: The name that judgments store.
+        limits: What the model claims to take.
+
+    Attributes:
+        requests: What it was asked, in the order of arrival.
     """
 
     def __init__(

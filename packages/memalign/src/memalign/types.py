@@ -106,8 +106,8 @@ def too_deep(value: object, levels: int) -> bool:
 class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen value with named fields, all of them plain data.
 
-    Pydantic and FastAPI take such a class for a type of their own, as the type of a body, a response or a model's field:
-    it is written as `to_dict` gives it, and read and checked as msgspec does.
+    Pydantic and FastAPI take such a class for a type of their own, as the type of a body, a response or a model's
+    field: it is written as `to_dict` gives it, and read and checked as msgspec does.
     """
 
     def to_dict(self) -> dict[str, Any]:
@@ -391,13 +391,13 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
 
     def __add__(self, other: Usage) -> Usage:
-        known = self.cost is not None and other.cost is not None
+        both = self.cost is not None and other.cost is not None
         return Usage(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if both else None,
             seconds={
                 phase: self.seconds.get(phase, 0.0) + other.seconds.get(phase, 0.0)
                 for phase in dict.fromkeys((*self.seconds, *other.seconds))

@@ -112,16 +112,16 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             for part in (bound, *getattr(bound, "metadata", ())):
                 low = part.ge if getattr(part, "ge", None) is not None else low
                 high = part.le if getattr(part, "le", None) is not None else high
-        return cls._number("int" if base is int else "float", low, high, shown=repr(annotation))
+        return cls._number("int" if base is int else "float", low, high, written=repr(annotation))
 
     @classmethod
-    def _number(cls, kind: Literal["int", "float"], low: Any, high: Any, *, shown: str) -> ValueType:
+    def _number(cls, kind: Literal["int", "float"], low: Any, high: Any, *, written: str) -> ValueType:
         if low is None or high is None:
-            raise InvalidValueType(f"{shown}: numbers need both bounds, for example {kind}:1..5")
+            raise InvalidValueType(f"{written}: numbers need both bounds, for example {kind}:1..5")
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidValueType(f"{shown}: the lower bound must be below the upper, both finite")
+            raise InvalidValueType(f"{written}: the lower bound must be below the upper, both finite")
         if kind == "int" and (low != int(low) or high != int(high)):
-            raise InvalidValueType(f"{shown}: bounds of an int must be whole numbers")
+            raise InvalidValueType(f"{written}: bounds of an int must be whole numbers")
         return cls(kind=kind, low=float(low), high=float(high))
 
     @classmethod
@@ -136,7 +136,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             if not dots:  # `int:1-5` is how data sets often write it
                 low, _, high = bounds.rpartition("-")
             try:
-                return cls._number("int" if kind == "int" else "float", float(low), float(high), shown=spec)
+                return cls._number("int" if kind == "int" else "float", float(low), float(high), written=spec)
             except ValueError as error:
                 if isinstance(error, InvalidValueType):
                     raise
@@ -301,5 +301,5 @@ def _plain(bound: float | None) -> str:
 
 
 def _shorten(raw: object, limit: int = 60) -> str:
-    shown = value_text(raw) if isinstance(raw, bool) else repr(raw)
-    return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown)} characters)"
+    text = value_text(raw) if isinstance(raw, bool) else repr(raw)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -149,7 +149,7 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
     [
         (
             "value=lable",
-            "has no column 'lable', from which value was to be read; its columns: ticket, question, answer",
+            "has no column 'lable' for value; its columns: ticket, question, answer",
         ),
         ("output=answer", "'output' is not a field; fields: id, inputs, outputs"),
         ("answer", "--map answer: write it as field=column"),

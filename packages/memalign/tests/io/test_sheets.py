@@ -54,7 +54,7 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
         Examples.of(path, columns={"outputs": "answer"}, fields=("inputs", "outputs")).check()
     named = RowSource.of(path, columns={"outputs": "reply", "value": "label"})
     with pytest.raises(
-        InputError, match=r"no columns 'reply', 'label', from which outputs, value were to be read; its"
+        InputError, match=r"no column 'reply' for outputs, no column 'label' for value; its"
     ):
         read_feedback(named)
     path.write_text("id,value\nt-1,yes\n", "utf-8")

@@ -46,7 +46,7 @@ def explain(
         raise InputError(f"{out} has no judgment of {example_id!r}; it has {len(file.judgments):,} others")
     mapping = judge_with_columns(session, name, version, columns)[1].columns
     example = _example(examples, example_id, columns, mapping)
-    if file.contents.get(example_id) not in ("", None, example.content_hash):
+    if not file.fits(example):
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
         )

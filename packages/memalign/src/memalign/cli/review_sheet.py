@@ -161,7 +161,9 @@ def _sheet(
 
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists, and somebody may have filled it in; name another file, or give --overwrite")
-    write_review(cases, out, value_type=judge.value_type, shown=shown, source=source, instructions=judge.instructions)
+    write_review(
+        cases, out, value_type=judge.value_type, with_verdicts=shown, source=source, instructions=judge.instructions
+    )
     who = "" if source else " --source WHO"
     then = f"memalign align {shlex.quote(judge.name)} {shlex.quote(str(out))}{who}"
     verdicts = sum(case.judgment is not None for case in cases)

@@ -153,11 +153,11 @@ def parts_of_sides(
 
     if len(sides) != 2 or not any(map(leads_into_side, parts)):
         return None
-    shown: list[dict[str, Any]] = [{}, {}]
-    for alone, side in zip(shown, [name for name in choices if name in sides], strict=True):
+    parts_alone: list[dict[str, Any]] = [{}, {}]
+    for alone, side in zip(parts_alone, [name for name in choices if name in sides], strict=True):
         for part in parts:
             if not leads_into_side(part):
                 alone[str(part)] = part.of(content)
             elif part.steps[0] == side:
                 alone[str(Part(part.field, part.steps[1:]))] = part.of(content)
-    return shown
+    return parts_alone

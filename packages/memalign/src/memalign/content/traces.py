@@ -400,9 +400,9 @@ def _parents(links: Sequence[_Link], notes: list[str]) -> list[int | None]:
         (_opened_circles(links, parents), "are below themselves; shown as uppermost"),
     ):
         if faulty:
-            shown = ", ".join(links[place].span.name[:40] for place in faulty[:_NAMED_IN_NOTES])
+            names_of = ", ".join(links[place].span.name[:40] for place in faulty[:_NAMED_IN_NOTES])
             more = f" and {len(faulty) - _NAMED_IN_NOTES} more" if len(faulty) > _NAMED_IN_NOTES else ""
-            notes.append(f"trace: {len(faulty)} of {len(links)} spans ({shown}{more}) {fault}")
+            notes.append(f"trace: {len(faulty)} of {len(links)} spans ({names_of}{more}) {fault}")
     return parents
 
 

@@ -316,7 +316,7 @@ def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgme
         more = f" and of {len(missing) - 1} others" if missing[1:] else ""
         raise InputError(f"{path} has no judgment of {missing[0]!r}{more}; judge them first, or leave --judged out")
     for example in examples:
-        if file.contents.get(example.id) not in ("", None, example.content_hash):
+        if not file.fits(example):
             raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")
     return [file.judgments[example.id] for example in examples]
 

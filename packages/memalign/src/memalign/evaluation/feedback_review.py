@@ -32,7 +32,7 @@ _MOST_LABELS = 10  # more are not counted one by one
 
 @dataclass(frozen=True, kw_only=True)
 class ConflictingLabels:
-    """One content on which annotations differ: the ids, every annotation's value by key, and the label that would count."""
+    """One content on which annotations differ: its ids, the values by key, and the label that would count."""
 
     ids: tuple[str, ...]
     annotations: dict[str, Value]
@@ -79,7 +79,16 @@ class FeedbackReview:
 def review_feedback(
     feedback: FeedbackSource, value_type: ValueType | None, judge: Judge | None = None
 ) -> FeedbackReview:
-    """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
+    """Review a file or rows of feedback; no model is called.
+
+    Args:
+        feedback: Whatever feedback is read from.
+        value_type: How labels are parsed; None keeps them as they are.
+        judge: The judge that would learn from it.
+
+    Raises:
+        InputError: It cannot be read or is empty.
+    """
     hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
     columns, fields = (judge.columns, judge.fields) if judge else (None, ())
     file = read_feedback(
@@ -164,11 +173,11 @@ def _rare_labels(labels: Mapping[str, int], value_type: ValueType | None) -> tup
 
 
 def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dict[str, int]:
-    given = Counter(value_text(row.value) for row in rows if row.value is not None)
+    counts = Counter(value_text(row.value) for row in rows if row.value is not None)
     if value_type is not None and value_type.kind in ("bool", "choice"):
         # A label that nobody gave is worth seeing: a judge cannot learn it from here.
-        return {value_text(label): given[value_text(label)] for label in value_type.labels}
-    return dict(given.most_common())
+        return {value_text(label): counts[value_text(label)] for label in value_type.labels}
+    return dict(counts.most_common())
 
 
 def agreement_of_people(units: list[list[Value]], value_type: ValueType | None) -> float | None:

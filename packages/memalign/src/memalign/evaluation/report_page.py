@@ -35,6 +35,7 @@ __all__ = ["Report", "ReportedCase", "Section", "as_html", "as_markdown", "repor
 _WIDTH = 0.05  # half of the interval that settles most questions
 _LISTED = 12  # rows of a table, or ids on a line
 _ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
+_FEWEST = 5  # cases of a part that is a row
 _MATRIX = 12  # labels from which on a table of all their pairs is no help
 _LONG = 400  # characters of a field
 _TONES = {"ahead": "good", "pass": "good", "behind": "bad", "worse": "bad"}
@@ -196,9 +197,9 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateRes
 
 
 def _figures(metrics: dict[str, Estimate]) -> list[str | Estimate]:
-    """The first figure to be drawn, the others in words."""
+    """The first figure to be drawn, the others in words, whose intervals are not broken over two lines."""
     first, *others = metrics.values()
-    return [first, *(f"{figure:.2f}" for figure in others)]
+    return [first, *(f"{figure:.2f}".replace(", ", ",\N{NO-BREAK SPACE}") for figure in others)]
 
 
 def _other_sides(value_type: ValueType, evaluation: Evaluation, against: str) -> dict[str, tuple[ScoredCase, ...]]:
@@ -246,7 +247,11 @@ def _where_it_errs(
         lines.append(f"The {_ERRORS} commonest errors are below; the JSON report has every case.")
     if evaluation.comparison is not None:
         ids = {"Fixed": evaluation.comparison.fixed, "Broken": evaluation.comparison.broken}
-        lines += [f"{title} against “{against}”: {_first(ids[title], _LISTED)}." for title in ids if ids[title]]
+        lines += [
+            f"{title} against “{against}”: {len(ids[title])} ({_first(ids[title], _LISTED)})."
+            for title in ids
+            if ids[title]
+        ]
     parts = _by_part(value_type, evaluation)
     return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS], parts=parts)
 
@@ -283,7 +288,7 @@ def _by_part(value_type: ValueType, evaluation: Evaluation) -> list[Section]:
         (kind, name, alike)
         for kind, by_name in parts.items()
         for name, alike in sorted(by_name.items(), key=lambda part: (-len(part[1]), part[0]))
-        if len(by_name) > 1
+        if len(by_name) > 1 and len(alike) >= _FEWEST
     ]
     if not slices:
         return []
@@ -310,17 +315,21 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
             applied.update(names)
             right.update(names if case.correct else ())
     used = sorted(judge.memory.semantic, key=lambda guideline: -applied[guideline.id])
+    sources = [Counter(key.source for key in judge.memory.sources_of(guideline)) for guideline in used]
     rows = [
         [
             guideline.id,
             guideline.text,
-            _first([str(key) for key in judge.memory.sources_of(guideline)], _EXAMPLES),
+            ", ".join(f"{name} ({count})" for name, count in people.most_common(_EXAMPLES)),
             str(applied[guideline.id]),
             str(right[guideline.id]),
         ]
-        for guideline in used[:_LISTED]
+        for guideline, people in list(zip(used, sources, strict=True))[:_LISTED]
     ]
-    lines = ["“Applied” counts these cases, and “right” those of them where the judge gave the people's label."]
+    lines = [
+        "“Taught by” counts comments. “Applied” counts these cases, and “right” those of them where the judge gave the "
+        "people's label."
+    ]
     if len(used) > _LISTED:
         lines.append(f"{len(used) - _LISTED} guidelines that applied more rarely are left out.")
     return Section(title, lines, ("", "guideline", "taught by", "applied", "right"), rows)
@@ -364,7 +373,7 @@ def _points(figure: Estimate) -> str:
     if figure.value is None:
         return "n/a"
     low, high = figure.low, figure.high
-    interval = "" if low is None or high is None else f" [{100 * low:+.1f}, {100 * high:+.1f}]"
+    interval = "" if low is None or high is None else f" [{100 * low:+.1f},\N{NO-BREAK SPACE}{100 * high:+.1f}]"
     return f"{100 * figure.value:+.1f} points{interval}"
 
 

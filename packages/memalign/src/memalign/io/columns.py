@@ -94,9 +94,7 @@ class Columns:
 
     def check(self, name: str, present: Collection[str]) -> None:
         """Raise InputError for columns that were named for these rows, called `name`, and are in none of them."""
-        missing = {field: column for field, column in self.names.items() if column not in present}
+        missing = [f"{column!r} for {field}" for field, column in self.names.items() if column not in present]
         if self.required and missing:
-            what = f"{'columns' if len(missing) > 1 else 'column'} {', '.join(map(repr, missing.values()))}"
-            raise InputError(
-                f"{name} has no {what}, from which {', '.join(missing)} {'were' if len(missing) > 1 else 'was'} to be read; its columns: {', '.join(map(str, present))[:300]}"
-            )
+            listed = ", ".join(map(str, present))[:300]
+            raise InputError(f"{name} has no column {', no column '.join(missing)}; its columns: {listed}")

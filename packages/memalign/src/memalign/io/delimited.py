@@ -155,5 +155,5 @@ def safe_cell(cell: Any) -> Any:
         return "true" if cell else "false"
     if not isinstance(cell, str):
         return cell
-    shown = plain(cell)
-    return f"'{shown}" if shown.lstrip(" ").startswith(_FORMULA) else shown
+    text = plain(cell)
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text

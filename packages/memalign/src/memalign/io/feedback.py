@@ -54,9 +54,9 @@ def read_feedback(
 ) -> FeedbackFile:
     """The feedback in a path, a DataFrame, a data set, an iterable of Feedback or mappings, or a RowSource.
 
-    A row needs an id, a value or a rationale, and content; the content may be missing when another row of the same id
-    has it (it is filled in). A key twice, or an id with other content than in another row, is an error. null, NaN and empty
-    CSV cells mean "absent". Rows of a sheet for review that are not filled in are counted and left out.
+    A row needs an id, a value or a rationale, and content. Content that only another row of the same id has is filled
+    in. A key twice, or an id with other content than in another row, is an error. null, NaN and empty CSV cells mean
+    "absent". Rows of a sheet for review that are not filled in are counted and left out.
 
     Args:
         rows: Whatever it is read from. A line of Python objects is their 1-based position.

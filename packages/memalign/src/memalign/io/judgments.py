@@ -69,6 +69,10 @@ class JudgmentFile:
     judgments: Mapping[str, Judgment]
     contents: Mapping[str, str]
 
+    def fits(self, example: Example) -> bool:
+        """Whether the example is still what was judged under its id."""
+        return self.contents.get(example.id) in ("", None, example.content_hash)
+
 
 OwnVerdicts = Mapping[str, Judgment] | JudgmentFile
 """Judgments that a judge gave before, by the ids of the cases, or a file of them, as `read_judgments` reads it."""

@@ -79,30 +79,29 @@ def location_of(where: str | Path) -> Location:
         return Path(where)
     from fsspec.core import url_to_fs  # a tenth of a second
 
-    shown = shown_location(where)
     try:
         with store_errors(where):
             fs, path = url_to_fs(where)
     except ImportError as error:
-        raise ConfigurationError(f"{shown} cannot be read: {error}") from None
+        raise ConfigurationError(f"{shown_location(where)} cannot be read: {error}") from None
     except ValueError as error:
-        raise InputError(f"{shown}: {shown_location(error)}") from None
+        raise InputError(f"{shown_location(where)}: {shown_location(error)}") from None
     return Path(path) if where.lower().startswith(("file:", "local:")) else Remote(where.rstrip("/"), fs, path)
 
 
 @contextmanager
 def store_errors(where: object) -> Iterator[None]:
     """In this block what an object store and its driver complain of becomes an InputError that names `where`."""
-    shown = shown_location(where)
+    name = shown_location(where)
     try:
         yield
     except FileNotFoundError as error:
         status = getattr(error.__cause__, "status", 404)  # of a web server: fsspec says the same of all refusals
         reason = ": no such file" if status == 404 else f" cannot be used: HTTP {status}"
-        raise InputError(f"{shown}{reason}") from None
+        raise InputError(f"{name}{reason}") from None
     except OSError as error:
-        raise InputError(f"{shown} cannot be used: {error.strerror or shown_location(error)}") from None
+        raise InputError(f"{name} cannot be used: {error.strerror or shown_location(error)}") from None
     except Exception as error:
         if isinstance(error, ImportError) or type(error).__module__.partition(".")[0] not in _STORES:
             raise
-        raise InputError(f"{shown} cannot be used: {type(error).__name__}: {shown_location(error)}") from None
+        raise InputError(f"{name} cannot be used: {type(error).__name__}: {shown_location(error)}") from None

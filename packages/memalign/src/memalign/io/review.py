@@ -60,10 +60,10 @@ def review_cases(
         if (example := contents.get(example_id)) is None:
             missing.append(example_id)
             continue
-        if file.contents.get(example_id) not in ("", None, example.content_hash):
+        if not file.fits(example):
             raise InputError(
-                f"{source.name}: {example_id!r} is not what was judged in {judged}, it has changed since; give the file "
-                "as it was"
+                f"{source.name}: {example_id!r} is not what was judged in {judged}, it has changed since; give the "
+                "file as it was"
             )
         cases.append(ReviewCase(example=example, judgment=None if judgment.error else judgment))
     return cases, missing
@@ -74,7 +74,7 @@ def write_review(
     path: str | Path,
     *,
     value_type: ValueType,
-    shown: bool = False,
+    with_verdicts: bool = False,
     source: str | None = None,
     instructions: str = "",
 ) -> None:
@@ -84,7 +84,7 @@ def write_review(
         cases: What is to be reviewed.
         path: XLSX, CSV or TSV by the suffix.
         value_type: What verdicts may be.
-        shown: The judge's verdict and reason stand beside the case.
+        with_verdicts: Whether the judge's verdict and reason are beside the case.
         source: Who fills it in.
         instructions: What the judge is asked, for the guide.
 
@@ -95,13 +95,13 @@ def write_review(
     if path.suffix.lower() not in _SHEETS:
         raise InputError(f"{path}: a sheet is {', '.join(_SHEETS)}, not {path.suffix or 'without a suffix'}")
     fields = [name for name in CONTENT_FIELDS if any(name in case.example.content for case in cases)]
-    shown = shown and any(case.judgment is not None for case in cases)
+    with_verdicts = with_verdicts and any(case.judgment is not None for case in cases)
     hidden = [hidden_cells(case.example) for case in cases]
     parts = max(map(len, hidden), default=1)
     columns = [
         Column(name="id", width=16),
         *(Column(name=name, width=60 if len(fields) < 3 else 45) for name in fields),
-        *([Column(name=VERDICT, width=14), Column(name=REASON, width=45)] if shown else []),
+        *([Column(name=VERDICT, width=14), Column(name=REASON, width=45)] if with_verdicts else []),
         _verdict_column(value_type),
         Column(name="rationale", width=50, to_fill=True, allowed="Why, in your words. One point a sentence."),
         Column(name="source", width=16, to_fill=True, allowed="Your name"),
@@ -114,7 +114,7 @@ def write_review(
             case.example.id,
             *(as_read(name, content[name]) if name in content else None for name in fields),
         ]
-        if shown:
+        if with_verdicts:
             row += [None, None] if judgment is None else [judgment.value, judgment.rationale]
         rows.append([*row, None, None, source, *cells, *[None] * (parts - len(cells))])
     if path.suffix.lower() != ".xlsx":

@@ -40,11 +40,11 @@ def restored(row: Row) -> Row | RowError:
     cells = {name: value for name, value in row.fields.items() if not is_absent(value) and value != ""}
     names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
     names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
-    shown = str(cells.get("id", "")).removeprefix("'").strip()
+    row_id = str(cells.get("id", "")).removeprefix("'").strip()
 
     def fault(name: str, reason: str) -> RowError:
         column = f"{row.letters[name]} ({name})" if name in row.letters else None
-        return RowError(line=row.line, id=shown or None, column=column, reason=reason)
+        return RowError(line=row.line, id=row_id or None, column=column, reason=reason)
 
     try:
         case = json.loads("".join(str(cells[name]) for name in names))
@@ -52,7 +52,7 @@ def restored(row: Row) -> Row | RowError:
     except (ValueError, KeyError, TypeError, AttributeError):
         cut = f"the column {HIDDEN!r}, which holds the case, was changed or cut"
         return fault(HIDDEN, f"{cut}; take the row anew from memalign review")
-    if shown != case_id and row.letters:  # in a sheet ids are text, and stay as they are
+    if row_id != case_id and row.letters:  # in a sheet ids are text, and stay as they are
         moved = "its id was changed, or a column was sorted apart from the others"
         return fault("id", f"the row is of case {case_id!r}: {moved}")
     ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
