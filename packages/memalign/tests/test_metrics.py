@@ -18,7 +18,6 @@ from memalign.metrics import (
     confusion,
     kernel,
     krippendorff_alpha,
-    label_shares,
     mae,
     mcnemar_exact,
     wilson_interval,
@@ -128,12 +127,6 @@ def test_the_confusion_matrix_has_people_in_rows():
     assert confusion(["A", "B", "B"], ["A", "A", "B"], ["A", "B"]) == ((1, 1), (0, 1))
     with pytest.raises(InputError, match="'C' is not among"):
         confusion(["C"], ["A"], ["A", "B"])
-
-
-def test_label_shares_show_labels_that_never_occur():
-    assert label_shares([True, True, False, True]) == {True: 0.75, False: 0.25}
-    assert label_shares(["A"], ["A", "B"]) == {"A": 1.0, "B": 0.0}
-    assert label_shares([]) == {}
 
 
 # -- what is not defined is None ---------------------------------------------------------------------------------------

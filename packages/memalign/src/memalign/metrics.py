@@ -33,7 +33,6 @@ __all__ = [
     "confusion",
     "kernel",
     "krippendorff_alpha",
-    "label_shares",
     "mae",
     "mcnemar_exact",
     "paired_share_interval",
@@ -130,16 +129,6 @@ def confusion(
             raise InputError(f"value {value!r} is not among the labels {list(labels)!r}")
     counts = Counter(zip(truth, predicted, strict=True))
     return tuple(tuple(counts[row, column] for column in labels) for row in labels)
-
-
-def label_shares(values: Sequence[Hashable], labels: Sequence[Hashable] | None = None) -> dict[Hashable, float]:
-    """The share of each label among `values`, in the order of `labels` (default: most frequent first).
-
-    Labels that never occur have share 0. Empty without values.
-    """
-    counts = Counter(values)
-    order = [label for label, _ in counts.most_common()] if labels is None else labels
-    return {label: counts[label] / len(values) for label in order} if len(values) else {}
 
 
 def krippendorff_alpha(

@@ -19,11 +19,7 @@ def test_labels_have_shares_also_those_that_nobody_gave(memalign: Run, tmp_path:
     file = jsonl(tmp_path / "f.jsonl", [row("a", "good"), row("b", "good"), row("c", "bad")])
     found = memalign("check", file, "--value-type", "good|bad|ugly", "--json")
     assert found.code == 0
-    assert found.json["labels"] == [
-        {"label": "good", "count": 2, "share": 2 / 3},
-        {"label": "bad", "count": 1, "share": 1 / 3},
-        {"label": "ugly", "count": 0, "share": 0.0},
-    ]
+    assert found.json["labels"] == {"good": 2, "bad": 1, "ugly": 0}
     assert "67%" in memalign("check", file).out
 
 
@@ -110,7 +106,7 @@ def test_a_file_without_labels_has_no_shares(memalign: Run, tmp_path: Path) -> N
     bad = jsonl(tmp_path / "f.jsonl", [row("a", "maybe")])
     found = memalign("check", bad, "--value-type", "bool", "--json")
     assert found.code == 1
-    assert [label["share"] for label in found.json["labels"]] == [None, None]
+    assert found.json["labels"] == {"true": 0, "false": 0}
     words = jsonl(tmp_path / "g.jsonl", [row("a", None, "ana", rationale="Too long.")])
     assert "1 row on 1 case; 0 with a value, 1 with a rationale" in memalign("check", words).out
 
@@ -120,4 +116,4 @@ def test_a_label_that_nobody_gave_is_worth_a_look(memalign: Run, tmp_path: Path)
     assert "look: nobody gave false" in memalign("check", many, "--value-type", "bool").out
     told = memalign("check", many, "--value-type", "bool", "--json").json
     assert told["remarks"] == ["nobody gave false; a judge hardly learns when to say it"]
-    assert told["source_shares"] == {"ana": 1.0}
+    assert told["sources"] == {"ana": 12}

@@ -180,8 +180,6 @@ def test_choices_have_kappa_and_a_confusion_matrix():
     assert found.metrics["kappa"].value == pytest.approx(0.4)
     assert found.labels == ("A", "B", "tie")
     assert found.confusion == ((20, 10, 0), (5, 15, 0), (0, 0, 0))  # 10 times people said A and the judge B
-    assert found.people_shares == {"A": 0.6, "B": 0.4, "tie": 0.0}
-    assert found.judge_shares == {"A": 0.5, "B": 0.5, "tie": 0.0}
     for estimate in found.metrics.values():
         assert estimate.low < estimate.value < estimate.high
 
@@ -204,7 +202,7 @@ def test_a_long_scale_lists_only_occurring_scores():
 def test_real_numbers_get_concordance_and_distance():
     found = many("float:0..1", [(0.1, 0.2), (0.5, 0.5), (0.9, 0.6)])
     assert list(found.metrics) == ["ccc", "mae"]
-    assert (found.labels, found.confusion, found.people_shares) == ((), (), {})
+    assert (found.labels, found.confusion) == ((), ())
     assert [d.id for d in found.disagreements] == ["t-2"], "a tenth of the scale apart is the same score"
     assert "ccc" in str(found)
 
@@ -269,7 +267,6 @@ def test_an_evaluation_prints_tables_and_dumps_json():
     assert "people \\ judge" in text
     plain = json.loads(json.dumps(found.to_dict()))
     assert plain["metrics"]["accuracy"]["value"] == 0.75
-    assert plain["people_shares"] == {"true": 0.75, "false": 0.25}
     assert plain["confusion"] == [[2, 1], [0, 1]]
     assert plain["usage"]["calls"] == 4
     first = {"id": "t-0", "label": True, "value": True, "error": None, "group": None}

@@ -19,11 +19,6 @@ def row(
     return {name: each for name, each in given.items() if each is not None}
 
 
-def test_shares_of_sources_are_of_rows() -> None:
-    checked = review_feedback([row(1, True), row(2, True), row(3, True, "ben"), row(4, True, None)], BOOL).to_dict()
-    assert checked["source_shares"] == {"ana": 0.5, "ben": 0.25, "unknown": 0.25}
-
-
 @pytest.mark.parametrize(
     ("kind", "labels", "remarks"),
     [

@@ -26,7 +26,6 @@ from memalign.metrics import (
     ccc,
     cohen_kappa,
     confusion,
-    label_shares,
     mae,
 )
 from memalign.models.calls import SpendLimit
@@ -83,8 +82,6 @@ class Evaluation:
             give none.
         labels: The labels of the confusion matrix.
         confusion: Counts in the order of `labels` (rows: people, columns: judge); empty for float and str.
-        people_shares: How often people give each label, by the label as files write it.
-        judge_shares: How often the judge does.
         disagreements: In the order of the cases; for numbers those that are furthest apart come first.
         usage: What the calls of this evaluation came to.
         model: The model that answered.
@@ -106,8 +103,6 @@ class Evaluation:
     metrics: dict[str, Estimate]
     labels: tuple[Value, ...]
     confusion: tuple[tuple[int, ...], ...]
-    people_shares: dict[str, float]
-    judge_shares: dict[str, float]
     disagreements: tuple[Disagreement, ...]
     usage: Usage
     model: str
@@ -165,10 +160,6 @@ class Evaluation:
         if groups is not None:
             lines.append(too_few_groups(groups) or f"intervals are those of {len(set(groups))} groups of cases")
         tables = [self._figures()]
-        if self.people_shares and len(self.people_shares) <= _TABLE_LABELS:
-            shares = [[name, f"{share:.0%}", f"{self.judge_shares[name]:.0%}"]
-                      for name, share in self.people_shares.items()]  # fmt: skip
-            tables.append([["label", "people", "judge"], *shares])
         if self.confusion and len(self.labels) <= _TABLE_LABELS:
             names = [value_text(label) for label in self.labels]
             counts = ([name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True))
@@ -342,8 +333,6 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgm
         metrics=_all_metrics(judge.value_type, scored),
         labels=listed,
         confusion=confusion(values, truth, listed) if listed else (),
-        people_shares=_shares(truth, listed),
-        judge_shares=_shares(values, listed),
         disagreements=_disagreements(scored, by_id, annotations_by_case(labelled.rows)),
         usage=usage,
         model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
@@ -425,10 +414,6 @@ def _listed(value_type: ValueType, values: Sequence[Value]) -> tuple[Value, ...]
     if value_type.kind == "int" and not 0 < len(value_type.labels) <= _LISTED_LABELS:
         return tuple(sorted({int(value) for value in values}))
     return value_type.labels
-
-
-def _shares(values: Sequence[Value], labels: Sequence[Value]) -> dict[str, float]:
-    return {value_text(label): share for label, share in label_shares(values, labels).items()}  # type: ignore[arg-type]
 
 
 def _disagreements(

@@ -17,7 +17,7 @@ from memalign.judge import Judge
 from memalign.judge.spec import misfit
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
-from memalign.types import Feedback
+from memalign.types import Feedback, as_json
 from memalign.values import Value, ValueType, value_text
 
 __all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review_feedback"]
@@ -43,10 +43,21 @@ class ConflictingLabels:
 class FeedbackReview:
     """What a file of feedback holds.
 
-    `labels` and `sources` count rows. `duplicates` are groups of ids with the same content. `alpha` is Krippendorff's,
-    over the `compared` cases that two or more people labelled; None when there are fewer than two such cases, or all
-    labels are the same. `remarks` say which labels are missing or rare. `status` counts new, changed and unchanged
-    rows against a judge, None without one. `notes` say what else became of rows, such as how many are not filled in.
+    Attributes:
+        rows: How many rows can be used.
+        cases: On how many cases; the same content under two ids is one.
+        labelled: How many rows have a label.
+        commented: How many have words.
+        labels: Rows by label.
+        sources: Rows by person.
+        duplicates: Groups of ids with the same content.
+        conflicts: Cases on which people differ.
+        alpha: Krippendorff's; None for fewer than two compared cases, and when all labels are the same.
+        compared: The cases that two or more people labelled.
+        remarks: Which labels are missing or rare.
+        status: New, changed and unchanged rows, against a judge.
+        invalid: The rows that cannot be used.
+        notes: What else became of rows, such as how many are not filled in.
     """
 
     rows: int
@@ -66,14 +77,7 @@ class FeedbackReview:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
-        total = sum(self.labels.values())
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        plain["labels"] = [
-            {"label": label, "count": count, "share": count / total if total else None}
-            for label, count in self.labels.items()
-        ]
-        plain["source_shares"] = {source: count / self.rows for source, count in self.sources.items()}
-        return plain
+        return dict(as_json(self))
 
 
 def review_feedback(
