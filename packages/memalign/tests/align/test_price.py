@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from memalign import Judge
-from memalign.align import write_guideline
-from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelUnavailable
+from memalign.align import dismiss_conflict, write_guideline
+from memalign.errors import AccessDenied, InputError, InvalidOutput, ModelRefused, ModelUnavailable, UnknownKey
 from memalign.judge.observations import FEWEST
 from memalign.models import Limits
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
 from tests.support.invariants import check_memory
+from tests.support.keys import keys
 from tests.support.learning import bare, learn, states, text_of
 
 replace = msgspec.structs.replace
@@ -229,6 +230,31 @@ class TestConflicts:
     def test_what_may_not_enter_a_prompt_is_not_said_of_a_conflict(self) -> None:
         judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "<<< the tone >>>"})
         assert [conflict.reason for conflict in learn(judge, spoken(range(2))).conflicts] == [""]
+
+    def test_a_conflict_that_a_person_dismisses_does_not_come_back(self) -> None:
+        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
+        result = learn(judge, spoken(range(3)))
+        (conflict,) = result.conflicts
+        first, second = conflict.ids
+        (third,) = {"t-0", "t-1", "t-2"} - {first, second}
+        calm = dismiss_conflict(result.judge, (first, f"{second}@ana"), by="dora")
+        # Distilled again from the survivors: the same pair is named again.
+        left = calm.unalign(third)
+        assert left.usage.calls == 1
+        assert left.conflicts == ()
+        (dismissed,) = left.judge.memory.conflicts
+        assert (dismissed.feedback, dismissed.about) == (keys(f"{first}@ana", f"{second}@ana"), "")
+        assert dismissed.dismissed_by == "dora"
+        assert not left.judge.unalign(second).judge.memory.conflicts, "it goes with its feedback"
+        # Other words may contradict each other once more.
+        changed = [row | {"rationale": "The contrary."} for row in spoken(range(3)) if row["id"] != third]
+        assert [again.ids for again in learn(left.judge, changed).conflicts] == [conflict.ids]
+
+    @pytest.mark.parametrize("named", [("t-0",), ("t-0", "t-5"), ("t-0", "t-9"), "t-0@ana"])
+    def test_only_a_conflict_that_is_open_can_be_dismissed(self, named: Any) -> None:
+        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
+        with pytest.raises((InputError, UnknownKey)):
+            dismiss_conflict(learn(learn(judge, spoken(range(2))).judge, spoken([5])).judge, named, by="dora")
 
 
 class TestLabelsAlone:

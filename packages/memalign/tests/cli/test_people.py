@@ -13,7 +13,7 @@ from memalign import Registry
 from memalign.align import AlignResult, Conflict, Impact, LockCheck, VerdictChange
 from memalign.cli.align_report import report
 from memalign.cli.guideline_text import by_people, precedence_words
-from memalign.memory import Memory
+from memalign.memory import FeedbackConflict, Memory
 from memalign.types import FeedbackKey, Guideline
 from tests.cli.conftest import FEEDBACK, Run, jsonl, session
 from tests.support.endpoint import Endpoint, refusal
@@ -239,6 +239,18 @@ def test_a_report_shows_both_sides_of_a_conflict(capsys: pytest.CaptureFixture[s
     )
     _, said = told(capsys, AlignResult(judge=judge(MEMORY), conflicts=(annotations,)))
     assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said
+
+
+def test_comments_that_contradict_each_other_are_shown_until_they_are_settled(memalign: Run, aligned: str) -> None:
+    conflict = FeedbackConflict(feedback=(FeedbackKey("t-1", "ana"), FeedbackKey("t-2", "ana")), about="warmth")
+    Registry().update(aligned, lambda one: one.replace(memory=replace(one.memory, conflicts=(conflict,))))
+    shown = memalign("show", aligned).out
+    assert "t-1@ana, t-2@ana" in shown
+    assert "warmth" in shown
+    assert f"memalign edit {aligned} --dismiss KEY KEY" in shown
+    assert "no conflict between these" in memalign("edit", aligned, "--dismiss", "t-1", "t-3").err
+    assert memalign("edit", aligned, "--dismiss", "t-1", "t-2").code == 0
+    assert memalign("show", aligned, "--json").json["conflicts"] == []
 
 
 def test_a_setting_lost_with_its_guideline_is_flagged(memalign: Run, aligned: str) -> None:

@@ -17,7 +17,7 @@ from memalign import MemAlign, Memory, Registry
 from memalign.align import edit_guideline, write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, UnknownKey
-from memalign.memory import Annotation, Case, Outcome
+from memalign.memory import Annotation, Case, FeedbackConflict, Outcome
 from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline
@@ -156,6 +156,7 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
         guidelines=(replace(first, pinned_by="philippa"), *rest, own),
         next_guideline=memory.next_guideline + 1,
         authority=("philippa", "ana"),
+        conflicts=(FeedbackConflict(feedback=keys("t-0@ana", "t-1@ana"), dismissed_by="philippa"),),
     )
     registry.create(judge(memory), note="after a talk with philippa")
     registry.update("helpfulness", lambda old: write_guideline(old, "Every reply is short.", by="philippa"))

@@ -1,6 +1,6 @@
 """Alignment: learning from experts' feedback, and forgetting it."""
 
-from memalign.align.edit import edit_guideline, lock, set_policy, write_guideline
+from memalign.align.edit import dismiss_conflict, edit_guideline, lock, set_policy, write_guideline
 from memalign.align.optimizer import MemAlign
 from memalign.align.result import (
     AlignResult,
@@ -19,6 +19,7 @@ __all__ = [
     "MemAlign",
     "RowReport",
     "VerdictChange",
+    "dismiss_conflict",
     "edit_guideline",
     "lock",
     "set_policy",

@@ -31,7 +31,7 @@ from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
 from memalign.types import Judgment, Usage
 
-__all__ = ["PastCases", "Relearn", "agrees", "ask", "hiding", "labelled_cases"]
+__all__ = ["PastCases", "Relearn", "agrees", "ask", "labelled_cases"]
 
 replace = msgspec.structs.replace
 
@@ -96,13 +96,6 @@ def labelled_cases(judge: Judge) -> list[Case]:
             if answered or case.example.content_hash not in labelled:
                 labelled[case.example.content_hash] = case
     return [labelled[content] for content in sorted(labelled)]
-
-
-def hiding(judge: Judge, case: Case) -> Judge:
-    """`judge` without the case and others that look the same to it; its guidelines stay, whoever taught them."""
-    hidden = {twin.id for twin in same_cases(judge, case.example)}
-    cases = tuple(case for case in judge.memory.cases if case.id not in hidden)
-    return judge.replace(memory=replace(judge.memory, cases=cases)) if hidden else judge
 
 
 def agrees(judge: Judge, case: Case, judgment: Judgment | str) -> bool:

@@ -141,7 +141,9 @@ def apply_answer(
         fault = f"its rule was not taken: {faults[key]}" if key in faults else None
         return Outcome(kind="waiting", reason=answer.fault or fault or NOT_MENTIONED)
 
-    conflicts = {conflict.feedback: conflict for conflict in (*answer.conflicts, *memory.conflicts)}
+    dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]
+    named = (new for new in answer.conflicts if not any(rest.issuperset(new.feedback) for rest in dismissed))
+    conflicts = {conflict.feedback: conflict for conflict in (*named, *memory.conflicts)}
     memory = replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
     return memory, {key: outcome(key) for key in answer.keys}
 

@@ -1,4 +1,4 @@
-"""What a person changes by hand: a guideline's text, pins, what is retired, locked cases, the policy."""
+"""What a person changes by hand: a guideline's text, pins, what is retired, conflicts, locked cases, the policy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memalign.content import sides_of
 from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import checked, sentence, standing_fault
-from memalign.memory import Memory
+from memalign.memory import FeedbackConflict, Memory
 from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
-from memalign.types import Check, Guideline
+from memalign.types import Check, FeedbackKey, Guideline
 from memalign.values import Value
 
-__all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
+__all__ = ["dismiss_conflict", "edit_guideline", "lock", "set_policy", "write_guideline"]
 
 replace = msgspec.structs.replace
 
@@ -111,6 +111,38 @@ def write_guideline(
     return judge.replace(memory=judge.memory.with_guidelines([new]))
 
 
+def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str) -> Judge:
+    """A judge that no longer reports a conflict which a distillation saw, because a person says that there is none.
+
+    A later distillation that names the same feedback again does not bring it back, unless the feedback changes.
+
+    Args:
+        judge: The judge.
+        keys: Two or more pieces of feedback, such as `t-1@ana`, or cases, such as `t-1`. Every open conflict that names
+            all of them is dismissed.
+        by: Who says so.
+
+    Raises:
+        UnknownKey: A key names nothing in memory.
+        InputError: There are fewer than two keys, or no open conflict names them all.
+    """
+    by, memory = _named(by), judge.memory
+    named = [frozenset(memory.keys(key)) for key in ((keys,) if isinstance(keys, str | FeedbackKey) else keys)]
+    if len(named) < 2:
+        raise InputError("name both sides of the conflict, such as t-1@ana and t-2@ben")
+
+    def dismissed(conflict: FeedbackConflict) -> FeedbackConflict:
+        if conflict.dismissed_by is not None or any(side.isdisjoint(conflict.feedback) for side in named):
+            return conflict
+        return FeedbackConflict(feedback=conflict.feedback, exposed_to=conflict.feedback, dismissed_by=by)
+
+    conflicts = tuple(map(dismissed, memory.conflicts))
+    if conflicts == memory.conflicts:
+        pairs = "; ".join(", ".join(map(str, conflict.feedback)) for conflict in memory.open_conflicts) or "none"
+        raise InputError(f"no conflict between these; conflicts: {pairs}")
+    return judge.replace(memory=replace(memory, conflicts=conflicts))
+
+
 def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
     """A judge whose corrected cases no later align may break.
 
@@ -166,7 +198,7 @@ def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: 
 def _named(by: str) -> str:
     name = by.strip()
     if not name or name == "distilled":
-        raise InputError("say who changes a guideline: by='ana'; 'distilled' is what a model did")
+        raise InputError("say who changes it: by='ana'; 'distilled' is what a model did")
     return name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from memalign import aio
-from memalign.align.ask import PastCases, agrees, hiding, labelled_cases
+from memalign.align.ask import PastCases, agrees, labelled_cases
 from memalign.align.result import Impact, Run, VerdictChange
 from memalign.judge import Judge
 from memalign.memory import Case
@@ -32,7 +32,7 @@ async def impact(after: Judge, count: int, run: Run) -> Impact | None:
     past = PastCases(after, run, 2 * len(cases), phase="impact")
 
     async def judged(judge: Judge, case: Case) -> Judgment | str:
-        judgment = await past.judgment(hiding(judge, case), case)
+        judgment = await past.judgment(judge.without_case(case.example), case)
         past.count()
         return judgment
 

@@ -350,7 +350,7 @@ def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
             ids = tuple(dict.fromkeys(annotation.id for annotation in annotations))
             conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=memory.label_reason(case))
             conflicts.setdefault(case.example.content_hash, conflict)
-    return (*conflicts.values(), *(_contradiction(memory, conflict) for conflict in memory.conflicts))
+    return (*conflicts.values(), *(_contradiction(memory, conflict) for conflict in memory.open_conflicts))
 
 
 def _contradiction(memory: Memory, conflict: FeedbackConflict) -> Conflict:

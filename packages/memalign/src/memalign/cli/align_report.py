@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from memalign.cli.guideline_text import by_people, check_table, guideline_table, legend
+from memalign.cli.guideline_text import by_people, check_table, guideline_table, legend, settling
 from memalign.cli.output import counted, label_text, listed, say, table, usage_text
 from memalign.cli.progress import Progress, show_progress
 from memalign.cli.session import DONE, FAILURES, Session, interruptible, version_line
@@ -79,6 +79,8 @@ def report(session: Session, result: AlignResult) -> int:
     if right := [check.id for check in result.locks if check.kept and check.answered and not check.guideline_ids]:
         parts.append(f"locked and judged right: {listed(right)}")
     parts += _first([_conflict(conflict) for conflict in result.conflicts])
+    if any(conflict.kind == "comments" for conflict in result.conflicts):
+        parts.append(settling(name))
     parts += _first([f"note: {note}" for note in result.notes])
     if result.stopped:
         parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
@@ -114,7 +116,7 @@ def _first(lines: list[str]) -> list[str]:
 def _conflict(conflict: Conflict) -> str:
     if conflict.kind == "comments":
         about = f" about {conflict.reason}" if conflict.reason else ""
-        return f"conflict{about}: {listed(list(conflict.annotations))} contradict each other; a person settles it"
+        return f"conflict{about}: {listed(list(conflict.annotations))} contradict each other"
     labels = listed([f"{key}: {label_text(value)}" for key, value in conflict.annotations.items()])
     counts = conflict.reason
     if conflict.label is not None:

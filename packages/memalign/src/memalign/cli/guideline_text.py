@@ -24,6 +24,7 @@ __all__ = [
     "guideline_values",
     "legend",
     "precedence_words",
+    "settling",
 ]
 
 
@@ -107,6 +108,14 @@ def by_people(guideline: Guideline) -> str:
     pinned = f"pinned by {guideline.pinned_by}" if guideline.pinned else ""
     retired = f"retired by {guideline.retired_by}" if guideline.retired_by is not None else ""
     return ", ".join(filter(None, (written, pinned, retired)))
+
+
+def settling(name: str) -> str:
+    """How a person settles comments that contradict each other."""
+    return (
+        f"to settle a conflict, withdraw one side: memalign unalign {name} KEY, or say that there is none: "
+        f"memalign edit {name} --dismiss KEY KEY"
+    )
 
 
 def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[str]]:

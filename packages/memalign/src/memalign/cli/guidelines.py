@@ -72,7 +72,7 @@ def guideline(
         raise InputError("--add writes a new guideline: give no GID, --text or --retire with it")
     if add is None and guideline_id is None:
         raise InputError(f"which guideline? memalign guideline {name} lists them")
-    who = by or _user()
+    who = by or user_name()
 
     def change(judge: Judge) -> Judge:
         if guideline_id is None:
@@ -176,7 +176,8 @@ def _check(text: str) -> Check:
     return Check(question=f"{question}?", answer="no" if answer.lower() == "no" else "yes", value=label.strip() or None)
 
 
-def _user() -> str:
+def user_name() -> str:
+    """The name of whoever uses the computer, for what a person changes."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # no user name in the environment, and none in the system

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.guideline_text import check_table, consequences, guideline_table, guideline_values
+from memalign.cli.guideline_text import check_table, consequences, guideline_table, guideline_values, settling
+from memalign.cli.guidelines import user_name
 from memalign.cli.model_options import (
     BaseUrl,
     CheckModel,
@@ -145,6 +146,9 @@ def show(
         parts.append(f"{counted(away, 'more guideline')} not in force: memalign guideline {name} says why")
     if waiting := [(entry.key, entry.reason) for entry in memory.ledger() if entry.state == "pending"]:
         parts.append(table(("feedback", "pending because"), waiting, title="Pending"))
+    if conflicts := memory.open_conflicts:
+        rows = [(listed(conflict.feedback), conflict.about) for conflict in conflicts]
+        parts += [table(("feedback", "about"), rows, title="Conflicts"), settling(name)]
     data = described(judge, version=number)
     if ledger:
         entries = session.registry().ledger(name, number)
@@ -183,13 +187,19 @@ def edit(
         str | None,
         typer.Option(metavar="RULES", help="Which label counts, rule by rule: authority,majority,recency."),
     ] = None,
+    dismiss: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="KEY KEY", help="Two comments, reported as a conflict, that do not contradict each other."
+        ),
+    ] = None,
 ) -> int:
     """Change a judge's settings; its memory stays.
 
     The result is a new version. Another --authority or --policy can change which labels count. It then says which feedback
     is disputed or pending now.
     """
-    from memalign.align import set_policy
+    from memalign.align import dismiss_conflict, set_policy
 
     models = ModelSettings(
         role=role,
@@ -211,7 +221,7 @@ def edit(
     if columns is not None:
         changes["columns"] = columns_of(columns)
     reweighed = authority is not None or policy is not None
-    if not changes and not reweighed and not models:
+    if not changes and not reweighed and not models and not dismiss:
         raise InputError(
             f"nothing to change: give an option, such as --model or --authority; memalign edit {name} --help has all"
         )
@@ -219,6 +229,7 @@ def edit(
 
     def changed(judge: Judge) -> Judge:
         edited = models.apply(judge.replace(**changes, parameters={**judge.parameters, **parameters}))
+        edited = dismiss_conflict(edited, dismiss, by=user_name()) if dismiss else edited
         return set_policy(edited, authority=_names(authority), policy=_names(policy)) if reweighed else edited
 
     saved = session.registry().update(name, changed, "edit")
@@ -268,6 +279,7 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "feedback": len(memory),
         "guidelines": guideline_values(memory.guidelines, memory),
         "pending": [{"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"],
+        "conflicts": [{"feedback": c.feedback, "about": c.about} for c in memory.open_conflicts],
     }
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast, overload
 
 from memalign import aio
-from memalign.errors import InputError
+from memalign.errors import InputError, UnknownKey
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
 from memalign.judge.frames import FrameT, predict_batch
 from memalign.judge.many import OnJudgment, Progress, judge_many
@@ -22,6 +22,7 @@ from memalign.judge.spec import (
     named_parts,
     warn_of_tags,
 )
+from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
@@ -196,6 +197,25 @@ class Judge(Generic[ValueT_co]):
     def replace(self, **changes: Any) -> Judge[ValueT_co]:
         """A judge with other settings and the same memory."""
         return replace(self, **changes)
+
+    def without_case(self, case: Example | str) -> Judge[ValueT_co]:
+        """This judge with one case hidden, and with it all cases that look the same to the judge.
+
+        What experts said of it then answers nothing, and is no similar case: so a judge is tried on what it was taught.
+        Its guidelines stay, also those that the case taught.
+
+        Args:
+            case: The id of a case in memory, or any item.
+
+        Raises:
+            UnknownKey: There is no case of that id.
+        """
+        if isinstance(case, str):
+            if (taught := self.memory.case(case)) is None:
+                raise UnknownKey(f"no case {case!r} in memory")
+            case = taught.example
+        hidden = same_cases(self, case)
+        return self.replace(memory=self.memory.without_cases(hidden)) if hidden else self
 
     # -- judging -------------------------------------------------------------------------------------------------
 

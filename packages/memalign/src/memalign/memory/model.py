@@ -185,11 +185,14 @@ class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
         feedback: The keys, at least two.
         about: What it is about, in a few words of the model.
         exposed_to: The feedback whose words were in the prompt: with one of them the remark goes.
+        dismissed_by: The person who says that there is no conflict. It stays, so that no later distillation brings it
+            back, without the model's words, and goes with its own feedback only.
     """
 
     feedback: tuple[FeedbackKey, ...]
     about: str = ""
     exposed_to: tuple[FeedbackKey, ...] = ()
+    dismissed_by: str | None = None
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,6 +272,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def label_reason(self, case: Case) -> str:
         """Why that label counts, or why none does; empty where nobody differs."""
         return policy_reason(self.annotations_on(case), self.authority, self.policy)
+
+    @property
+    def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
+        """The comments that contradict each other, as long as nobody withdrew one or dismissed the conflict."""
+        return tuple(conflict for conflict in self.conflicts if conflict.dismissed_by is None)
 
     # -- what alignment and the registry use ---------------------------------------------------------------------
 
@@ -401,6 +409,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """This memory with what a distillation made of the feedback of these keys."""
         annotations = (annotation for key in outcomes if (annotation := self.annotation(key)))
         return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in annotations)
+
+    def without_cases(self, cases: Collection[Case]) -> Memory:
+        """This memory without these cases; what they taught stays."""
+        hidden = {case.id for case in cases}
+        return replace(self, cases=tuple(case for case in self.cases if case.id not in hidden))
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
         """This memory without the guidelines of these ids; what they had replaced steps in, and their answers go."""

@@ -327,6 +327,12 @@ class _Plan:
         memory = msgspec.structs.replace(
             memory,
             guidelines=tuple(_unnamed(guideline, person) for guideline in memory.guidelines),
+            conflicts=tuple(
+                msgspec.structs.replace(conflict, dismissed_by=_ERASED)
+                if person is not None and conflict.dismissed_by == person
+                else conflict
+                for conflict in memory.conflicts
+            ),
             tombstones=tuple(stone for stone in memory.tombstones if stone.key not in keys),
             authority=tuple(name for name in memory.authority if name != person),
         )

@@ -374,7 +374,8 @@ def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) 
             return named or not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
         case "conflict":
             conflict = codec.decode(kind, body)
-            return not residue.keys.isdisjoint((*conflict.feedback, *conflict.exposed_to))
+            named = residue.person is not None and conflict.dismissed_by == residue.person
+            return named or not residue.keys.isdisjoint((*conflict.feedback, *conflict.exposed_to))
         case "memory":
             return key == "authority" and residue.person in codec.decode(kind, body)
     return False
