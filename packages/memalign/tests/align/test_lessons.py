@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from memalign import Judge, MemAlign
+from memalign import Judge, MemAlign, aio
 from memalign.align import AlignResult, edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidOutput, InvalidRows, ModelUnavailable, UnknownKey
 from memalign.judge.spec import base_fingerprint_of
@@ -330,6 +330,12 @@ class TestByHand:
     def test_a_wording_goes_with_the_words_of_the_person_who_wrote_it(self) -> None:
         edited = edit_guideline(self.aligned("add"), "G1", text="Ana's words.", by="ana")
         assert not edited.unalign("t-1@ana").judge.memory.guidelines
+
+    def test_a_person_may_keep_their_wording_without_the_words_behind_it(self) -> None:
+        judge = edit_guideline(self.aligned("add", "add"), "G1", text="Ana's words.", by="ana")
+        forgot = aio.run(MemAlign().unalign(judge, source="ana", keep=["G1", "G2"])).judge
+        (guideline,) = forgot.memory.guidelines
+        assert (guideline.text, guideline.exposed_to) == ("Ana's words.", ()), "G2 is the model's, which nobody keeps"
 
     def test_a_written_guideline_is_exposed_to_nothing(self) -> None:
         judge = write_guideline(self.aligned("add"), "Answer in the customer's language.", by="dora", pinned=True)

@@ -29,6 +29,7 @@ def forget(
     state: Literal["withdrawn", "erased"] = "withdrawn",
     reason: str = "",
     people_agree: bool = False,
+    keep: Collection[str] = (),
 ) -> Memory:
     """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
 
@@ -40,11 +41,12 @@ def forget(
         state: What the tombstones say.
         reason: What else they say.
         people_agree: Whether wordings that people wrote or confirmed go too, where they were exposed to the feedback.
+        keep: Guidelines, by id, whose wording a person keeps although it was their own feedback that goes.
     """
     live = [annotation for key in keys if (annotation := memory.annotation(key))]
     gone, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
     why = "to be derived again without withdrawn feedback"
-    memory = forget_lessons(memory, gone, why=why, people_agree=people_agree)
+    memory = forget_lessons(memory, gone, why=why, people_agree=people_agree, keep=keep)
     cases = []
     for case in memory.cases:
         if case.id not in touched:
@@ -66,15 +68,22 @@ def forget(
     )
 
 
-def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, people_agree: bool = False) -> Memory:
+def forget_lessons(
+    memory: Memory,
+    keys: Collection[FeedbackKey],
+    *,
+    why: str,
+    people_agree: bool = False,
+    keep: Collection[str] = (),
+) -> Memory:
     """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it wait again.
 
-    A wording that a person wrote or confirmed is theirs: it stays, unless one of the keys is that person's own, or they
-    agree. Verdicts that were given with the cases in view go as well. The annotations of `keys` themselves stay and
+    A wording that a person wrote or confirmed is theirs: it stays, unless one of the keys is that person's own and they
+    do not `keep` it, or they agree. Verdicts that were given with the cases in view go as well. The annotations of `keys` themselves stay and
     wait: this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
-    theirs = () if people_agree else exposed_wordings(memory, lost)
+    theirs = () if people_agree else exposed_wordings(memory, lost, keep)
     exposed = [g for g in memory.guidelines if not lost.isdisjoint(g.exposed_to) and g.id not in theirs]
     carried = {key for guideline in exposed for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
@@ -93,13 +102,15 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str, p
     return memory.with_outcomes(dict.fromkeys(lost | carried | beside, waiting))
 
 
-def exposed_wordings(memory: Memory, lost: Collection[FeedbackKey]) -> tuple[str, ...]:
-    """The guidelines, by id, that saw the lost feedback and stay: wordings of people who said none of it."""
+def exposed_wordings(memory: Memory, lost: Collection[FeedbackKey], keep: Collection[str] = ()) -> tuple[str, ...]:
+    """The guidelines, by id, that saw the lost feedback and stay: wordings of people who said none of it, or keep it."""
     sources, keys = {key.source for key in lost}, frozenset(lost)
     return tuple(
         guideline.id
         for guideline in memory.guidelines
-        if guideline.people and guideline.people.isdisjoint(sources) and not keys.isdisjoint(guideline.exposed_to)
+        if guideline.people
+        and (guideline.id in keep or guideline.people.isdisjoint(sources))
+        and not keys.isdisjoint(guideline.exposed_to)
     )
 
 

@@ -6,7 +6,7 @@ and exact forgetting added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,19 +177,22 @@ class MemAlign:
         *selectors: str | FeedbackKey,
         source: str | None = None,
         people_agree: bool = False,
+        keep: Collection[str] = (),
         progress: Progress | None = None,
         calls: Calls | None = None,
     ) -> AlignResult:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
         The forgetting needs no model: when none answers, the survivors' lessons are pending. A guideline that a person
-        wrote or confirmed stays, and a note names it, unless that person's own words are withdrawn.
+        wrote or confirmed stays, and a note names it, unless that person's own words are withdrawn and it is not in
+        `keep`.
 
         Args:
             judge: The judge that is to forget.
             selectors: Ids (all annotations on a case) or keys (one).
             source: All feedback of this person.
             people_agree: Whether guidelines that people wrote or confirmed go too, where they saw the feedback.
+            keep: Guidelines, by id, whose wording the person keeps although their own feedback goes.
             progress: Is told of each call.
             calls: Those of an earlier attempt.
 
@@ -202,9 +205,9 @@ class MemAlign:
         await libraries_loaded(judge, vectors=True)
 
         # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
-        if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed):
+        if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed, keep):
             run.notes.append(f"{', '.join(theirs)} {THEIRS}")
-        memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree))
+        memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree, keep=keep))
         judge = judge.replace(memory=memory)
 
         # 2. Distil what survivors lost, ask again what was answered with what is forgotten in view, and hold the rest

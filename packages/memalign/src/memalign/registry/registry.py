@@ -237,15 +237,20 @@ class Registry:
         *selectors: str | FeedbackKey,
         source: str | None = None,
         people_agree: bool = False,
+        keep: Collection[str] = (),
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
         attempts: int = 20,
     ) -> AlignResult:
-        """Forget feedback by id, key or source and commit the next version, as `aalign` does. Raises UnknownKey."""
+        """Forget feedback by id, key or source and commit the next version, as `aalign` does.
+
+        The arguments are those of `MemAlign.unalign`. Raises UnknownKey.
+        """
         learner = optimizer or MemAlign()
 
         async def unlearn(judge: Judge, calls: Calls) -> AlignResult:
-            options: dict[str, Any] = {"source": source, "people_agree": people_agree, "progress": progress}
+            options: dict[str, Any] = {"source": source, "people_agree": people_agree, "keep": keep}
+            options["progress"] = progress
             return await learner.unalign(judge, *selectors, **options, calls=calls)
 
         latest = self._latest(name, action="unalign")
