@@ -96,7 +96,7 @@ def test_stopped_work_says_so_and_is_started_again_once(tmp_path: Path) -> None:
     with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
         stopped = ended(client, job)
         assert (stopped["state"], stopped["stopped"], "start it again" in stopped["problem"]) == ("failed", True, True)
-        assert "Try again" in client.get(f"/judges/tone/changed?job={job['id']}").text
+        assert "Try again" in client.get(f"/judges/tone/learned?job={job['id']}").text
         again = post(client, f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
         assert ended(client, {"judge": "tone", "id": again})["state"] == "done"
         assert learned(client) == {"t-1@ana": "learned", "t-2@ana": "learned"}

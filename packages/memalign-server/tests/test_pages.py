@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from memalign.align import write_guideline
 from memalign_server.review.judges import Judges
-from memalign_server.review.turning import Turn, readable_first
 from memalign_server.store import Store
 from server_support import reviewing, world
 from server_support.reviewing import answer, post, put_in, wait
@@ -30,31 +28,6 @@ def taught(local: TestClient) -> TestClient:
     return local
 
 
-def test_a_guideline_is_edited_and_retired(taught: TestClient) -> None:
-    post(taught, "/judges/tone/guidelines", guideline="G1", action="edit", text="Sympathy comes before facts.")
-    page = taught.get("/judges/tone/memory").text
-    assert "Sympathy comes before facts." in page
-    assert "Words by local." in page
-    post(taught, "/judges/tone/guidelines", guideline="G1", action="retire")
-    assert "not in use" in taught.get("/judges/tone/memory").text
-
-
-def test_many_guidelines_come_by_parts(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memalign_server.pages.memory._RULES", 2)
-    texts = [f"A reply must name the order by number {number}." for number in range(1, 4)]
-    registry = local.app.state.server.registry  # type: ignore[attr-defined]  # a FastAPI
-    for text in texts:
-        registry.update("tone", lambda old, text=text: write_guideline(old, text, by="olga"))
-    first = local.get("/judges/tone/memory").text
-    assert re.findall(r'<article class="card rule active" id="(\w+)"', first) == ["G1", "G2"]
-    assert "1 to 2 of 3" in first
-    assert 'rel="next" href="/judges/tone/memory?rule=G3#rules"' in first
-    last = local.get("/judges/tone/memory?rule=G3").text
-    assert re.findall(r'<article class="card rule active" id="(\w+)"', last) == ["G3"]
-    edited = post(local, "/judges/tone/guidelines", guideline="G2", action="retire", back="/judges/tone/memory?rule=G3")
-    assert edited.headers["location"] == "/judges/tone/memory?rule=G2#G2"
-
-
 def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = world.registry(tmp_path)
     judges, loads = Judges(registry, Store(registry.url)), list[int | None]()
@@ -68,28 +41,6 @@ def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Monkey
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(judges.latest, ["tone"] * 8))
     assert (loads, len(set(map(id, found)))) == ([1], 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "case"), [("THREE  weeks", "late"), ("the lamp", "lamp"), ('say "it BROKE"', "quoted")]
-)
-def test_cases_are_found_by_a_text_taught_or_not(taught: TestClient, text: str, case: str) -> None:
-    put_in(taught, [{"id": "quoted", "inputs": 'They say\n"it broke" again.', "outputs": "Oh."}])
-    page = taught.get("/judges/tone/memory", params={"find": text}).text
-    assert "1 case found" in page
-    assert f"<b>{case}</b>" in page
-
-
-def test_withdrawn_feedback_is_not_taught_again(taught: TestClient) -> None:
-    post(taught, "/judges/tone/withdraw", key="late@local")
-    wait(taught)
-    page = taught.get("/judges/tone/memory").text
-    assert "A reply must show sympathy" not in page
-    assert "withdrawn" in page
-    assert "1 answered" in taught.get("/judges/tone/review").text
-    post(taught, "/judges/tone/teach")
-    wait(taught)
-    assert "Show sympathy first." not in taught.get("/judges/tone/memory").text
 
 
 def test_an_erased_case_is_gone_with_a_receipt(taught: TestClient, tmp_path: Path) -> None:
@@ -162,7 +113,7 @@ def test_given_feedback_is_learned(local: TestClient) -> None:
     form = {"what": "feedback"}
     local.post("/judges/tone/data", files={"file": ("f.jsonl", lines)}, data=form, follow_redirects=False)
     wait(local)
-    assert "2 pieces of feedback" in local.get("/judges/tone/memory").text
+    assert len(local.app.state.server.judges.latest("tone").judge.memory) == 2  # type: ignore[attr-defined]  # a FastAPI
     assert '"source": "local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('":"', '": "')
 
 
@@ -176,12 +127,4 @@ def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
     assert idle.get("/judges/tone/jobs/other").status_code == 422
     idle.app.state.server.jobs.end(job, "done", result={})  # type: ignore[attr-defined]  # a FastAPI
     ended = idle.get(place)
-    assert (ended.text, ended.headers["hx-redirect"]) == ("", f"/judges/tone/data?job={job}")
-
-
-def test_a_hidden_turns_place_tells_nothing() -> None:
-    effects: tuple[Any, ...] = ("broken", "turned", "fixed", "fixed")
-    turns = [
-        Turn(case_id=name, before=True, after=False, label=None, effect=effects[n]) for n, name in enumerate("dcba")
-    ]
-    assert [turn.case_id for turn in readable_first(turns, {"d", "a"})] == ["c", "b", "a", "d"]
+    assert (ended.text, ended.headers["hx-redirect"]) == ("", f"/judges/tone/setup?open=cases&job={job}")

@@ -32,7 +32,7 @@ from memalign_server.review.cases import QueuedCase, case_of, next_cases, progre
 from memalign_server.review.drafts import draft_of, end_draft, save_draft
 from memalign_server.review.evidence import evidence_of
 from memalign_server.review.judges import Loaded
-from memalign_server.review.teaching import untaught_count
+from memalign_server.review.teaching import teachable_count
 from memalign_server.server import JUDGE, Here
 
 __all__ = ["router"]
@@ -230,7 +230,7 @@ def _standing(connection: Connection, loaded: Loaded, person: str) -> dict[str, 
     return {
         "progress": progress_of(connection, name, person),
         "evidence": evidence_of(connection, name, loaded.judge.value_type),
-        "untaught": untaught_count(connection, name),
+        "untaught": teachable_count(connection, name, person),
     }
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from memalign_server.pages import changed, data, forgetting, home, memory, people, pulling, review, trust
+from memalign_server.pages import data, forgetting, home, learned, people, pulling, review, trust
 from memalign_server.pages.errors import install_errors
 
 __all__ = ["ROUTERS", "install_pages"]
 
-_PAGES = (people, home, review, changed, memory, forgetting, trust, data, pulling)
+_PAGES = (people, home, review, learned, forgetting, trust, data, pulling)
 ROUTERS: list[APIRouter] = [page.router for page in _PAGES]
 
 

@@ -529,21 +529,27 @@ def position(connection: Connection, judge: str, person: str, case_id: str | Non
     return min(number, progress.total), progress.total
 
 
-def withdrawn(store: Store, judge: str, keys: Collection[FeedbackKey], guidelines: Collection[str]) -> None:
+def withdrawn(
+    store: Store,
+    judge: str,
+    keys: Collection[FeedbackKey],
+    guidelines: Collection[str],
+    *,
+    words_only: bool = False,
+) -> None:
     """Take the answers of these keys back, and judgments that saw them or the guidelines that went with them.
 
-    The next teaching must not teach them again, and no word of them stays.
+    The next teaching must not teach them again, and no word of them stays. With `words_only` verdicts stay answers.
     """
+    change = {"taught": 0, "revision": reviews.c.revision + 1, "updated_at": now()}
     with store.write() as connection:
         forget_judgments(connection, judge, guidelines=guidelines, cases={key.id for key in keys})
         for key in keys:
-            connection.execute(
-                update(reviews)
-                .where(reviews.c.judge == judge, reviews.c.case_id == key.id, reviews.c.person == key.source)
-                .values(
-                    state="undone", form="", taught=0, revision=reviews.c.revision + 1, updated_at=now(), **_NOTHING
-                )
-            )
+            answer = update(reviews).where(_key(judge, key.source, key.id))
+            if words_only:
+                connection.execute(answer.where(reviews.c.value.is_not(None)).values(rationale=None, **change))
+                answer = answer.where(reviews.c.value.is_(None))
+            connection.execute(answer.values(state="undone", form="", **change, **_NOTHING))
 
 
 @dataclass(frozen=True, kw_only=True)

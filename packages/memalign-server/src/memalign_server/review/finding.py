@@ -1,4 +1,4 @@
-"""Cases that hold a text, taught or not."""
+"""Cases that hold a text, taught or not, and the text by which a person knows a case again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from memalign.types import Example
 from memalign_server.store.columns import from_json, to_json
 from memalign_server.store.tables import queue
 
-__all__ = ["find_cases"]
+__all__ = ["case_text", "find_cases"]
+
+
+def case_text(example: Example) -> str:
+    """The text whose first line tells a person which case it is: the reply, the request, or whatever there is."""
+    whole = [text for text in (example.outputs, example.inputs) if isinstance(text, str) and text.strip()]
+    return next(iter(whole or strings(list(example.content.values()))), "")
 
 
 def find_cases(connection: Connection, judge: Judge, text: str, *, most: int = 20) -> list[Example]:

@@ -1,31 +1,40 @@
-"""From answers to a better judge: what is not taught yet is aligned, and past verdicts are looked at again."""
+"""From answers to a better judge: what counts is taught, and what comes next is judged by the new version first.
+
+Answers on cases that are held out never teach. Where two people differ, nothing is taught until they agree or an owner
+has settled it: then the answer that holds is taught alone, and what the others had taught there is forgotten.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
 from memalign.align import MemAlign
-from memalign.judge import Judge
+from memalign.errors import MemalignError
+from memalign.judge import Judge, Progress
+from memalign.memory import Memory
 from memalign.registry import Registry
-from memalign.types import Example, Feedback, Judgment
-from memalign_server.review.answers import Review, review
-from memalign_server.review.cases import judgment_of, queued, unanswered_cases
-from memalign_server.review.judging import Progress, judge_cases
-from memalign_server.review.turning import keep_turns, turn_of
+from memalign.types import Example, Feedback, FeedbackKey, Judgment
+from memalign_server.review.answers import TEACHES, Review, review
+from memalign_server.review.cases import cases_ahead, judgment_of, queued
+from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.store.columns import from_json
 from memalign_server.store.store import Store
 from memalign_server.store.tables import queue, reviews
 
-__all__ = ["Lesson", "teach", "untaught", "untaught_count"]
+__all__ = ["Lesson", "explained", "judge_again", "teach", "teachable", "teachable_count"]
 
-AGAIN = 24
-"""How many answered cases are judged again after an align, the latest first."""
 AHEAD = 12
-"""How many unanswered cases that come next are judged again, so that the next answers test the new version."""
+"""Cases of every person's queue that the new version judges before they are shown."""
+HELD_OUT = 200
+"""Answered cases that are held out and judged by every version, the latest answers first."""
+AGAIN = 24
+"""Answered cases that were not held out and are judged again, the latest answers first."""
+
+_OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,134 +51,162 @@ class Lesson:
     @property
     def feedback(self) -> Feedback:
         """The answer as the library takes it."""
-        said = self.review
+        answer = self.review
         return Feedback(
-            id=said.case_id,
-            source=said.person,
-            value=said.value,
-            rationale=said.rationale,
-            created_at=said.updated_at,
+            id=answer.case_id,
+            source=answer.person,
+            value=answer.value,
+            rationale=answer.rationale,
+            created_at=answer.updated_at,
             **self.example.content,
         )
 
 
-def untaught(store: Store, judge: str) -> list[Lesson]:
-    """Everybody's answers that the judge has not learned, the earliest first."""
-    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
-    query = (
-        select(reviews, queue.c.example, queue.c.judgment, queue.c.version, queue.c.seen)
-        .join(queue, mine)
-        .where(reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.taught != reviews.c.revision)
-        .order_by(reviews.c.updated_at)
-    )
-    with store.read() as connection:
-        rows = connection.execute(query).all()
-    return [_lesson(row) for row in rows]
+def teachable(connection: Connection, judge: str) -> list[Lesson]:
+    """Everybody's answers that count and that the judge has not learned, the earliest first."""
+    query = select(reviews, queue.c.example, queue.c.judgment, queue.c.version, queue.c.seen).join(queue, _OF_CASE)
+    return [_lesson(row) for row in connection.execute(query.where(_counts(judge)).order_by(reviews.c.updated_at))]
+
+
+def explained(connection: Connection, judge: str, person: str) -> list[Review]:
+    """A person's answers with words that count and that the judge has not learned, the earliest first."""
+    own = (reviews.c.person == person, reviews.c.rationale.is_not(None))
+    query = select(reviews).join(queue, _OF_CASE).where(_counts(judge), *own).order_by(reviews.c.updated_at)
+    return [review(row) for row in connection.execute(query)]
+
+
+def teachable_count(connection: Connection, judge: str, person: str) -> int:
+    """How many explained answers of a person wait to be taught: from three on the person is asked."""
+    own = (reviews.c.person == person, reviews.c.rationale.is_not(None))
+    query = select(func.count()).select_from(reviews).join(queue, _OF_CASE).where(_counts(judge), *own)
+    return int(connection.execute(query).scalar_one())
+
+
+def _counts(judge: str) -> ColumnElement[bool]:
+    answered = (reviews.c.judge == judge, reviews.c.state == "answered")
+    return and_(*answered, reviews.c.taught != reviews.c.revision, TEACHES)
 
 
 def _lesson(row: Row[Any]) -> Lesson:
-    said = review(row)
-    shown = said.judge_version in (None, row.version) and not row.seen
-    return Lesson(
-        review=said,
-        example=Example.from_dict(from_json(row.example)),
-        verdict=judgment_of(row.judgment) if shown else None,
-    )
-
-
-def untaught_count(connection: Connection, judge: str) -> int:
-    """How many answers the judge has not learned."""
-    query = select(func.count()).select_from(reviews)
-    query = query.where(reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.taught != reviews.c.revision)
-    return int(connection.execute(query).scalar_one())
+    answer = review(row)
+    answers_it = answer.judge_version in (None, row.version) and not row.seen
+    verdict = judgment_of(row.judgment) if answers_it else None
+    return Lesson(review=answer, example=Example.from_dict(from_json(row.example)), verdict=verdict)
 
 
 async def teach(
     registry: Registry, store: Store, name: str, *, optimizer: MemAlign | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Teach a judge all answers that it has not learned; gives the align's report and what became of past verdicts.
+    """Teach a judge all answers that count; then have the new version judge what comes next, and what was answered.
 
-    Where it has not judged a case again since, what it had said of it stands beside the answer. Answers that changed
-    meanwhile, and those that the judge cannot learn (`refused`, the reasons), stay untaught. A verdict that cannot be looked at again, because the model failed, is
-    counted in `failed`. Raises what `Registry.align` raises.
+    Without anything to learn nothing is asked, and there is no new version. Answers that changed meanwhile, and those
+    that the judge cannot learn (`refused`, with the reasons), stay untaught.
+
+    Args:
+        registry: Has the judge.
+        store: Has the answers.
+        name: The judge's name.
+        optimizer: The knobs of the align.
+        progress: Is told of each call.
+
+    Returns:
+        The report of the align, with `lessons`, `refused`, and in `failed` how many cases could not be judged again.
+
+    Raises:
+        MemalignError: What `Registry.aalign` raises; or the model answered nothing, and all that was to be learned
+            waits: the answers are kept, and teaching again takes them up.
     """
-    lessons = untaught(store, name)
+    memory = registry.load(name).memory
+    with store.read() as connection:
+        lessons, overruled = teachable(connection, name), _overruled(connection, name, memory)
+    if not (lessons or overruled or memory.pending):
+        return {"lessons": 0, "refused": [], "failed": 0, "guidelines": [], "pending": []}
+    if overruled:
+        await registry.aunalign(name, *overruled, optimizer=optimizer, progress=progress)
+        _mark_taught(store, name, {(key.id, key.source): 0 for key in overruled})
     result = await registry.aalign(
         name,
-        [each.feedback for each in lessons],
+        [lesson.feedback for lesson in lessons],
         optimizer=optimizer,
         skip_invalid=True,
-        own_verdicts={each.example.id: each.verdict for each in lessons if each.verdict is not None},
+        own_verdicts={lesson.example.id: lesson.verdict for lesson in lessons if lesson.verdict is not None},
         progress=progress,
     )
     refused = {row.line: row.reason for row in result.rows if row.status == "invalid"}
-    _mark_taught(store, name, [each for line, each in enumerate(lessons, 1) if line not in refused])
-    judge, version = result.judge, result.version or 0
-    new = [each.id for each in result.guidelines]
-    turned, failed = 0, 0
-    if result.parent != result.version:
-        turned, failed = await _look_again(store, judge, version, new, progress)
-    return {
-        **result.to_dict(),
-        "summary": str(result),
-        "lessons": len(lessons),
-        "refused": list(refused.values()),
-        "turned": turned,
-        "failed": failed,
-    }
+    taken = [lesson.review for line, lesson in enumerate(lessons, 1) if line not in refused]
+    _mark_taught(store, name, {(answer.case_id, answer.person): answer.revision for answer in taken})
+    waiting = dict(result.pending)
+    tried = {FeedbackKey(answer.case_id, answer.person) for answer in taken} | {old.key for old in memory.pending}
+    if tried and tried <= waiting.keys():
+        raise MemalignError(waiting[min(tried)])
+    failed = 0
+    if overruled or result.parent != result.version:
+        new = [guideline.id for guideline in result.guidelines]
+        failed = await judge_again(store, result.judge, result.version or 0, new=new, progress=progress)
+    report = {"summary": str(result), "lessons": len(lessons), "refused": list(refused.values()), "failed": failed}
+    return {**result.to_dict(), **report}
 
 
-def _mark_taught(store: Store, name: str, lessons: Sequence[Lesson]) -> None:
+def _overruled(connection: Connection, judge: str, memory: Memory) -> list[FeedbackKey]:
+    """What the judge has learned of cases on which an owner has settled that somebody else's answer holds, or none."""
+    query = select(queue.c.case_id, queue.c.settled).where(queue.c.judge == judge, queue.c.settled.is_not(None))
+    holders: dict[str, str] = dict(connection.execute(query).all())
+    learned = (annotation.key for annotation in memory.annotations())
+    return [key for key in learned if key.id in holders and key.source != holders[key.id]]
+
+
+def _mark_taught(store: Store, judge: str, revisions: dict[tuple[str, str], int]) -> None:
+    """Note which revision of an answer, by case and person, the judge has learned; 0 for none."""
     with store.write() as connection:
-        for each in lessons:
-            said = each.review
-            connection.execute(
-                update(reviews)
-                .where(
-                    reviews.c.judge == name,
-                    reviews.c.case_id == said.case_id,
-                    reviews.c.person == said.person,
-                    reviews.c.revision == said.revision,
-                )
-                .values(taught=said.revision)
+        for (case_id, person), revision in revisions.items():
+            change = update(reviews).where(
+                reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person
             )
+            if revision:
+                change = change.where(reviews.c.revision == revision)
+            connection.execute(change.values(taught=revision))
 
 
-async def _look_again(
-    store: Store, judge: Judge, version: int, new: Sequence[str], progress: Progress | None
-) -> tuple[int, int]:
-    """Judge answered cases and the next ones again; gives how many verdicts turned, and how many could not be asked."""
-    answered = (
-        select(reviews.c.case_id, func.max(reviews.c.updated_at).label("at"))
-        .where(reviews.c.judge == judge.name, reviews.c.state == "answered")
-        .group_by(reviews.c.case_id)
-        .order_by(func.max(reviews.c.updated_at).desc())
-        .limit(AGAIN)
+async def judge_again(
+    store: Store, judge: Judge, version: int, *, new: Collection[str] = (), progress: Progress | None = None
+) -> int:
+    """Have a new version judge what people see next, then what measures it, what it was taught, and what is blank.
+
+    Args:
+        store: Has the queue.
+        judge: The new version.
+        version: Its number.
+        new: The guidelines that it learned, by id.
+        progress: Is told how many are judged.
+
+    Returns:
+        How many cases could not be judged, because the model failed.
+    """
+    with store.read() as connection:
+        ahead = [case.example for case in cases_ahead(connection, judge.name, n=AHEAD)]
+        answered = [
+            *_answered(connection, judge.name, held_out=1, most=HELD_OUT),
+            *_answered(connection, judge.name, held_out=0, most=AGAIN),
+        ]
+    cases = {example.id: example for example in (*ahead, *answered, *unjudged(store, judge.name))}
+    no_lower = {example.id for example in ahead}
+    judgments = await judge_cases(
+        store, judge, version, list(cases.values()), new_guidelines=new, no_lower=no_lower, progress=progress
+    )
+    return sum(judgment.error is not None for judgment in judgments)
+
+
+def _answered(connection: Connection, judge: str, *, held_out: int, most: int) -> Sequence[Example]:
+    """Answered cases, the latest answer first."""
+    latest = func.max(reviews.c.updated_at)
+    numbers = (
+        select(queue.c.number, latest.label("at"))
+        .join(reviews, _OF_CASE)
+        .where(queue.c.judge == judge, queue.c.held_out == held_out, reviews.c.state == "answered")
+        .group_by(queue.c.number)
+        .order_by(latest.desc())
+        .limit(most)
         .subquery()
     )
-    with store.read() as connection:
-        query = select(queue).join(answered, queue.c.case_id == answered.c.case_id).where(queue.c.judge == judge.name)
-        cases = [queued(row) for row in connection.execute(query.order_by(queue.c.number))]
-        ahead = unanswered_cases(connection, judge.name, n=AHEAD)
-    cases += ahead
-    before: dict[str, Judgment] = {each.example.id: each.judgment for each in cases if each.judgment is not None}
-    after = await judge_cases(
-        store,
-        judge,
-        version,
-        [each.example for each in cases],
-        new_guidelines=new,
-        no_lower={each.example.id for each in ahead},
-        progress=progress,
-    )
-    failed = sum(each.error is not None for each in after)
-    found = []
-    for judgment in after:
-        if (old := before.get(judgment.id)) is not None and judgment.error is None:
-            case = judge.memory.case(judgment.id)
-            label = None if case is None else judge.memory.label(case)
-            turn = turn_of(old, judgment, label, judge.value_type, new)
-            found += [turn] if turn is not None else []
-    with store.write() as connection:
-        keep_turns(connection, judge.name, version, found)
-    return len(found), failed
+    query = select(queue).join(numbers, queue.c.number == numbers.c.number).order_by(numbers.c.at.desc())
+    return [queued(row).example for row in connection.execute(query)]

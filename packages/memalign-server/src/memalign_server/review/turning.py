@@ -1,109 +1,114 @@
-"""Verdicts that turned: what the judge said before and after an align."""
+"""What became of the cases that a person answered: what the judge said of them then, and what it says now."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Literal
+from dataclasses import dataclass
 
-import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, exists, func, select
 
-from memalign.types import Judgment
-from memalign.values import Value, ValueType
-from memalign_server.store.columns import from_json, to_json
-from memalign_server.store.tables import turns
+from memalign.judge import Judge
+from memalign.values import Value, value_text
+from memalign_server.review.answers import Review, review
+from memalign_server.review.cases import VERDICT_LENGTH, QueuedCase, cases_of
+from memalign_server.store.columns import from_json, later
+from memalign_server.store.tables import queue, reviews
 
-__all__ = [
-    "Turn",
-    "keep_turns",
-    "readable_first",
-    "turn_of",
-    "turns_of_version",
-    "versions_with_turns",
-]
+__all__ = ["Turn", "today_of", "turned_unanswered", "turns_of"]
 
-Effect = Literal["fixed", "broken", "moved", "turned"]
+MOST = 200
+"""Of a person's answers the latest so many are looked at."""
+TODAY = 12 * 3600
+"""Seconds of a day's work. Where the reader's midnight is, the server does not know."""
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """A case of which the judge says something else than before.
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """A case that the judge was asked about again after a person had answered it, with the case hidden from the judge.
 
-    `effect` is fixed (right now), broken (was right), moved (wrong before and after), or turned (nobody has labelled it).
-    `guidelines` are the new ones whose checks spoke.
+    Attributes:
+        case: The case, with the judgment of now.
+        answer: What the person says of it.
+        before: What the judge said when the person answered.
+        now: What it says now.
+        was_right: Whether it agreed with the person then.
+        right: Whether it agrees now.
+        turned: Whether it says something else than then.
+        guidelines: The ids of those that bore on the verdict of now.
     """
 
-    case_id: str
+    case: QueuedCase
+    answer: Review
     before: Value
-    after: Value
-    label: Value | None
-    effect: Effect
-    guidelines: tuple[str, ...] = ()
+    now: Value
+    was_right: bool
+    right: bool
+    turned: bool
+    guidelines: frozenset[str]
 
 
-def turn_of(
-    before: Judgment, after: Judgment, label: Value | None, kind: ValueType, new: Collection[str]
-) -> Turn | None:
-    """The turn from one judgment to another, None where both say the same or one says nothing."""
-    if before.value is None or after.value is None or kind.agree(before.value, after.value):
+def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
+    """A person's answered cases that the judge was asked about again, the latest answer first.
+
+    Cases that are held out are not among them: what a person says of those teaches nothing.
+    """
+    query = select(reviews).where(
+        reviews.c.judge == judge.name,
+        reviews.c.person == person,
+        reviews.c.state == "answered",
+        reviews.c.value.is_not(None),
+        reviews.c.judge_value.is_not(None),
+    )
+    rows = connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(MOST))
+    answers = {row.case_id: review(row) for row in rows}
+    cases = {case.example.id: case for case in cases_of(connection, judge.name, list(answers))}
+    turns = (_turn(judge, cases[case_id], answer) for case_id, answer in answers.items() if case_id in cases)
+    return [turn for turn in turns if turn is not None]
+
+
+def _turn(judge: Judge, case: QueuedCase, answer: Review) -> Turn | None:
+    judgment, before, own = case.judgment, answer.judge_value, answer.value
+    if judgment is None or judgment.value is None or before is None or own is None or case.held_out:
         return None
-    effect: Effect = "turned"
-    if label is not None:
-        was, now_right = kind.agree(before.value, label), kind.agree(after.value, label)
-        effect = "fixed" if now_right else "broken" if was else "moved"
-    spoke = {each.guideline for each in after.findings if each.guideline in new and each.answer != "n/a"}
+    if (case.version or 0) <= (answer.judge_version or 0) or judgment.decided_by == "expert":
+        return None
+    agree = judge.value_type.agree
+    named = (finding.guideline for finding in judgment.findings if finding.guideline and finding.answer != "n/a")
     return Turn(
-        case_id=after.id,
-        before=before.value,
-        after=after.value,
-        label=label,
-        effect=effect,
-        guidelines=tuple(name for name in new if name in spoke or len(new) == 1),
+        case=case,
+        answer=answer,
+        before=before,
+        now=judgment.value,
+        was_right=agree(before, own),
+        right=agree(judgment.value, own),
+        turned=not agree(before, judgment.value),
+        guidelines=frozenset((*judgment.guideline_ids, *named)),
     )
 
 
-def keep_turns(connection: Connection, judge: str, version: int, found: Sequence[Turn]) -> None:
-    """Keep the turns of a version; a job that runs a second time replaces its own."""
-    connection.execute(delete(turns).where(turns.c.judge == judge, turns.c.version == version))
-    rows = [
-        {
-            "judge": judge,
-            "version": version,
-            "case_id": each.case_id,
-            "before": to_json(each.before),
-            "after": to_json(each.after),
-            "label": None if each.label is None else to_json(each.label),
-            "effect": each.effect,
-            "guidelines": to_json(list(each.guidelines)),
-        }
-        for each in found
+def turned_unanswered(connection: Connection, judge: str, version: int, person: str) -> list[str]:
+    """Cases that a person has not answered and of which this version says something else than the untaught judge."""
+    answered = exists().where(
+        reviews.c.judge == judge,
+        reviews.c.case_id == queue.c.case_id,
+        reviews.c.person == person,
+        reviews.c.state == "answered",
+    )
+    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
+    query = query.where(queue.c.judge == judge, queue.c.version == version, queue.c.first_value.is_not(None), ~answered)
+    return [
+        row.case_id
+        for row in connection.execute(query.order_by(queue.c.number).limit(MOST))
+        if value_text(from_json(row.first_value))[:VERDICT_LENGTH] != row.verdict
     ]
-    if rows:
-        connection.execute(insert(turns), rows)
 
 
-def turns_of_version(connection: Connection, judge: str, version: int, *, limit: int = 200) -> list[Turn]:
-    """The turns of a version, broken ones first."""
-    query = select(turns).where(turns.c.judge == judge, turns.c.version == version)
-    found = [
-        Turn(
-            case_id=row.case_id,
-            before=from_json(row.before),
-            after=from_json(row.after),
-            label=from_json(row.label),
-            effect=row.effect,
-            guidelines=tuple(from_json(row.guidelines)),
-        )
-        for row in connection.execute(query.order_by(turns.c.case_id).limit(limit))
-    ]
-    return sorted(found, key=lambda each: ("broken", "turned", "moved", "fixed").index(each.effect))
-
-
-def readable_first(found: Sequence[Turn], hidden: Collection[str]) -> list[Turn]:
-    """The turns with the hidden cases last, by their ids: their place must not tell their effect."""
-    return sorted(found, key=lambda each: (each.case_id in hidden, each.case_id if each.case_id in hidden else ""))
-
-
-def versions_with_turns(connection: Connection, judge: str) -> list[int]:
-    """The versions that turned verdicts, the newest first."""
-    query = select(turns.c.version).where(turns.c.judge == judge).distinct().order_by(turns.c.version.desc())
-    return list(connection.execute(query).scalars())
+def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]:
+    """How many answers a person gave today, and how many of them have words."""
+    query = select(func.count(), func.count(reviews.c.rationale)).where(
+        reviews.c.judge == judge,
+        reviews.c.person == person,
+        reviews.c.state == "answered",
+        reviews.c.updated_at > later(-TODAY),
+    )
+    answers, with_words = connection.execute(query).one()
+    return int(answers), int(with_words)

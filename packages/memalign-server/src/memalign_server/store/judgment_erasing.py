@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, select, update
 
 from memalign_server.store.columns import from_json
-from memalign_server.store.tables import queue, turns
+from memalign_server.store.tables import queue
 
 __all__ = ["forget_judgments"]
 
@@ -48,8 +48,4 @@ def forget_judgments(
         if asked or rules & applied or examples & set(judgment["example_ids"]):
             connection.execute(update(queue).where(queue.c.number == row.number).values(_EMPTY))
             count += 1
-    for turn in connection.execute(select(turns).where(turns.c.judge == judge)).all():
-        if rules & set(from_json(turn.guidelines)):
-            same = (turns.c.judge == judge, turns.c.version == turn.version, turns.c.case_id == turn.case_id)
-            connection.execute(delete(turns).where(*same))
     return count

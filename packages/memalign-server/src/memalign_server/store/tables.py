@@ -6,7 +6,6 @@ from sqlalchemy import Column, Float, ForeignKey, Index, Integer, String, Table,
 
 from memalign_server.store.columns import (
     CASE_ID,
-    MODEL_ROW,
     MODEL_TEXT,
     PERSON,
     SEARCHED,
@@ -17,7 +16,7 @@ from memalign_server.store.columns import (
     metadata,
 )
 
-__all__ = ["drafts", "jobs", "people", "queue", "reviews", "server_settings", "sessions", "turns"]
+__all__ = ["drafts", "jobs", "people", "queue", "reviews", "server_settings", "sessions"]
 
 _TIME = String(40)
 _ID = String(32)
@@ -129,19 +128,6 @@ drafts = Table(
     Column("updated_at", _TIME, nullable=False),
 )
 """What people have typed and not yet said with an answer: shown to nobody else, and never taught."""
-
-turns = Table(
-    "memalign_server_turns",
-    metadata,
-    judge_column(primary_key=True),
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("case_id", String(500), primary_key=True, info=CASE_ID),
-    Column("before", Text, nullable=False, info=MODEL_ROW),  # JSON
-    Column("after", Text, nullable=False, info=MODEL_ROW),  # JSON
-    Column("label", Text, info=MODEL_TEXT),  # JSON: what people say, NULL for nothing
-    Column("effect", String(16), nullable=False),  # fixed, broken, moved, turned (nobody labelled it)
-    Column("guidelines", Text, nullable=False),  # JSON list of ids
-)
 
 jobs = Table(
     "memalign_server_jobs",

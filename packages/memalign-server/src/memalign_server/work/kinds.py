@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import Judge
 from memalign.align import MemAlign
+from memalign.errors import MemalignError
 from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
-from memalign.types import Example
+from memalign.types import Example, Judgment
+from memalign.values import Value
 from memalign_server.review.answers import withdrawn
 from memalign_server.review.cases import add_cases
-from memalign_server.review.judging import judge_cases, unjudged
+from memalign_server.review.judging import judge_cases, judge_hidden, unjudged
+from memalign_server.review.teaching import judge_again
 from memalign_server.review.teaching import teach as teach_answers
+from memalign_server.review.wording import cases_for_trial, rephrased
 from memalign_server.store import Store
 
 if TYPE_CHECKING:
@@ -36,6 +40,9 @@ class Work:
     progress: Progress
 
 
+_TRIED_AT_ONCE = 4
+"""Cases between two notes of a trial: each is a dot that fills on the page."""
+
 Kind = Callable[[Work], Awaitable[dict[str, Any]]]
 
 
@@ -54,13 +61,19 @@ async def align(work: Work) -> dict[str, Any]:
 
 
 async def unalign(work: Work) -> dict[str, Any]:
-    """Forget the feedback that `keys` and `source` name, from the next version on."""
+    """Forget the feedback that `keys` and `source` name, from the next version on, and judge again what that changes.
+
+    Guidelines of `keep` stay: their wording is a person's who keeps it. With `words` the verdicts of the feedback stay
+    answers, without their words.
+    """
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
+    keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
     result = await work.registry.aunalign(
-        work.judge, *keys, source=source, optimizer=_optimizer(work), progress=work.progress
+        work.judge, *keys, source=source, keep=keep, optimizer=_optimizer(work), progress=work.progress
     )
-    withdrawn(work.store, work.judge, result.removed, [each.id for each in result.forgotten])
-    return {**result.to_dict(), "summary": str(result)}
+    withdrawn(work.store, work.judge, result.removed, [rule.id for rule in result.forgotten], words_only=words)
+    failed = await judge_again(work.store, result.judge, result.version or 0, progress=work.progress)
+    return {**result.to_dict(), "summary": str(result), "failed": failed}
 
 
 async def erase(work: Work) -> dict[str, Any]:
@@ -95,9 +108,57 @@ async def teach(work: Work) -> dict[str, Any]:
     )
 
 
+async def refresh(work: Work) -> dict[str, Any]:
+    """Judge again what people see next and what they answered, after a person has changed the judge by hand."""
+    judge, version = await asyncio.to_thread(_latest, work)
+    return {"failed": await judge_again(work.store, judge, version, progress=work.progress)}
+
+
+async def trial(work: Work) -> dict[str, Any]:
+    """Try `text` as the wording of a `guideline`, with `checks`, on cases that `person` answered: which are right.
+
+    The judge of now is asked only where it has not judged a case since it became what it is.
+    """
+    arguments = work.arguments
+    judge, version = await asyncio.to_thread(_latest, work)
+    reworded = rephrased(
+        judge, arguments["guideline"], arguments["text"], checks=arguments["checks"], by=arguments["person"]
+    )
+    with work.store.read() as connection:
+        cases = cases_for_trial(connection, judge, arguments["person"], arguments["guideline"])
+    outcomes = list[dict[str, Any]]()
+    work.progress("trying", 0, len(cases))
+    for start in range(0, len(cases), _TRIED_AT_ONCE):
+        part = cases[start : start + _TRIED_AT_ONCE]
+        stale = [case.example for case, _ in part if case.version != version or case.judgment is None]
+        before, after = await asyncio.gather(
+            judge_hidden(judge, stale), judge_hidden(reworded, [case.example for case, _ in part])
+        )
+        verdicts = {judgment.id: judgment for judgment in before}
+        for (case, value), new in zip(part, after, strict=True):
+            pair = {"was": verdicts.get(case.example.id, case.judgment), "now": new}
+            right = {name: _agrees(judge, judgment, value) for name, judgment in pair.items()}
+            outcomes.append({"id": case.example.id, **right})
+        if all(judgment.error for judgment in after):
+            raise MemalignError(after[0].error or "")
+        work.progress("trying", len(outcomes), len(cases))
+    return {**{name: arguments[name] for name in ("guideline", "text", "checks")}, "cases": outcomes}
+
+
+def _agrees(judge: Judge, judgment: Judgment | None, value: Value) -> bool | None:
+    """Whether a judgment says what a person says; None where there is none."""
+    verdict = None if judgment is None else judgment.value
+    return None if verdict is None else judge.value_type.agree(verdict, value)
+
+
+def _latest(work: Work) -> tuple[Judge, int]:
+    version = work.registry.history(work.judge)[-1].number
+    return work.registry.load(work.judge, version), version
+
+
 async def queue(work: Work) -> dict[str, Any]:
     """Put `examples`, a list of rows, in the queue of the review, and judge every case there that is not judged."""
-    chosen = await asyncio.to_thread(work.registry.load, work.judge)
+    chosen, _ = await asyncio.to_thread(_latest, work)
     rows = work.arguments.get("examples") or ()
     return await _queued(work, chosen, list(Examples.of(rows, columns=chosen.columns)) if rows else [])
 
@@ -145,6 +206,8 @@ KINDS: Mapping[str, Kind] = {
     "unalign": unalign,
     "erase": erase,
     "teach": teach,
+    "refresh": refresh,
+    "try": trial,
     "queue": queue,
     "pull": pull,
 }

@@ -1,0 +1,402 @@
+"""Learned: what the judge made of a person's words, what that changed, and the person's say over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from memalign.align import dismiss_conflict
+from memalign.errors import InputError
+from memalign.memory import Annotation, Memory
+from memalign.types import Guideline
+from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.people.access import Asking
+from memalign_server.people.people import Person
+from memalign_server.problems import Problem, Refused
+from memalign_server.review.answers import say_drafts
+from memalign_server.review.blind import hidden_from
+from memalign_server.review.cases import cases_of, progress_of
+from memalign_server.review.finding import case_text, find_cases
+from memalign_server.review.judges import question_of
+from memalign_server.review.teaching import explained, teachable_count
+from memalign_server.review.turning import Turn, today_of, turned_unanswered, turns_of
+from memalign_server.review.wording import confirmed, rephrased, withdrawal_of
+from memalign_server.server import JUDGE, Here, Server
+from memalign_server.work.jobs import Job
+
+__all__ = ["LATER", "ask_to_teach", "router"]
+
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
+
+LATER = "memalign_later"
+"""The cookie that says at how many explained answers a person put teaching off."""
+ENOUGH = 3
+"""Explained answers from which on a person is asked whether to teach."""
+_LEARNING = ("teach", "align", "unalign", "refresh", "erase")
+_OF_OWNERS = ("erase", "pull")
+
+
+# -- teaching ----------------------------------------------------------------------------------------------------------
+
+
+def ask_to_teach(request: Request, waiting: int) -> bool:
+    """Whether so many explained answers are a reason to ask the person: three, and three more each time they wait."""
+    later = request.cookies.get(LATER, "")
+    return waiting >= ENOUGH + (int(later) if later.isdecimal() else 0)
+
+
+@router.get("/teach")
+def teach_card(request: Request, judge: str, server: Here, person: Asking, job: str | None = None) -> Response:
+    """The card between two cases: what the person explained, and whether to teach it; then how that goes."""
+    running = None if job is None else _job(server, judge, job)
+    if running is not None and running.state == "done":
+        return RedirectResponse(link(judge, "learned", job=running.id), 303)
+    loaded = server.judges.latest(judge)
+    with server.store.read() as connection:
+        words = [answer.rationale for answer in explained(connection, judge, person.name)]
+        progress = progress_of(connection, judge, person.name)
+    words += [old.rationale for old in loaded.judge.memory.pending if old.source == person.name and old.rationale]
+    if running is None and not words:
+        return RedirectResponse(link(judge, "review"), 303)
+    return render(
+        request,
+        "teach.html",
+        judge=judge,
+        page="review",
+        question=question_of(loaded.judge),
+        words=words,
+        progress=progress,
+        job=running,
+    )
+
+
+@router.post("/teach")
+def teach_judge(judge: str, server: Here, person: Asking) -> Response:
+    """Begin to teach the judge what counts, unless that waits already; words that were typed on answers are among it."""
+    kind = server.judges.latest(judge).judge.value_type
+    with server.store.write() as connection:
+        say_drafts(connection, judge, person.name, kind=kind)
+    queued = [job for job in server.jobs.recent(judge, active=True) if job.kind == "teach" and job.state == "queued"]
+    job = queued[0] if queued else server.jobs.start("teach", judge, {}, asked_by=person.name)
+    answer = RedirectResponse(link(judge, "teach", job=job.id), 303)
+    answer.delete_cookie(LATER, path=link(judge, ""))
+    return answer
+
+
+@router.post("/teach/later")
+def teach_later(judge: str, server: Here, person: Asking) -> Response:
+    """Go on reviewing: the person is asked again after three more explained answers."""
+    with server.store.read() as connection:
+        waiting = teachable_count(connection, judge, person.name)
+    answer = RedirectResponse(link(judge, "review"), 303)
+    answer.set_cookie(LATER, str(waiting), path=link(judge, ""), httponly=True, samesite="lax")
+    return answer
+
+
+@router.get("/jobs/{job}")
+def job_progress(request: Request, judge: str, job: str, server: Here, phase: str = "", done: int = 0) -> Response:
+    """How far a job is, for the part of a page that asks every second: nothing until it has moved on from there.
+
+    Once the job has ended, the browser is sent to the page of its result.
+    """
+    running = _job(server, judge, job, result=False)
+    if running.ended:
+        return Response(headers={"HX-Redirect": _page_of(running)})
+    if (running.phase, running.done) == (phase, done):
+        return Response(status_code=204)
+    return render(request, "trying.html" if running.kind == "try" else "working.html", judge=judge, job=running)
+
+
+@router.post("/jobs/{job}/again")
+def start_again(judge: str, job: str, server: Here, person: Asking) -> Response:
+    """Start work again that died with its server; then show it."""
+    old = _job(server, judge, job, result=False)
+    if not person.owner and (old.kind in _OF_OWNERS or old.asked_by != person.name):
+        raise Problem(403, "this is for owners: ask one")
+    return RedirectResponse(_page_of(server.jobs.start_again(old, asked_by=person.name)), 303)
+
+
+def _page_of(job: Job) -> str:
+    """The page that shows a job, while it runs and when it has ended."""
+    if job.kind in ("erase", "queue", "pull"):
+        return link(job.judge, "setup", open="erase" if job.kind == "erase" else "cases", job=job.id)
+    if job.kind == "teach" and job.state != "done":
+        return link(job.judge, "teach", job=job.id)
+    return link(job.judge, "learned", job=job.id)
+
+
+def _job(server: Server, judge: str, job: str, *, result: bool = True) -> Job:
+    row = server.jobs.find(job, result=result)
+    if row is None or row.judge != judge:
+        raise Refused("there is no job '{job}' of '{judge}'", job=job, judge=judge)
+    return row
+
+
+# -- the screen --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What became of some words of the reader.
+
+    Attributes:
+        id: The guideline's id, or the state of words that no guideline follows.
+        annotations: The reader's words behind it, the latest first.
+        guideline: What the judge understood; None for nothing.
+        confirmed: Whether the wording is the reader's already.
+        others: Whose wording it is besides.
+        corrected: Cases that the reader corrected and that it bears on.
+        right: How many of them are right now.
+        broken: How many that the reader agreed on are wrong now because of it.
+    """
+
+    id: str
+    annotations: tuple[Annotation, ...]
+    guideline: Guideline | None = None
+    confirmed: bool = False
+    others: tuple[str, ...] = ()
+    corrected: int = 0
+    right: int = 0
+    broken: int = 0
+
+
+def _rows(memory: Memory, turns: Sequence[Turn], person: str) -> list[Row]:
+    """A row for each guideline that the reader's words are behind, and for each reason why words taught nothing."""
+    words: dict[str, list[Annotation]] = {}
+    for entry in memory.ledger():
+        annotation = memory.annotation(entry.key)
+        if annotation is None or annotation.source != person or annotation.rationale is None:
+            continue
+        rules = entry.guideline_ids if entry.state in ("learned", "merged") else ()
+        in_force = [name for name in rules if memory.status(memory.guideline(name)) == "active"]
+        for name in in_force or (entry.state,):
+            words.setdefault(name, []).append(annotation)
+    rows = [_row(memory, name, annotations, turns, person) for name, annotations in words.items()]
+    return sorted(rows, key=lambda row: row.annotations[0].created_at or "", reverse=True)
+
+
+def _row(memory: Memory, name: str, words: list[Annotation], turns: Sequence[Turn], person: str) -> Row:
+    annotations = tuple(sorted(words, key=lambda annotation: annotation.created_at or "", reverse=True))
+    if name not in {rule.id for rule in memory.semantic}:
+        return Row(id=name, annotations=annotations)
+    rule, behind = memory.guideline(name), {annotation.id for annotation in words}
+    concerned = [turn for turn in turns if name in turn.guidelines or turn.case.example.id in behind]
+    corrected = [turn for turn in concerned if not turn.was_right]
+    return Row(
+        id=name,
+        annotations=annotations,
+        guideline=rule,
+        confirmed=person in rule.people,
+        others=tuple(sorted(rule.people - {person})),
+        corrected=len(corrected),
+        right=sum(turn.right for turn in corrected),
+        broken=sum(turn.was_right and not turn.right for turn in concerned),
+    )
+
+
+@router.get("/learned")
+def learned_page(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    job: str | None = None,
+    better: str | None = None,
+    take: str | None = None,
+    find: Annotated[str, Query(max_length=500)] = "",
+) -> Response:
+    """What the reader's words became; with `better` one guideline in other words, with `take` words to be taken back."""
+    work = None if job is None else _job(server, judge, job)
+    if work is not None and work.kind == "try" and work.asked_by == person.name:
+        return _better(request, server, judge, person, guideline=better or "", job=work)
+    loaded = server.judges.latest(judge)
+    memory = loaded.judge.memory
+    with server.store.read() as connection:
+        turns = turns_of(connection, loaded.judge, person.name)
+        today = today_of(connection, judge, person.name)
+        awaiting = turned_unanswered(connection, judge, loaded.version, person.name)
+        waiting = teachable_count(connection, judge, person.name)
+        results = find_cases(connection, loaded.judge, find)
+        hidden = hidden_from(connection, judge, person.name, [case.id for case in results])
+    rows = _rows(memory, turns, person.name)
+    if better is not None:
+        return _better(request, server, judge, person, guideline=better)
+    taking = next((row for row in rows if row.id == take), None)
+    return render(
+        request,
+        "learned.html",
+        judge=judge,
+        page="learned",
+        job=work,
+        running=[other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING],
+        rows=rows,
+        first=next((row.id for row in rows if row.guideline and not row.confirmed), None),
+        taking=taking,
+        withdrawal=None if taking is None else withdrawal_of(memory, _keys(taking), person.name),
+        conflicts=_conflicts(memory, person),
+        wrong=sorted((turn for turn in turns if not turn.right), key=lambda turn: not turn.was_right),
+        right=[turn for turn in turns if turn.right and turn.turned],
+        rules=[(rule, _whose(memory, rule)) for rule in memory.semantic],
+        today=today,
+        awaiting=awaiting,
+        waiting=waiting,
+        find=find,
+        results=results,
+        hidden=hidden,
+        case_text=case_text,
+    )
+
+
+def _whose(memory: Memory, rule: Guideline) -> list[str]:
+    """Whose a guideline is: whose wording, else whose words are behind it."""
+    return sorted(rule.people or {key.source for key in memory.sources_of(rule)})
+
+
+def _keys(row: Row) -> list[Any]:
+    return [annotation.key for annotation in row.annotations]
+
+
+def _own_row(server: Server, judge: str, person: Person, name: str) -> Row:
+    memory = server.judges.latest(judge).judge.memory
+    row = next((row for row in _rows(memory, (), person.name) if row.id == name), None)
+    if row is None:
+        raise Refused("the judge has changed since: look at the page again")
+    return row
+
+
+# -- a person's say ----------------------------------------------------------------------------------------------------
+
+
+@router.post("/learned/confirm")
+def confirm(judge: str, server: Here, person: Asking, guideline: Annotated[str, Form()]) -> Response:
+    """Make the wording of a guideline the person's, because it says what they meant."""
+    row = _own_row(server, judge, person, guideline)
+    server.registry.update(judge, lambda old: confirmed(old, row.id, by=person.name))
+    return RedirectResponse(link(judge, "learned"), 303)
+
+
+def _editable(memory: Memory, guideline: str, person: Person) -> Guideline:
+    """A guideline whose words the person may change: their own, or a model's that their words are behind; any to owners."""
+    rule = memory.guideline(guideline)
+    own = person.name in {key.source for key in memory.sources_of(rule)} and rule.people <= {person.name}
+    if not (own or person.owner or rule.people == {person.name}):
+        raise Problem(403, "somebody else wrote or confirmed this sentence: ask them, or an owner")
+    return rule
+
+
+def _better(
+    request: Request,
+    server: Server,
+    judge: str,
+    person: Person,
+    *,
+    guideline: str = "",
+    job: Job | None = None,
+    typed: Mapping[str, Any] | None = None,
+    problem: str | None = None,
+) -> Response:
+    """One guideline and a person's wording of it: before, while and after it is tried, or refused for a `problem`."""
+    memory = server.judges.latest(judge).judge.memory
+    wording = typed or (job.result if job is not None and job.state == "done" else None) or {}
+    rule = _editable(memory, wording.get("guideline", guideline), person)
+    outcomes = wording.get("cases", ())
+    with server.store.read() as connection:
+        cases = {case.example.id: case for case in cases_of(connection, judge, [one["id"] for one in outcomes])}
+    return render(
+        request,
+        "better.html",
+        status=200 if problem is None else 422,
+        judge=judge,
+        page="learned",
+        job=job,
+        problem=problem,
+        rule=rule,
+        text=wording.get("text", rule.text),
+        checks=wording.get("checks", [check.question for check in rule.checks]),
+        words=[memory.annotation(key) for key in memory.sources_of(rule) if key.source == person.name],
+        outcomes=outcomes,
+        turned=[
+            (case_text(cases[one["id"]].example), one)
+            for one in outcomes
+            if one["id"] in cases and not (one["was"] and one["now"])
+        ],
+    )
+
+
+@router.post("/learned/better")
+def say_better(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    guideline: Annotated[str, Form()],
+    text: Annotated[str, Form(max_length=2000)],
+    action: Annotated[str, Form()],
+    checks: Annotated[list[str], Form(default_factory=list)],
+) -> Response:
+    """Try a person's wording of a guideline, or keep it: it is theirs from then on."""
+    latest = server.judges.latest(judge).judge
+    _editable(latest.memory, guideline, person)
+    arguments = {"guideline": guideline, "text": text, "checks": checks, "person": person.name}
+    try:
+        rephrased(latest, guideline, text, checks=checks, by=person.name)
+    except InputError as error:
+        return _better(request, server, judge, person, typed=arguments, problem=told(speaking(request), error))
+    if action == "try":
+        job = server.jobs.start("try", judge, arguments, asked_by=person.name)
+        return RedirectResponse(link(judge, "learned", job=job.id, better=guideline), 303)
+    server.registry.update(judge, lambda old: rephrased(old, guideline, text, checks=checks, by=person.name))
+    job = server.jobs.start("refresh", judge, {}, asked_by=person.name)
+    return RedirectResponse(link(judge, "learned", job=job.id), 303)
+
+
+@router.post("/learned/take-back")
+def take_back(
+    judge: str, server: Here, person: Asking, row: Annotated[str, Form()], keep: Annotated[bool, Form()] = False
+) -> Response:
+    """Take the person's words of a row back, from the next version on; with `keep` their own sentence stays."""
+    keys = _keys(_own_row(server, judge, person, row))
+    withdrawal = withdrawal_of(server.judges.latest(judge).judge.memory, keys, person.name)
+    staying = [*withdrawal.stays, *(withdrawal.in_question if keep else ())]
+    arguments = {"keys": [str(key) for key in keys], "keep": staying, "words": True}
+    job = server.jobs.start("unalign", judge, arguments, asked_by=person.name)
+    return RedirectResponse(link(judge, "learned", job=job.id), 303)
+
+
+# -- comments that contradict each other -------------------------------------------------------------------------------
+
+
+def _conflicts(memory: Memory, person: Person) -> list[dict[str, Any]]:
+    """The conflicts between comments that concern the reader: their own, and for owners all; with what they may do."""
+    conflicts = []
+    for conflict in memory.open_conflicts:
+        sides = [side for key in conflict.feedback if (side := memory.annotation(key)) is not None and side.rationale]
+        people = {side.source for side in sides}
+        if len(sides) > 1 and (person.owner or person.name in people):
+            settles = person.owner or people == {person.name}
+            holds = [side for side in sides if settles or people - {side.source} == {person.name}]
+            conflicts.append({"sides": sides, "settles": settles, "holds": [str(side.key) for side in holds]})
+    return conflicts
+
+
+@router.post("/learned/conflict")
+def settle_conflict(
+    judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()], holds: Annotated[str, Form()] = ""
+) -> Response:
+    """Choose which of several comments holds, and the others are withdrawn; without a choice all of them hold."""
+    memory = server.judges.latest(judge).judge.memory
+    conflict = next((one for one in _conflicts(memory, person) if [str(s.key) for s in one["sides"]] == key), None)
+    if conflict is None:
+        raise Refused("the judge has changed since: look at the page again")
+    if (not conflict["settles"] and not holds) or (holds and holds not in conflict["holds"]):
+        raise Problem(403, "this is for owners: ask one")
+    if not holds:
+        server.registry.update(judge, lambda old: dismiss_conflict(old, key, by=person.name))
+        return RedirectResponse(link(judge, "learned"), 303)
+    arguments = {"keys": [name for name in key if name != holds], "words": True}
+    job = server.jobs.start("unalign", judge, arguments, asked_by=person.name)
+    return RedirectResponse(link(judge, "learned", job=job.id), 303)

@@ -1,0 +1,312 @@
+"""Learned: what a person's words became, what that changed, and the person's say over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select, update
+
+from memalign import Judge
+from memalign.errors import ModelUnavailable
+from memalign_server.review.answers import Answer, review_of, save
+from memalign_server.review.cases import QueuedCase, cases_of, next_cases
+from memalign_server.review.teaching import teachable_count
+from memalign_server.store.columns import new_id
+from memalign_server.store.tables import queue
+from server_support import world
+from server_support.reviewing import post, put_in, wait
+
+if TYPE_CHECKING:
+    from memalign.models.base import ChatRequest
+    from memalign_server.review.answers import Review
+    from memalign_server.server import Server
+
+HELD_OUT = ("c1", "c2", "c3")
+CASES = [
+    {"id": f"c{n}", "inputs": f"Question {n}?", "outputs": f"Reply {n}.{' Sorry!' if n % 4 == 0 else ''}\nBye."}
+    for n in range(1, 25)
+]
+"""Of every four one says sorry; the first three are held out."""
+RULE = "A reply must show sympathy before facts"
+
+
+def strict(request: ChatRequest) -> dict[str, Any]:
+    """A judge that passes everything until it knows a sentence, then only what says sorry; that bears on every case."""
+    schema = request.schema["properties"]
+    if "findings" not in schema:
+        return world.answer(request)
+    value = "Sorry" in request.user.rpartition("Reply ")[2]  # the item is the last thing that it is shown
+    name = schema["findings"]["items"]["properties"]["guideline"]["enum"][0]
+    return {"findings": [{"guideline": name, "evidence": "", "value": value}], "rationale": "Said so.", "value": value}
+
+
+def down(_request: ChatRequest) -> Any:
+    return ModelUnavailable("no server answers")
+
+
+class Site:
+    """A server with twenty-four judged cases, and what people do and see there."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        self.server: Server = client.app.state.server  # type: ignore[attr-defined]  # a FastAPI
+
+    def answer(self, case: str, value: bool, words: str = "", *, person: str = "local") -> None:
+        """What a person says of a case, in a form of its own."""
+        with self.server.store.write() as connection:
+            revision = before.revision if (before := review_of(connection, "tone", person, case)) else 0
+            form = Answer(state="answered", value=value, rationale=words, form=new_id(), revision=revision)
+            save(connection, "tone", person, case, form, kind=self.judge.value_type)
+
+    def review(self, case: str, person: str = "local") -> Review:
+        with self.server.store.read() as connection:
+            review = review_of(connection, "tone", person, case)
+        assert review is not None
+        return review
+
+    def case(self, case: str) -> QueuedCase:
+        with self.server.store.read() as connection:
+            return cases_of(connection, "tone", [case])[0]
+
+    @property
+    def judge(self) -> Judge:
+        return self.server.judges.latest("tone").judge
+
+    @property
+    def version(self) -> int:
+        return self.server.judges.latest("tone").version
+
+    def do(self, page: str, **fields: Any) -> str:
+        """Press a button; then the page to which it leads once the work is done."""
+        answer = post(self.client, f"/judges/tone/{page}", **fields)
+        assert answer.status_code == 303, answer.text
+        wait(self.client)
+        return self.page(answer.headers["location"])
+
+    def teach(self) -> str:
+        return self.do("teach")
+
+    def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
+        answer = self.client.get(path, params=query or None)
+        assert answer.status_code == 200, answer.text
+        return read(answer.text)
+
+
+def read(html: str) -> str:
+    """The words of a page, in their order."""
+    main = html.partition("<main")[2].partition(">")[2].partition("</main>")[0]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", main)).split())
+
+
+@contextmanager
+def opened(folder: Path, script: Any = strict) -> Iterator[Site]:
+    if not (folder / "memalign.db").exists():
+        world.registry(folder, script=script)
+    with TestClient(world.server(folder, script=script), base_url=world.ADDRESS) as client:
+        yield Site(client)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with opened(tmp_path) as site:
+        put_in(site.client, CASES)
+        with site.server.store.write() as connection:
+            connection.execute(update(queue).values(held_out=queue.c.case_id.in_(HELD_OUT)))
+        yield site
+
+
+def explain_three(site: Site) -> None:
+    """Three answers that correct the judge, two that agree with it, and one on a case that is held out."""
+    for case, words in (("c5", "No sympathy at all."), ("c6", "It is cold."), ("c7", "Where is the sorry?")):
+        site.answer(case, False, words)
+    site.answer("c8", True)
+    site.answer("c9", True)
+    site.answer("c1", False, "Cold too.")
+
+
+def test_words_become_a_sentence_and_a_number(site: Site) -> None:
+    explain_three(site)
+    page = site.teach()
+    assert "Today: 6 answers, 4 of them explained." in page
+    assert page.index("Where is the sorry?") < page.index("No sympathy at all."), "the latest first"
+    assert f"“No sympathy at all.” → It understood {RULE}" in page
+    assert "3 of 3 you corrected are now right" in page
+    assert "1 you agreed on is now wrong" in page
+    assert "“Reply 9.” was Yes, now No, you said Yes Still wrong: tell it why" in page
+    assert "3 now right" in page
+    assert "Everything it knows 3 sentences, yours" in page
+
+
+def test_what_is_held_out_never_teaches(site: Site) -> None:
+    site.answer("c1", False, "Cold too.")
+    assert site.version == 1
+    assert "There was nothing new to learn." in site.teach()
+    assert site.version == 1
+    explain_three(site)
+    site.teach()
+    assert {case.id for case in site.judge.memory.cases} == {"c5", "c6", "c7", "c8", "c9"}
+
+
+def test_what_comes_next_has_the_new_versions_verdict(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    assert site.version == 2
+    with site.server.store.read() as connection:
+        for person in ("local", "ben"):
+            coming = next_cases(connection, "tone", person, n=12)
+            assert [case.version for case in coming] == [2] * 12
+            assert any(case.held_out for case in coming)
+    assert site.case("c1").version == 2, "and so do answered ones that measure it"
+
+
+def test_a_taught_case_is_judged_with_itself_hidden(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    judgment = site.case("c9").judgment
+    assert judgment is not None
+    assert (judgment.value, judgment.decided_by) == (False, "model"), "its label says yes"
+
+
+def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None:
+    site.answer("c5", False, "Cold.")
+    site.answer("c5", True, "Warm enough.", person="ben")
+    assert "There was nothing new to learn." in site.teach()
+    for holder, words in (("ben", "Warm enough."), ("local", "Cold.")):
+        with site.server.store.write() as connection:
+            connection.execute(update(queue).where(queue.c.case_id == "c5").values(settled=holder, disputed=0))
+        site.teach()
+        (annotation,) = site.judge.memory.annotations()
+        assert annotation.rationale == words, "what another had taught there is forgotten"
+    with site.server.store.write() as connection:
+        connection.execute(update(queue).where(queue.c.case_id == "c5").values(settled="", disputed=0))
+    site.teach()
+    assert not site.judge.memory.cases, "left out"
+
+
+def test_a_model_that_is_down_says_one_thing_and_loses_nothing(tmp_path: Path, site: Site) -> None:
+    explain_three(site)
+    site.client.__exit__()
+    with opened(tmp_path, down) as later:
+        page = later.teach()
+        assert "The judge could not be taught just now. Your 3 sentences are kept." in page
+        assert "“" not in page.partition("kept.")[0]
+        assert "No sympathy at all." in page
+        assert "Try again" in page
+        assert "Nothing yet: the model did not answer. Your words are kept." in later.page()
+    with opened(tmp_path) as again:
+        assert "3 of 3 you corrected are now right" in again.teach()
+
+
+def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:
+    from memalign_server.pages.learned import ask_to_teach
+
+    explain_three(site)
+    with site.server.store.read() as connection:
+        assert teachable_count(connection, "tone", "local") == 3
+    page = site.page("/judges/tone/teach")
+    assert "You explained 3 things. Teach the judge? About 10 seconds. Then you see what it understood." in page
+    assert page.index("No sympathy at all.") < page.index("Where is the sorry?")
+    later = post(site.client, "/judges/tone/teach/later")
+    assert later.headers["location"] == "/judges/tone/review"
+
+    class Asking:
+        cookies = {"memalign_later": site.client.cookies["memalign_later"]}
+
+    assert [ask_to_teach(Asking, n) for n in (3, 5, 6)] == [False, False, True]  # type: ignore[arg-type]  # its cookies
+    site.teach()
+    assert "memalign_later" not in site.client.cookies
+
+
+def test_a_confirmed_sentence_is_the_persons(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    first = site.judge.memory.semantic[0]
+    page = site.do("learned/confirm", guideline=first.id)
+    assert page.count("✓ You confirmed it") == 1
+    assert site.judge.memory.guideline(first.id).people == {"local"}
+
+
+def test_a_wording_is_tried_before_it_is_kept(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    rule = site.judge.memory.semantic[0]
+    assert f"It had understood: “{rule.text}”" in site.page(better=rule.id)
+    words = "Say sorry first, unless all is well."
+    page = site.do("learned/better", guideline=rule.id, text=words, action="try")
+    assert "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5" in page
+    assert "Still wrong “Reply 9.”" in page
+    assert site.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
+    assert words in site.do("learned/better", guideline=rule.id, text=words, action="keep")
+    assert site.judge.memory.guideline(rule.id).people == {"local"}
+    assert site.case("c9").version == site.version, "judged again at once"
+
+
+def test_a_wording_that_cannot_be_a_sentence_comes_back_with_the_reason(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    rule = site.judge.memory.semantic[0]
+    refused = post(site.client, "/judges/tone/learned/better", guideline=rule.id, text="so " * 70, action="try")
+    assert refused.status_code == 422
+    assert "at most 60 are allowed" in refused.text
+    assert "so so so" in refused.text
+
+
+def test_taking_words_back_leaves_what_the_person_made_theirs(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    theirs, taken, _ = site.judge.memory.semantic
+    (source,) = taken.supported_by
+    words = site.review(source.id).rationale or ""
+    site.do("learned/confirm", guideline=theirs.id)
+    assert "This changes 2 of 3 things it learned; your wording stays. Take back Keep it" in site.page(take=taken.id)
+    page = site.do("learned/take-back", row=taken.id)
+    assert "Taken back. The judge does not follow these words any more." in page
+    assert words not in page
+    assert "✓ You confirmed it" in page
+    answer = site.review(source.id)
+    assert (answer.value, answer.rationale, answer.taught) == (False, None, 0), "the verdict stays an answer"
+    with site.server.store.read() as connection:
+        blank = connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all()
+    assert not blank, "what the withdrawal removed was asked again"
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: bool) -> None:
+    site.answer("c5", False, "No sympathy at all.")
+    site.teach()
+    (rule,) = site.judge.memory.semantic
+    site.do("learned/better", guideline=rule.id, text="Say sorry first.", action="keep")
+    shown = site.page(take=rule.id)
+    assert "This changes 1 of 1 things it learned. Keep the sentence you wrote? Keep it Let it go" in shown
+    site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
+    assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
+
+
+def test_a_colleagues_sentence_carries_their_name(site: Site) -> None:
+    site.answer("c5", False, "No sympathy at all.", person="ben")
+    site.teach()
+    page = site.page()
+    assert "It knows nothing from you yet." in page
+    assert "Everything it knows 1 sentence, ben\N{RIGHT SINGLE QUOTATION MARK}s" in page
+
+
+def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    for text in ("reply 9", "REPLY  9", "reply 9. bye"):
+        assert "1 case holds it. “Reply 9.” Look at it" in site.page(find=text)
+    assert "“Reply 10.” Answer it" in site.page(find="REPLY 10")
+    assert "No case holds it." in site.page(find="reply 99")
+
+
+def test_before_anything_is_taught_the_page_says_how_to_begin(site: Site) -> None:
+    page = site.page()
+    assert "It knows nothing yet. Explain 3 answers and it learns. Review" in page
+    assert "Cases that came out differently" not in page
