@@ -146,7 +146,7 @@ class ByScript(Site):
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
 
 
 class ByCompose(Site):

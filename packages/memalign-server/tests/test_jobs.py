@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
@@ -25,8 +20,6 @@ from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.kinds import Work
 from server_support import world
 from server_support.reviewing import post
-from tests.cli.conftest import answer as tone_answer
-from tests.support.endpoint import Answer, Endpoint
 from tests.support.patience import PATIENCE
 
 FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
@@ -222,57 +215,3 @@ def test_an_erasure_takes_what_a_third_job_waits_with(tmp_path: Path) -> None:
     assert [job.state for job in done] == ["done", "done", "failed", "done"]
     assert "an erasure took what this was to work on" in str(done[2].problem)
     assert most == 2
-
-
-# -- a process of its own, killed ------------------------------------------------------------------------------------
-
-
-class Process:
-    """`memalign serve` as a process of its own on a free port."""
-
-    def __init__(self, folder: Path, base_url: str) -> None:
-        environment = {**os.environ, "OPENAI_BASE_URL": base_url, "NO_PROXY": "*"}
-        command = [sys.executable, "-m", "memalign", "serve", "--port", "0", "--registry", str(folder / "memalign.db")]
-        self.running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-        assert self.running.stderr is not None
-        line = self.running.stderr.readline()
-        assert "memalign is at http://127.0.0.1:" in line, line
-        self.client = httpx2.Client(base_url=line.split()[3].rstrip(","), timeout=PATIENCE, trust_env=False)
-
-    def kill(self) -> None:
-        self.running.send_signal(signal.SIGKILL)
-        self.end()
-
-    def end(self) -> None:
-        self.running.wait(PATIENCE)
-        self.client.close()
-        assert self.running.stderr is not None
-        self.running.stderr.close()
-
-
-@pytest.mark.slow
-def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
-    asked, killed = threading.Event(), threading.Event()
-
-    def answer(body: dict[str, Any]) -> Answer:
-        asked.set()
-        assert killed.wait(PATIENCE)
-        return tone_answer(body)
-
-    with Endpoint(answer) as model:
-        registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
-        registry.create(world.judge("tone", model=f"openai:test@{model.base_url}"))
-        first = Process(tmp_path, model.base_url)
-        job = first.client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
-        assert asked.wait(PATIENCE)
-        first.kill()
-        killed.set()
-        second = Process(tmp_path, model.base_url)
-        assert ended(second.client, job)["stopped"] is True
-        again = second.client.post(f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
-        done = ended(second.client, {"judge": "tone", "id": again})
-        assert done["state"] == "done", done
-        assert second.client.get("/api/v1/judges").json()[0]["feedback"] == 2
-        second.running.send_signal(signal.SIGINT)
-        second.end()
-        assert second.running.returncode == 0

@@ -17,6 +17,7 @@ import pytest
 from memalign.errors import InputError
 from memalign.io import JudgmentWriter
 from memalign.io.files import atomic_write, locked, try_lock, unlock
+from tests.support.patience import PATIENCE
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes, links, devices and signals")
 
@@ -112,7 +113,7 @@ def test_a_device_is_written_but_never_replaced() -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from memalign.io.files import atomic_write
+from memalign.io.files import atomic_write, locked, try_lock, unlock
 with atomic_write(Path(sys.argv[1])) as file:
     file.write(b"half of something long")
     file.flush()
@@ -158,7 +159,7 @@ def test_a_writer_that_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with ThreadPoolExecutor(1) as pool:
         with atomic_write(path) as first:
             second = pool.submit(write, path, b"second")
-            assert said.wait(60), "before the first is done"
+            assert said.wait(PATIENCE), "before the first is done"
             first.write(b"first")
         second.result(60)
     assert path.read_bytes() == b"second"

