@@ -13,9 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
@@ -25,6 +23,7 @@ from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import share_interval
 from memalign.metrics import Estimate
+from memalign.types import as_json
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
@@ -42,7 +41,8 @@ _TONES = {"ahead": "good", "pass": "good", "behind": "bad", "worse": "bad"}
 _VERDICTS = {"ahead": "It is ahead of", "behind": "It is behind", "tied": "These cases do not tell it from"}
 
 
-class ReportedCase(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReportedCase:
     """A case as a reader needs it: what was judged, both verdicts, and the words of everybody."""
 
     id: str
@@ -52,7 +52,8 @@ class ReportedCase(NamedTuple):
     words: dict[str, str]
 
 
-class Cell(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Cell:
     """A cell of a table that is good or bad news."""
 
     text: str
@@ -63,7 +64,8 @@ Row = Sequence[str | Cell | Estimate]
 """The cells of a row; an estimate is a share, and drawn as a bar."""
 
 
-class Section(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Section:
     """A part of the page: words to quote as they are, sentences, a table, and cases under their titles."""
 
     title: str
@@ -96,7 +98,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
         names = ("title", "headline", "sections", "cases")
-        plain = {name: _plain(getattr(self, name)) for name in names}
+        plain = {name: as_json(getattr(self, name)) for name in names}
         return plain | {"evaluation": self.evaluation.to_dict()}
 
 
@@ -380,15 +382,6 @@ def _points(figure: Estimate) -> str:
 def _words(name: str) -> str:
     names = {"ccc": "CCC", "mae": "mean error", "accuracy_own": "accuracy of its model alone"}
     return names.get(name, name.replace("_", " "))
-
-
-def _plain(value: Any) -> Any:
-    """Named tuples as objects, which msgspec makes lists of."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(part) for name, part in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return msgspec.to_builtins(value)
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
