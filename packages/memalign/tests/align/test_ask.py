@@ -259,10 +259,19 @@ class TestOwnVerdicts:
         for case in aligned.memory.cases:
             assert case.pre_alignment is not None
             assert case.pre_alignment.value == before[case.id].value
-        calibrator, nothing = calibrator_of(aligned), calibrator_of(learn(judge, chat, rows).judge)
+        calibrator = calibrator_of(aligned)
         assert calibrator is not None
-        assert nothing is not None
-        assert (calibrator.worth.n, nothing.worth.n) == (12, 0)
+        assert calibrator.worth.n == 0, "a judge without guidelines is no measure of one that has them"
+
+    def test_those_of_a_judge_with_guidelines_are_held_against_the_calibrator(self) -> None:
+        judge, chat, _ = checking(shard_size=1)
+        first = learn(judge, chat, labelled(12)).judge
+        more = labelled(10, start=20)
+        before = {row["id"]: first(inputs=row["inputs"], outputs=row["outputs"]) for row in more}
+        aligned = aio.run(MemAlign().align(first, more, own_verdicts=before)).judge
+        calibrator = calibrator_of(aligned)
+        assert calibrator is not None
+        assert calibrator.worth.n == 10
 
     @pytest.mark.parametrize(
         "changes",

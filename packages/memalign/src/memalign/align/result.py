@@ -169,22 +169,16 @@ class AlignResult(Generic[ValueT_co]):
 
     def __str__(self) -> str:
         """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
-        states = Counter(row.state for row in self.rows if row.status in ("new", "changed") and row.state)
-        parts = [f"{states[state]} {state}" for state in ("learned", "merged", "disputed", "rejected") if states[state]]
-        if self.removed:
-            parts.append(f"{len(self.removed)} withdrawn")
-        if unchanged := sum(row.status == "unchanged" for row in self.rows):
-            parts.append(f"{unchanged} unchanged")
-        if invalid := sum(row.status == "invalid" for row in self.rows):
-            parts.append(f"{invalid} invalid")
+        states = Counter(row.state for row in self.rows if row.status in ("new", "changed"))
+        statuses = Counter(row.status for row in self.rows)
+        counts = {state: states[state] for state in ("learned", "merged", "disputed", "rejected")}
+        counts |= {"withdrawn": len(self.removed), **{status: statuses[status] for status in ("unchanged", "invalid")}}
+        parts = [f"{count} {name}" for name, count in counts.items() if count]
         if waiting := self.pending:
             parts.append(f"{len(waiting)} pending ({_by_reason(waiting)})")
-        if self.forgotten:
-            parts.append(f"forgot {_span(self.forgotten)}")
-        if self.guidelines:
-            parts.append(f"new {_span(self.guidelines)}")
-        if self.impact is not None and self.impact.checked:
-            impact = self.impact
+        named = {"forgot": self.forgotten, "new": self.guidelines}
+        parts += [f"{verb} {_span(guidelines)}" for verb, guidelines in named.items() if guidelines]
+        if (impact := self.impact) is not None and impact.checked:
             parts.append(f"fixed {impact.fixed} and broke {impact.broken} of {impact.checked} checked")
         if broken := [check.id for check in self.locks if not check.kept]:
             parts.append(f"locked and not kept: {', '.join(broken)}")
@@ -205,26 +199,25 @@ class AlignResult(Generic[ValueT_co]):
         for row in self.rows:
             if row.state not in ("learned", "merged") and row.status != "unchanged":
                 waiting.setdefault((row.state or row.status, row.reason), []).append(row.key or f"line {row.line}")
-        rows = [(_first_of(keys), state, reason) for (state, reason), keys in waiting.items()]
-        new = [(g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines]
-        changes = [
-            (change.id, *map(value_text, (change.label, change.before, change.after)), ", ".join(change.guideline_ids))
-            for change in (self.impact.changes if self.impact else ())
-        ]
-        conflicts = [
-            (", ".join(c.ids), "; ".join(f"{key}: {value_text(value)}" for key, value in c.annotations.items()))
-            for c in self.conflicts
-        ]
-        return card(
-            self.judge.name,
-            str(self),
-            table(("id", "guideline", "from"), new, title="New guidelines"),
-            table(("id", "experts", "before", "after", "by"), changes, title="Changed verdicts"),
-            table(("ids", "labels"), conflicts, title="Conflicts"),
-            table(("feedback", "state", "reason"), rows, title="Not learned"),
-            "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10]),
-            self.judge.memory.summary,
-        )
+        changes = self.impact.changes if self.impact else ()
+        tables = {
+            ("New guidelines", "id", "guideline", "from"): [
+                (g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines
+            ],
+            ("Changed verdicts", "id", "experts", "before", "after", "by"): [
+                (c.id, *map(value_text, (c.label, c.before, c.after)), ", ".join(c.guideline_ids)) for c in changes
+            ],
+            ("Conflicts", "ids", "labels"): [
+                (", ".join(c.ids), "; ".join(f"{key}: {value_text(value)}" for key, value in c.annotations.items()))
+                for c in self.conflicts
+            ],
+            ("Not learned", "feedback", "state", "reason"): [
+                (_first_of(keys), state, reason) for (state, reason), keys in waiting.items()
+            ],
+        }
+        parts = [table(columns, rows, title=title) for (title, *columns), rows in tables.items()]
+        notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10])
+        return card(self.judge.name, str(self), *parts, notes, self.judge.memory.summary)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""

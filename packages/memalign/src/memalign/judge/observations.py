@@ -124,7 +124,10 @@ def labelled_cases(judge: Judge) -> list[LabelledCase]:
 
 def _observation(memory: Memory, case: Case, value_type: ValueType, made_by: str) -> Observation | None:
     recorded = case.answers if case.answers is not None and case.answers.judge == made_by else None
-    verdict = case.pre_alignment.value if case.pre_alignment and case.pre_alignment.judge == made_by else None
+    before = case.pre_alignment if case.pre_alignment and case.pre_alignment.judge == made_by else None
+    # What a judge without guidelines had said is no measure of one that has them.
+    comparable = before is not None and (before.exposed_to or not memory.semantic)
+    verdict = before.value if before is not None and comparable else None
     margins, chances = test_margins(memory, case.example, value_type), None
     expected: tuple[Expectation, ...] = ()
     if recorded is not None:
