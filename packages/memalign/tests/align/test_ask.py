@@ -252,7 +252,7 @@ class TestFailure:
 
 class TestOwnVerdicts:
     def test_those_given_before_are_used(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
+        judge, _, _ = checking(shard_size=1)
         rows = labelled(12)
         before = {each["id"]: judge(inputs=each["inputs"], outputs=each["outputs"]) for each in rows}
         aligned = aio.run(MemAlign().align(judge, rows, own_verdicts=before)).judge
