@@ -126,6 +126,13 @@ def test_the_readers_language_and_marks(local: TestClient) -> None:
     assert language_of(None, "de, fr;q=0.9").code == "en"
 
 
+@pytest.mark.parametrize(("code", "text"), [("en", "Nov 05, 2026, 22:04 UTC"), ("pt", "05/11/2026, 22:04 UTC")])
+def test_a_time_in_a_sentence_is_one_for_programs_too(code: str, text: str) -> None:
+    at = "2026-11-05T22:04:00+00:00"
+    sentence = language(code).say("<{name}> {time}", name="A&B", time=language(code).time(at))
+    assert sentence == f'&lt;A&amp;B&gt; <time datetime="{at}">{text}</time>'
+
+
 def test_language_leads_to_no_other_site(local: TestClient) -> None:
     for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
         assert post(local, "/language", language="pt", back=back).headers["location"] == "/"

@@ -7,6 +7,8 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
+from markupsafe import Markup, escape
+
 from memalign.values import Value, value_text
 
 LANGUAGES = {"en": "English", "pt": "Português", "es": "Español"}
@@ -21,13 +23,15 @@ class Language:
         self.code, self._catalogue = code, gettext.translation("messages", _CATALOGUES, [code], fallback=True)
 
     def say(self, english: str, **parts: object) -> str:
-        """The sentence in this language."""
+        """The sentence in this language; it is markup if a part is."""
         sentence = self._catalogue.gettext(english)
+        if any(isinstance(part, Markup) for part in parts.values()):
+            sentence = escape(sentence)
         return sentence.format_map(parts) if parts else sentence
 
-    def count(self, n: int, one: str, several: str) -> str:
-        """`one` for 1 and `several` for other numbers, `{n}` being the number."""
-        return self._catalogue.ngettext(one, several, n).format(n=self.number(n))
+    def count(self, n: int, singular: str, plural: str) -> str:
+        """`singular` for 1 and `plural` for other numbers, `{n}` being the number."""
+        return self._catalogue.ngettext(singular, plural, n).format(n=self.number(n))
 
     def number(self, value: float, digits: int = 0) -> str:
         """A number with this language's marks: 1,234.5 in English, 1.234,5 in the others."""
@@ -39,8 +43,10 @@ class Language:
         return _NONE if share is None else f"{self.number(100 * share)}{'' if self.code == 'en' else chr(0xA0)}%"
 
     def time(self, at: str | None) -> str:
-        """A time, in UTC."""
-        return f"{datetime.fromisoformat(at):{'%Y-%m-%d' if self.code == 'en' else '%d/%m/%Y'} %H:%M}" if at else ""
+        """A time in this language's format; the page's script shows it in the reader's time zone."""
+        day = "%b %d, %Y" if self.code == "en" else "%d/%m/%Y"
+        text = f"{datetime.fromisoformat(at):{day}, %H:%M} UTC" if at else ""
+        return Markup('<time datetime="{}">{}</time>').format(at, text) if at else text
 
     def verdict(self, value: Value | None) -> str:
         """A label as people read it."""
@@ -53,6 +59,6 @@ language = cache(Language)
 
 
 def language_of(chosen: str | None, accepted: str | None) -> Language:
-    """The language that a person chose, else the first that their browser asks for and there is, else English."""
-    asked = [part.strip()[:2].lower() for part in (accepted or "").split(",")]  # browsers send the dearest first
-    return language(next((code for code in (chosen, *asked) if code in LANGUAGES), "en"))
+    """The language that a person chose, else the first that their browser asks for and we have, else English."""
+    wanted = [part.strip()[:2].lower() for part in (accepted or "").split(",")]  # browsers send the preferred one first
+    return language(next((code for code in (chosen, *wanted) if code in LANGUAGES), "en"))
