@@ -1,12 +1,16 @@
-"""Trust: how often the judge agrees with people on cases that it had not learned from, and people with each other."""
+"""Trust: how often the judge agrees with people on cases that it has never learned from."""
 
 from __future__ import annotations
+
+import json
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from memalign_server.pages.content import first_text
 from memalign_server.pages.rendering import render
-from memalign_server.review.evidence import evidence_of, people_agreement
+from memalign_server.people.access import Asking
+from memalign_server.review.evidence import ENOUGH, figures_of, trust_of
 from memalign_server.server import JUDGE, Here
 
 __all__ = ["router"]
@@ -15,10 +19,21 @@ router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 
 @router.get("/trust")
-def trust_page(request: Request, judge: str, server: Here) -> Response:
-    """How far the judge can be trusted."""
+def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Response:
+    """One sentence and one number, or how many answers are missing for them."""
     kind = server.judges.latest(judge).judge.value_type
     with server.store.read() as connection:
-        evidence = evidence_of(connection, judge, kind)
-        alpha, several = people_agreement(connection, judge, kind)
-    return render(request, "trust.html", judge=judge, page="trust", evidence=evidence, alpha=alpha, several=several)
+        trust = trust_of(connection, judge, kind, person.name)
+    texts = {mistake.example.id: first_text(mistake.example) for mistake in trust.mistakes}
+    return render(request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, enough=ENOUGH)
+
+
+@router.get("/trust/figures.json")
+def download_figures(judge: str, server: Here) -> Response:
+    """The figures behind the sentence, and those that only a statistician asks for."""
+    kind = server.judges.latest(judge).judge.value_type
+    with server.store.read() as connection:
+        figures = figures_of(connection, judge, kind)
+    text = json.dumps(figures, ensure_ascii=False, indent=2) + "\n"
+    headers = {"content-disposition": 'attachment; filename="figures.json"'}
+    return Response(text, media_type="application/json", headers=headers)

@@ -1,26 +1,288 @@
-"""What answers prove: agreement on cases that the judge had not learned from when people answered them."""
+"""What answers prove: how often the judge agrees with people on the cases that are held out from teaching.
+
+A case counts by the answers that were given before the judge's was in view. The verdict on it is the newest one, and
+beside it what the judge had said while its memory was empty.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, exists, func, select
 
+from memalign.errors import InvalidValue
 from memalign.evaluation import agreement_of_people
-from memalign.metrics import Estimate, wilson_interval
+from memalign.metrics import Estimate, cohen_kappa, wilson_interval
+from memalign.types import Example
 from memalign.values import Value, ValueType
+from memalign_server.review.cases import cases_of
 from memalign_server.store.columns import from_json
-from memalign_server.store.tables import reviews
+from memalign_server.store.tables import queue, reviews
 
-__all__ = ["ENOUGH", "Evidence", "evidence_of", "people_agreement"]
+__all__ = ["ENOUGH", "Agreement", "Evidence", "Mistake", "Pair", "Trust", "evidence_of", "figures_of", "trust_of"]
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
+_MOST = 1_000  # cases of which people's agreement is computed, the latest first
+_SHOWN = 3  # mistakes, and pairs of people
 
 
-MOST = 1_000
-"""Cases of which people's agreement is computed for a page."""
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """On how many of `n` cases two said the same."""
+
+    n: int
+    agreed: int
+
+    @property
+    def share(self) -> float:
+        """The share of the cases, 0 without cases."""
+        return self.agreed / self.n if self.n else 0.0
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of the share, at 95 %."""
+        return wilson_interval(self.agreed, self.n) or (0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two people who answered the same cases; `one` is None for the reader."""
+
+    one: str | None
+    other: str
+    agreement: Agreement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """A case on which the judge says something else than the reader said first."""
+
+    example: Example
+    verdict: Value
+    answer: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """What the reader is told of a judge.
+
+    Attributes:
+        now: The newest verdicts against people's answers, on the cases that are held out.
+        before: The verdicts of the empty memory on the same cases; None until it was taught, and of too few.
+        waiting: Cases that are held out and that the reader has not answered.
+        reader_alone: Whether all these answers are the reader's.
+        people: Who agrees with whom, those with the most common cases first.
+        mistakes: Where the judge is wrong, of the cases that the reader has answered; the latest first.
+    """
+
+    now: Agreement
+    before: Agreement | None
+    waiting: int
+    reader_alone: bool
+    people: tuple[Pair, ...]
+    mistakes: tuple[Mistake, ...]
+
+    @property
+    def missing(self) -> int:
+        """How many more cases there must be before a figure is shown."""
+        return max(0, ENOUGH - self.now.n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """A case that is held out, with the answer that people gave it, and with two verdicts."""
+
+    case_id: str
+    answer: Value
+    people: Mapping[str, Value | None]  # who gave it, each with what they say now
+    verdict: Value
+    version: int
+    first: Value | None
+    first_version: int | None
+    at_answer: tuple[int, Value] | None  # the version of that moment, and what it had said
+
+
+def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -> Trust:
+    """What a person is told of a judge: nothing of a case that they have not answered.
+
+    Args:
+        connection: A transaction.
+        judge: The judge's name.
+        kind: What it answers with.
+        person: The reader.
+    """
+    cases = _measured(connection, judge, kind)
+    before = _agreement(_firsts(cases), kind)
+    return Trust(
+        now=_agreement(((case.verdict, case.answer) for case in cases), kind),
+        before=before if before.n >= ENOUGH else None,
+        waiting=_waiting(connection, judge, person),
+        reader_alone=all({*case.people} == {person} for case in cases),
+        people=_pairs(connection, judge, kind, person),
+        mistakes=_mistakes(connection, judge, kind, person, cases),
+    )
+
+
+def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str, Any]:
+    """All figures of a judge for a program or a report, as JSON has them."""
+    cases = _measured(connection, judge, kind)
+    versions: dict[int, list[tuple[Value, Value]]] = defaultdict(list)
+    for case in cases:
+        if case.at_answer is not None:
+            versions[case.at_answer[0]].append((case.at_answer[1], case.answer))
+    alpha, common = _people_agreement(connection, judge, kind)
+    return {
+        "judge": judge,
+        "held_out_cases": {
+            "now": _figures([(case.verdict, case.answer) for case in cases], kind),
+            "before_teaching": _figures(_firsts(cases), kind),
+            "versions_as_they_were_answered": {
+                str(version): _figures(versions[version], kind) for version in sorted(versions)
+            },
+        },
+        "people": {"krippendorff_alpha": alpha, "cases_that_several_answered": common},
+    }
+
+
+def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Measured]:
+    """The cases that are held out and that people answered alike, the latest answer last.
+
+    Where they differ, the answer counts that an owner settled on. As soon as enough cases have a verdict of the newest
+    version, the others wait for theirs.
+    """
+    columns = (queue.c.verdict, queue.c.version, queue.c.first_value, queue.c.first_version, queue.c.settled)
+    names = ("case_id", "person", "value", "blind_value", "judge_value", "judge_version")
+    query = (
+        select(*(reviews.c[name] for name in names), *columns)
+        .join(queue, and_(queue.c.judge == judge, queue.c.case_id == reviews.c.case_id))
+        .where(reviews.c.judge == judge, queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None))
+        .where(reviews.c.state == "answered", reviews.c.blind_value.is_not(None))
+        .order_by(reviews.c.created_at)
+    )
+    by_case: dict[str, list[Any]] = {}
+    for row in connection.execute(query):
+        if row.settled is None or row.settled == row.person:
+            by_case.setdefault(row.case_id, []).append(row)
+    cases = []
+    for case_id, rows in by_case.items():
+        first, *others = (from_json(row.blind_value) for row in rows)
+        verdict = _parsed(kind, rows[0].verdict)
+        if verdict is None or not all(kind.agree(first, other) for other in others):
+            continue
+        asked_of = next((row for row in rows if row.judge_version is not None), None)
+        cases.append(
+            _Measured(
+                case_id=case_id,
+                answer=first,
+                people={row.person: from_json(row.value) for row in rows},
+                verdict=verdict,
+                version=rows[0].version,
+                first=from_json(rows[0].first_value),
+                first_version=rows[0].first_version,
+                at_answer=asked_of and (asked_of.judge_version, from_json(asked_of.judge_value)),
+            )
+        )
+    newest = max((case.version for case in cases), default=0)
+    of_newest = [case for case in cases if case.version == newest]
+    return of_newest if len(of_newest) >= ENOUGH else cases
+
+
+def _parsed(kind: ValueType, text: str) -> Value | None:
+    try:
+        return kind.parse(text)
+    except InvalidValue:  # of a judge that answered otherwise once
+        return None
+
+
+def _agreement(pairs: Iterable[tuple[Value, Value]], kind: ValueType) -> Agreement:
+    same = [kind.agree(one, other) for one, other in pairs]
+    return Agreement(n=len(same), agreed=sum(same))
+
+
+def _firsts(cases: Sequence[_Measured]) -> list[tuple[Value, Value]]:
+    """The verdicts of the empty memory with people's answers; none while the judge has learned nothing since."""
+    if all(case.version == case.first_version for case in cases):
+        return []
+    return [(case.first, case.answer) for case in cases if case.first is not None]
+
+
+def _figures(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> dict[str, Any]:
+    agreement = _agreement(pairs, kind)
+    if not agreement.n:
+        return {"cases": 0}
+    low, high = agreement.interval
+    one, other = zip(*pairs, strict=True)
+    kappa = cohen_kappa(one, other, weights="quadratic" if kind.numeric else None) if kind.closed else None
+    interval = {"low": low, "high": high, "confidence": 0.95, "method": "wilson"}
+    shares = {"cases": agreement.n, "agreed": agreement.agreed, "share": agreement.share, "interval": interval}
+    return {**shares, "cohen_kappa": kappa}
+
+
+def _waiting(connection: Connection, judge: str, person: str) -> int:
+    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    open_cases = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1)
+    query = open_cases.where(~exists().where(own, reviews.c.state != "undone"))
+    return int(connection.execute(query).scalar_one())
+
+
+def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
+    """The reader and each colleague, on the cases that both answered; for whoever answers none, the busiest of them."""
+    if pairs := _pairs_of(connection, judge, kind, person):
+        return tuple(Pair(one=None, other=name, agreement=agreement) for name, agreement in pairs)
+    busiest = select(reviews.c.person).where(reviews.c.judge == judge).group_by(reviews.c.person)
+    name = connection.execute(busiest.order_by(func.count().desc(), reviews.c.person).limit(1)).scalar()
+    pairs = _pairs_of(connection, judge, kind, name) if name else []
+    return tuple(Pair(one=name, other=other, agreement=agreement) for other, agreement in pairs)
+
+
+def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> list[tuple[str, Agreement]]:
+    own, theirs = reviews.alias(), reviews.alias()
+    query = (
+        select(theirs.c.person, own.c.value, theirs.c.value, func.count())
+        .join(theirs, and_(theirs.c.judge == judge, theirs.c.case_id == own.c.case_id, theirs.c.person != person))
+        .where(own.c.judge == judge, own.c.person == person, own.c.state == "answered", own.c.value.is_not(None))
+        .where(theirs.c.state == "answered", theirs.c.value.is_not(None))
+        .group_by(theirs.c.person, own.c.value, theirs.c.value)
+    )
+    common, agreed = Counter[str](), Counter[str]()
+    for colleague, one, other, n in connection.execute(query):
+        common[colleague] += n
+        agreed[colleague] += n * kind.agree(from_json(one), from_json(other))
+    return [(name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN)]
+
+
+def _mistakes(
+    connection: Connection, judge: str, kind: ValueType, person: str, cases: Sequence[_Measured]
+) -> tuple[Mistake, ...]:
+    """The latest cases on which the reader says something else than the judge, and said so before they saw it."""
+
+    def wrong(case: _Measured) -> bool:
+        answers = (case.answer, case.people.get(person))
+        return all(answer is not None and not kind.agree(case.verdict, answer) for answer in answers)
+
+    wrong_cases = [case for case in cases if wrong(case)]
+    latest = {case.case_id: case for case in wrong_cases[: -_SHOWN - 1 : -1]}
+    return tuple(
+        Mistake(example=row.example, verdict=latest[row.example.id].verdict, answer=latest[row.example.id].answer)
+        for row in cases_of(connection, judge, list(latest))
+    )
+
+
+def _people_agreement(connection: Connection, judge: str, kind: ValueType) -> tuple[float | None, int]:
+    """Krippendorff's alpha of people against each other, and on how many cases that two or more answered."""
+    answered = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
+    common = select(reviews.c.case_id).where(*answered).group_by(reviews.c.case_id).having(func.count() > 1)
+    common = common.order_by(func.max(reviews.c.created_at).desc()).limit(_MOST)
+    query = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.case_id.in_(common))
+    units: dict[str, list[Value]] = {}
+    for case_id, value in connection.execute(query):
+        units.setdefault(case_id, []).append(from_json(value))
+    return (agreement_of_people(list(units.values()), kind) if kind.closed else None), len(units)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +328,3 @@ def evidence_of(connection: Connection, judge: str, kind: ValueType) -> Evidence
         answers[case_id] += n
         agreed[case_id] += n * kind.agree(from_json(verdict), from_json(blind))
     return Evidence(n=len(answers), agreed=sum(agreed[case_id] / n for case_id, n in answers.items()))
-
-
-def people_agreement(connection: Connection, judge: str, kind: ValueType) -> tuple[float | None, int]:
-    """Krippendorff's alpha of people against each other, and on how many cases that two or more answered.
-
-    Of more than `MOST` such cases those with the last ids count.
-    """
-    said = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
-    both = select(reviews.c.case_id).where(*said).group_by(reviews.c.case_id).having(func.count() > 1)
-    both = both.order_by(reviews.c.case_id.desc()).limit(MOST)
-    query = select(reviews.c.case_id, reviews.c.value).where(*said, reviews.c.case_id.in_(both))
-    units: dict[str, list[Value]] = {}
-    for case_id, value in connection.execute(query):
-        units.setdefault(case_id, []).append(from_json(value))
-    return (agreement_of_people(list(units.values()), kind) if kind.closed else None), len(units)

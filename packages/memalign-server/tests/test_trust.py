@@ -1,0 +1,274 @@
+"""The page Trust: one sentence from the cases that are held out, and nothing of a case that the reader has not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+from memalign import Judge, ValueType
+from memalign.evaluation import review_feedback
+from memalign.testing import HashEmbedding
+from memalign_server.review.answers import settle
+from memalign_server.review.cases import cases_of
+from memalign_server.review.judging import judge_cases
+from memalign_server.server import Server
+from memalign_server.store.tables import queue
+from server_support import world
+from server_support.reviewing import answer, post, put_in
+
+TRUST = "/judges/tone/trust"
+CASES = [{"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."} for n in range(16)]
+
+
+def server(client: TestClient) -> Server:
+    return client.app.state.server  # type: ignore[attr-defined,no-any-return]  # a FastAPI
+
+
+def page(client: TestClient) -> str:
+    """What the page says, without its marks."""
+    text = client.get(TRUST)
+    assert text.status_code == 200
+    main = re.sub(r"<svg.*?</svg>", "", text.text.partition("<main")[2].partition("</main>")[0], flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", main.partition(">")[2])).split()).replace(" .", ".")
+
+
+def heading(client: TestClient) -> str:
+    (words,) = re.findall(r"<h1[^>]*>(.*?)</h1>", client.get(TRUST).text, flags=re.DOTALL)
+    return unescape(words)
+
+
+def hold_out(client: TestClient, *cases: str) -> None:
+    """Let these cases be those that are held out; without any, all."""
+    with server(client).store.write() as connection:
+        which = queue.c.case_id.in_(cases) if cases else queue.c.number > 0
+        connection.execute(update(queue).where(which).values(held_out=1))
+
+
+def answer_all(client: TestClient, values: str, start: int = 0) -> None:
+    """Answer the cases in their order: `yynn` are two times yes and two times no."""
+    for number, letter in enumerate(values, start):
+        answer(client, f"c-{number:02}", value="true" if letter == "y" else "false")
+
+
+@pytest.fixture
+def ana_and_ben(shared: world.Shared) -> tuple[TestClient, TestClient]:
+    """Two people at a queue of sixteen cases that are held out; the judge says yes of all."""
+    ana, ben = shared.signed_in("owner"), shared.signed_in("reviewer")
+    put_in(ana, CASES)
+    hold_out(ana)
+    return ana, ben
+
+
+@pytest.fixture
+def queued(local: TestClient) -> TestClient:
+    put_in(local, CASES)
+    hold_out(local)
+    return local
+
+
+def test_one_sentence_says_how_often_it_agreed(queued: TestClient) -> None:
+    answer_all(queued, "yyyyyyyyyynn")
+    assert heading(queued) == "On 12 cases it had never learned from, it agreed with you on 10."
+    words = page(queued)
+    assert "83%; between 55 and 95 is likely." in words
+    assert "Before" not in words  # it has not been taught
+    assert 'aria-label="Now: 83 percent, between 55 and 95 is likely."' in queued.get(TRUST).text
+    # Where it errs, by the first lines of what is judged.
+    assert "It is most often wrong here" in words
+    assert "\u201cWait 11 days.\u201d it said Yes, you said No" in words
+    assert "style=" not in queued.get(TRUST).text
+
+
+@pytest.mark.parametrize(
+    ("answers", "says", "button"),
+    [(0, "10 more answers and you will know.", "Review 10"), (9, "1 more answer and you will know.", "Review 1")],
+)
+def test_too_few_answers_say_how_many_are_missing(queued: TestClient, answers: int, says: str, button: str) -> None:
+    answer_all(queued, "y" * answers)
+    assert heading(queued) == says
+    assert f"You have answered {answers} of them; 10 are enough for a first figure." in page(queued)
+    assert page(queued).endswith(button)
+
+
+def test_where_too_few_cases_are_held_out_more_are_asked_for(local: TestClient) -> None:
+    put_in(local, CASES)
+    hold_out(local, *(f"c-{n:02}" for n in range(5)))
+    answer_all(local, "yyy")
+    words = page(local)
+    assert words.startswith("7 more answers and you will know.")
+    assert "Review 2" in words
+    assert words.endswith("One in four new cases is counted here, and there are not enough of them yet. Add cases")
+
+
+def test_only_what_is_held_out_counts(local: TestClient) -> None:
+    put_in(local, CASES)
+    hold_out(local, "c-00", "c-01")
+    answer_all(local, "y" * 16)
+    assert heading(local) == "8 more answers and you will know."
+
+
+def taught(client: TestClient, registry_url: str, words: str = "Show sympathy first.") -> None:
+    """Teach the judge, and judge the queue with what it has learned, as the server's work does."""
+    registry = world.opened(registry_url, script=turning)
+    registry.align("tone", [{"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": words}])
+    judge, store = registry.load("tone"), server(client).store
+    with store.read() as connection:
+        examples = [case.example for case in cases_of(connection, "tone", [case["id"] for case in CASES])]
+    asyncio.run(judge_cases(store, judge, registry.history("tone")[-1].number, examples))
+
+
+def turning(request: Any) -> dict[str, Any]:
+    """A judge that turns strict once it has learned a guideline."""
+    said = world.answer(request)
+    if "changes" not in request.schema["properties"]:
+        said["value"] = "sympathy" not in request.system.lower()
+    return said
+
+
+def test_the_number_before_teaching_stands_beside_the_number_now(queued: TestClient, tmp_path: Path) -> None:
+    answer_all(queued, "nnnnnnnnnyyy")
+    assert heading(queued).endswith("it agreed with you on 3.")
+    taught(queued, f"sqlite:///{tmp_path / 'memalign.db'}")
+    assert heading(queued) == "On 12 cases it had never learned from, it agreed with you on 9."
+    assert "Before you taught it: 25% of 12." in page(queued)
+    chart = 'aria-label="Before: 25 percent, between 9 and 53 is likely. Now: 75 percent, between 47 and 91 is likely."'
+    assert chart in queued.get(TRUST).text
+    figures = queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]
+    assert figures["versions_as_they_were_answered"].keys() == {"1"}
+    assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
+
+
+def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient, tmp_path: Path) -> None:
+    row = {**CASES[0], "id": "from-the-archive", "value": False, "rationale": "Cold.", "source": "olga"}
+    world.opened(f"sqlite:///{tmp_path / 'memalign.db'}").align("tone", [row])
+    put_in(local, CASES)
+    hold_out(local)
+    answer_all(local, "yy")
+    assert heading(local) == "9 more answers and you will know."
+
+
+def test_an_answer_after_the_verdict_was_shown_changes_nothing(queued: TestClient) -> None:
+    answer_all(queued, "yyyyyyyyyyn")
+    answer_all(queued, "y", start=10)  # now that they have read what the judge says
+    assert heading(queued).endswith("it agreed with you on 10.")
+    assert "It is most often wrong here" not in page(queued)
+    answer_all(queued, "nnnnnnnnnn")
+    assert heading(queued).endswith("it agreed with you on 10.")
+
+
+def test_a_program_that_has_seen_the_verdict_proves_nothing(queued: TestClient) -> None:
+    case = {name: CASES[0][name] for name in ("inputs", "outputs")}
+    assert queued.post("/api/v1/judges/tone/judge", json=case).status_code == 200
+    answer_all(queued, "yy")
+    assert heading(queued) == "9 more answers and you will know."
+
+
+def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
+    ana_and_ben: tuple[TestClient, TestClient],
+) -> None:
+    ana, ben = ana_and_ben
+    answer_all(ana, "yyyyyyyyyyyn")
+    answer_all(ben, "yynny")
+    assert heading(ana) == "On 10 cases it had never learned from, it agreed with your team on 9."
+    assert "You and reviewer agree on 3 of 5." in page(ana)
+    assert "You and owner agree on 3 of 5." in page(ben)
+    for case, holder in (("c-02", "reviewer"), ("c-03", "")):
+        with server(ana).store.write() as connection:
+            settle(connection, "tone", case, holder)
+    assert heading(ana) == "On 11 cases it had never learned from, it agreed with your team on 9."
+
+
+def test_nobody_reads_of_a_case_that_they_have_not_answered(ana_and_ben: tuple[TestClient, TestClient]) -> None:
+    ana, ben = ana_and_ben
+    answer_all(ana, "nnnnnnnnnnnn")
+    assert "it said Yes, you said No" in page(ana)
+    words = page(ben)
+    assert words.startswith("On 12 cases it had never learned from, it agreed with your team on 0.")
+    assert "it said" not in words
+    assert "Wait" not in words
+    answer_all(ben, "n")
+    assert "\u201cWait 0 days.\u201d it said Yes, you said No" in page(ben)
+    assert "Wait 1 days" not in page(ben)
+
+
+def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
+    world.link(shared.server.registry.url, "zoe", world.Role.REVIEWER)
+    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
+    put_in(owner, CASES)
+    answer_all(reviewer, "yynn")
+    answer_all(zoe, "yyy")
+    assert "reviewer and zoe agree on 2 of 3." in page(owner)
+
+
+@contextmanager
+def scoring(tmp_path: Path, value_type: str, verdict: float) -> Iterator[list[TestClient]]:
+    """Two people at the queue of a judge that gives every case the same number."""
+
+    def scored(_: Any) -> dict[str, Any]:
+        return {"rationale": "So so.", "value": verdict}
+
+    registry = world.registry(tmp_path, script=scored, judges=())
+    registry.create(
+        Judge(
+            name="tone",
+            instructions=world.INSTRUCTIONS,
+            feedback_value_type=value_type,
+            model="scripted",
+            embedding_model=HashEmbedding().name,
+        )
+    )
+    with TestClient(app := world.server(tmp_path, script=scored), base_url=world.ADDRESS):
+        people = [TestClient(app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
+        for person, name in zip(people, ("ana", "ben"), strict=True):
+            person.post(world.link(registry.url, name))
+        put_in(people[0], CASES)
+        hold_out(people[0])
+        yield people
+
+
+def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
+    with scoring(tmp_path, "float:0..1", 0.7) as people:
+        for number in range(10):
+            for person, score in zip(people, ("0.70", "0.71"), strict=True):
+                answer(person, f"c-{number:02}", value=score)
+        assert heading(people[0]) == "On 10 cases it had never learned from, it agreed with your team on 10."
+        assert "You and ben agree on 10 of 10." in page(people[0])
+
+
+def test_the_download_has_what_a_statistician_asks_for(tmp_path: Path) -> None:
+    labels = {"c-00": (1, 2), "c-01": (5, 5), "c-02": (1, 1), "c-03": (1, 5), "c-04": (3, 3)}
+    rows = [
+        {**case, "value": value, "source": who}
+        for case in CASES
+        for who, value in zip(("ana", "ben"), labels.get(case["id"], ()), strict=False)
+    ]
+    with scoring(tmp_path, "int:1..5", 3) as people:
+        for place, person in enumerate(people):
+            for case, values in labels.items():
+                answer(person, case, value=str(values[place]))
+        download = people[0].get(f"{TRUST}/figures.json")
+    figures = download.json()
+    assert download.headers["content-disposition"] == 'attachment; filename="figures.json"'
+    assert figures["people"]["krippendorff_alpha"] == pytest.approx(
+        review_feedback(rows, ValueType.of("int:1..5")).alpha
+    )
+    assert figures["people"]["cases_that_several_answered"] == 5
+    now = figures["held_out_cases"]["now"]
+    assert (now["cases"], now["agreed"], now["cohen_kappa"]) == (3, 1, pytest.approx(0.0))
+    assert now["interval"]["low"] < now["share"] < now["interval"]["high"]
+    assert figures["held_out_cases"]["before_teaching"] == {"cases": 0}
+    assert "owner" not in download.text
+    assert "ana" not in download.text
+
+
+def test_teaching_is_not_asked_for_on_this_page(queued: TestClient) -> None:
+    assert post(queued, TRUST).status_code == 405
