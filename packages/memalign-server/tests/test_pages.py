@@ -59,16 +59,6 @@ def test_an_erased_case_is_gone_with_a_receipt(taught: TestClient, tmp_path: Pat
     assert "late" not in taught.get("/judges/tone/download/cases.jsonl").text
 
 
-def test_trust_shows_a_figure_from_blind_answers(local: TestClient) -> None:
-    cases = [{**reviewing.CASES[0], "id": f"c-{n}", "inputs": f"Order {n} is late."} for n in range(10)]
-    put_in(local, cases)
-    for n in range(10):
-        answer(local, f"c-{n}", value="true" if n < 8 else "false")
-    page = local.get("/judges/tone/trust").text
-    assert "80%" in page
-    assert "49% to 94%" in page
-
-
 @pytest.mark.parametrize("name", ["cases.csv", "cases.xlsx"])
 def test_tables_are_taken_in(local: TestClient, tmp_path: Path, name: str) -> None:
     import polars as pl

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from server_support import reviewing, world
 from server_support.reviewing import answer, card, post, put_in, send
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fastapi.testclient import TestClient
@@ -260,3 +262,26 @@ def test_a_model_that_is_down_loses_nothing(tmp_path: Any) -> None:
         reviewing.wait(client)
         assert "the model is down" in client.get(job).text
         assert "1 answered" in client.get("/judges/tone/review").text
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[TestClient]:
+    """Sixty judged cases, of a judge that turns strict once it has learned a guideline."""
+    world.registry(tmp_path, script=turning)
+    with TestClient(world.server(tmp_path, script=turning), base_url=world.ADDRESS) as client:
+        put_in(client, [{"id": f"c-{n}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n}."} for n in range(60)])
+        yield client
+
+
+def test_the_next_answers_test_what_was_taught(many: TestClient) -> None:
+    for _ in range(30):  # more than are looked at again
+        case = card(many.get("/judges/tone/review"))["case"]
+        answer(many, case, value="false", rationale="Show sympathy first.")
+    post(many, "/judges/tone/teach")
+    reviewing.wait(many)
+    cases = many.get("/judges/tone/download/cases.jsonl").text.splitlines()
+    judged = {row["id"]: row["version"] for row in map(json.loads, cases)}
+    for _ in range(12):
+        case = card(many.get("/judges/tone/review"))["case"]
+        assert judged[case] == 2
+        answer(many, case, value="false")
