@@ -93,6 +93,15 @@ class Site:
     def teach(self) -> str:
         return self.do("teach")
 
+    def try_wording(self, guideline: str, text: str) -> str:
+        """Try a wording; what is typed stays in its field meanwhile. Then the page of what came out."""
+        answer = post(self.client, "/judges/tone/learned/better", guideline=guideline, text=text, action="try")
+        assert (answer.status_code, f">{text}</textarea>" in answer.text) == (200, True)
+        assert "Trying your wording" in answer.text
+        wait(self.client)
+        job = next(job for job in self.server.jobs.recent("tone") if job.kind == "try")
+        return self.page(job=job.id)
+
     def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
         answer = self.client.get(path, params=query or None)
         assert answer.status_code == 200, answer.text
@@ -239,7 +248,7 @@ def test_a_wording_is_tried_before_it_is_kept(site: Site) -> None:
     rule = site.judge.memory.semantic[0]
     assert f"It had understood: “{rule.text}”" in site.page(better=rule.id)
     words = "Say sorry first, unless all is well."
-    page = site.do("learned/better", guideline=rule.id, text=words, action="try")
+    page = site.try_wording(rule.id, words)
     assert "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5" in page
     assert "Still wrong “Reply 9.”" in page
     assert site.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
@@ -310,3 +319,66 @@ def test_before_anything_is_taught_the_page_says_how_to_begin(site: Site) -> Non
     page = site.page()
     assert "It knows nothing yet. Explain 3 answers and it learns. Review" in page
     assert "Cases that came out differently" not in page
+
+
+def test_a_wording_that_could_not_be_tried_is_still_in_its_field(tmp_path: Path, site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    rule = site.judge.memory.semantic[0]
+    site.client.__exit__()
+    with opened(tmp_path, down) as later:
+        page = later.try_wording(rule.id, "Say sorry.")
+        assert "Say sorry." in page
+        assert "Your wording could not be tried just now." in page
+        assert "Keep my wording" in page
+
+
+def quarrelling(request: ChatRequest) -> dict[str, Any]:
+    """A model that finds every two comments to contradict each other."""
+    reply = strict(request)
+    if "changes" in reply:
+        labels = [change["feedback"][0] for change in reply["changes"] if change["action"] == "ADD"]
+        reply["conflicts"] = [{"feedback": labels[:2], "about": "sorry"}] if len(labels) > 1 else []
+    return reply
+
+
+@pytest.fixture
+def quarrel(tmp_path: Path) -> Iterator[Site]:
+    """Two people's comments, on two cases, that contradict each other; one of them owns the server."""
+    with opened(tmp_path, quarrelling) as site:
+        put_in(site.client, CASES)
+        with site.server.store.write() as connection:
+            connection.execute(update(queue).values(held_out=0))
+        site.answer("c5", False, "Say sorry, always.")
+        site.answer("c6", False, "Never say sorry.", person="ben")
+        site.teach()
+        yield site
+
+
+def keys_of(site: Site) -> list[str]:
+    (conflict,) = site.judge.memory.open_conflicts
+    return [str(key) for key in conflict.feedback]
+
+
+def test_comments_that_contradict_stand_side_by_side(quarrel: Site) -> None:
+    page = quarrel.page()
+    assert (
+        "These two say different things “Say sorry, always.” You This holds “Never say sorry.” ben This holds" in page
+    )
+    assert "Both hold" in page
+
+
+@pytest.mark.parametrize(
+    ("holds", "words"),
+    [
+        ("c5@local", {"Say sorry, always.", None}),
+        ("c6@ben", {"Never say sorry.", None}),
+        ("", {"Say sorry, always.", "Never say sorry."}),
+    ],
+)
+def test_a_conflict_is_settled_once(quarrel: Site, holds: str, words: set[str | None]) -> None:
+    page = quarrel.do("learned/conflict", key=keys_of(quarrel), **({"holds": holds} if holds else {}))
+    assert "different things" not in page
+    assert {quarrel.review("c5").rationale, quarrel.review("c6", "ben").rationale} == words
+    quarrel.answer("c7", False, "Be quick.")
+    assert "different things" not in quarrel.teach(), "and it does not come back"

@@ -17,7 +17,7 @@ from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.people.access import Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import say_drafts
+from memalign_server.review.answers import previous_case, say_drafts
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import cases_of, progress_of
 from memalign_server.review.finding import case_text, find_cases
@@ -59,6 +59,7 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
     with server.store.read() as connection:
         words = [answer.rationale for answer in explained(connection, judge, person.name)]
         progress = progress_of(connection, judge, person.name)
+        previous = previous_case(connection, judge, person.name)
     words += [old.rationale for old in loaded.judge.memory.pending if old.source == person.name and old.rationale]
     if running is None and not words:
         return RedirectResponse(link(judge, "review"), 303)
@@ -70,6 +71,7 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
         question=question_of(loaded.judge),
         words=words,
         progress=progress,
+        previous=previous and previous.example.id,
         job=running,
     )
 
@@ -211,8 +213,9 @@ def learned_page(
 ) -> Response:
     """What the reader's words became; with `better` one guideline in other words, with `take` words to be taken back."""
     work = None if job is None else _job(server, judge, job)
-    if work is not None and work.kind == "try" and work.asked_by == person.name:
-        return _better(request, server, judge, person, guideline=better or "", job=work)
+    own_trial = work if work is not None and work.kind == "try" and work.asked_by == person.name else None
+    if better is not None or (own_trial is not None and own_trial.state == "done"):
+        return _better(request, server, judge, person, guideline=better or "", job=own_trial)
     loaded = server.judges.latest(judge)
     memory = loaded.judge.memory
     with server.store.read() as connection:
@@ -223,8 +226,6 @@ def learned_page(
         results = find_cases(connection, loaded.judge, find)
         hidden = hidden_from(connection, judge, person.name, [case.id for case in results])
     rows = _rows(memory, turns, person.name)
-    if better is not None:
-        return _better(request, server, judge, person, guideline=better)
     taking = next((row for row in rows if row.id == take), None)
     return render(
         request,
@@ -299,7 +300,7 @@ def _better(
     typed: Mapping[str, Any] | None = None,
     problem: str | None = None,
 ) -> Response:
-    """One guideline and a person's wording of it: before, while and after it is tried, or refused for a `problem`."""
+    """One guideline and a person's wording: before, while and after it is tried, or as it was typed, with a problem."""
     memory = server.judges.latest(judge).judge.memory
     wording = typed or (job.result if job is not None and job.state == "done" else None) or {}
     rule = _editable(memory, wording.get("guideline", guideline), person)
@@ -319,6 +320,7 @@ def _better(
         checks=wording.get("checks", [check.question for check in rule.checks]),
         words=[memory.annotation(key) for key in memory.sources_of(rule) if key.source == person.name],
         outcomes=outcomes,
+        untried=wording.get("problem"),
         turned=[
             (case_text(cases[one["id"]].example), one)
             for one in outcomes
@@ -348,7 +350,7 @@ def say_better(
         return _better(request, server, judge, person, typed=arguments, problem=told(speaking(request), error))
     if action == "try":
         job = server.jobs.start("try", judge, arguments, asked_by=person.name)
-        return RedirectResponse(link(judge, "learned", job=job.id, better=guideline), 303)
+        return _better(request, server, judge, person, typed=arguments, job=job)
     server.registry.update(judge, lambda old: rephrased(old, guideline, text, checks=checks, by=person.name))
     job = server.jobs.start("refresh", judge, {}, asked_by=person.name)
     return RedirectResponse(link(judge, "learned", job=job.id), 303)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import Judge
 from memalign.align import MemAlign
-from memalign.errors import MemalignError
 from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
@@ -117,7 +116,8 @@ async def refresh(work: Work) -> dict[str, Any]:
 async def trial(work: Work) -> dict[str, Any]:
     """Try `text` as the wording of a `guideline`, with `checks`, on cases that `person` answered: which are right.
 
-    The judge of now is asked only where it has not judged a case since it became what it is.
+    The judge of now is asked only where it has not judged a case since it became what it is. The result has the wording
+    again, and a `problem` where the model did not answer: nothing that was typed is lost.
     """
     arguments = work.arguments
     judge, version = await asyncio.to_thread(_latest, work)
@@ -126,6 +126,7 @@ async def trial(work: Work) -> dict[str, Any]:
     )
     with work.store.read() as connection:
         cases = cases_for_trial(connection, judge, arguments["person"], arguments["guideline"])
+    wording = {name: arguments[name] for name in ("guideline", "text", "checks")}
     outcomes = list[dict[str, Any]]()
     work.progress("trying", 0, len(cases))
     for start in range(0, len(cases), _TRIED_AT_ONCE):
@@ -140,9 +141,9 @@ async def trial(work: Work) -> dict[str, Any]:
             right = {name: _agrees(judge, judgment, value) for name, judgment in pair.items()}
             outcomes.append({"id": case.example.id, **right})
         if all(judgment.error for judgment in after):
-            raise MemalignError(after[0].error or "")
+            return {**wording, "cases": [], "problem": after[0].error}
         work.progress("trying", len(outcomes), len(cases))
-    return {**{name: arguments[name] for name in ("guideline", "text", "checks")}, "cases": outcomes}
+    return {**wording, "cases": outcomes, "problem": None}
 
 
 def _agrees(judge: Judge, judgment: Judgment | None, value: Value) -> bool | None:
