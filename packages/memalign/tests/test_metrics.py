@@ -33,6 +33,13 @@ pairs_of_scores = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_
 YES_NO = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
 
 
+RARE = [("ok", "ok")] * 9 + [("ok", "bad")]
+RANKS = [(1, 1), (2, 3), (1, 3), (3, 2)]
+SHIFTED = [(1, 2), (2, 3), (3, 4)]
+ORDER = ("bad", "fair", "good")
+words = partial(cohen_kappa, weights="linear", labels=ORDER)
+
+
 def columns(pairs):
     return [a for a, _ in pairs], [b for _, b in pairs]
 
@@ -40,52 +47,31 @@ def columns(pairs):
 # -- against values computed by hand ---------------------------------------------------------------------------------
 
 
-def test_kappa_of_a_hand_computed_table():
-    assert accuracy(*columns(YES_NO)) == pytest.approx(0.7)
-    assert cohen_kappa(*columns(YES_NO)) == pytest.approx(0.4)  # (0.7 - 0.5) / (1 - 0.5)
+@pytest.mark.parametrize(
+    ("measure", "pairs", "value"),
+    [
+        (accuracy, YES_NO, 0.7),
+        (cohen_kappa, YES_NO, 0.4),  # (0.7 - 0.5) / (1 - 0.5)
+        (accuracy, RARE, 0.9),
+        (balanced_accuracy, RARE, 0.5),  # the rare label counts as much
+        (linear, RANKS, 1 - 1 / (16 / 16)),  # distances 0, 1, 2, 1; all pairs of the columns have mean distance 16/16
+        (quadratic, RANKS, 1 - 1.5 / (26 / 16)),  # and squared 26/16
+        (words, [(ORDER[a - 1], ORDER[b - 1]) for a, b in RANKS], 1 - 1 / (16 / 16)),  # distances of the order
+        (ccc, SHIFTED, 4 / 7),  # means 2 and 3, variances and covariance 2/3: 2·2/3 / (2/3 + 2/3 + 1)
+        (ccc, [(a + 1e9, b + 1e9) for a, b in SHIFTED], 4 / 7),
+        (ccc, [(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], -1.0),
+        (mae, SHIFTED, 1.0),
+    ],
+)
+def test_a_measure_of_a_hand_computed_table(measure, pairs, value):
+    assert measure(*columns(pairs)) == pytest.approx(value)
 
 
-def test_weighted_kappa_of_a_hand_computed_table():
-    # Distances 0, 1, 2, 1 of four cases; all pairs of the two columns have mean distance 16/16 and squared 26/16.
-    first, second = [1, 2, 1, 3], [1, 3, 3, 2]
-    all_pairs = [(a, b) for a in first for b in second]
-    expected_linear = sum(abs(a - b) for a, b in all_pairs) / 16
-    expected_quadratic = sum((a - b) ** 2 for a, b in all_pairs) / 16
-    assert linear(first, second) == pytest.approx(1 - (4 / 4) / expected_linear)
-    assert quadratic(first, second) == pytest.approx(1 - (6 / 4) / expected_quadratic)
-
-
-def test_weighted_kappa_takes_distances_from_label_order():
-    order = ("bad", "fair", "good")
-    words = partial(cohen_kappa, weights="linear", labels=order)
-    first, second = [0, 1, 2, 2, 0], [0, 2, 2, 0, 1]
-    assert words([order[i] for i in first], [order[i] for i in second]) == pytest.approx(linear(first, second))
+def test_weighted_kappa_needs_numbers_or_the_order_of_labels():
     with pytest.raises(InputError, match="labels"):
         linear(["bad"], ["good"])
     with pytest.raises(InputError, match="not among the labels"):
         words(["bad"], ["awful"])
-
-
-def test_a_missing_middle_score_keeps_its_distance():
-    # 1 and 5 are four apart even when nobody says 2, 3 or 4.
-    assert quadratic([1, 5, 1, 4], [1, 5, 5, 4]) == pytest.approx(ccc([1, 5, 1, 4], [1, 5, 5, 4]))
-
-
-def test_balanced_accuracy_counts_the_rare_label_as_much():
-    truth = ["ok"] * 9 + ["bad"]
-    assert accuracy(["ok"] * 10, truth) == pytest.approx(0.9)
-    assert balanced_accuracy(["ok"] * 10, truth) == pytest.approx(0.5)
-
-
-def test_concordance_of_a_hand_computed_column():
-    # Means 2 and 3, variances 2/3 and 2/3, covariance 2/3: 2·2/3 / (2/3 + 2/3 + 1) = 4/7.
-    assert ccc([1, 2, 3], [2, 3, 4]) == pytest.approx(4 / 7)
-    assert mae([1, 2, 3], [2, 3, 4]) == pytest.approx(1.0)
-    assert ccc([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]) == pytest.approx(-1.0)
-
-
-def test_concordance_survives_a_large_common_offset():
-    assert ccc([1e9 + 1, 1e9 + 2, 1e9 + 3], [1e9 + 2, 1e9 + 3, 1e9 + 4]) == pytest.approx(4 / 7)
 
 
 def test_krippendorffs_own_example():
@@ -142,16 +128,24 @@ def test_alpha_takes_no_value_outside_its_labels():
         krippendorff_alpha([["a", "b"], ["a", "c"]], labels=["a", "b"])
 
 
-def test_one_label_only_cannot_tell_agreement_from_chance():
-    assert balanced_accuracy(["A", "A"], ["A", "A"]) is None
-    assert cohen_kappa(["A", "A"], ["A", "A"]) is None
-    assert quadratic([3, 3], [3, 3]) is None
-    assert ccc([3, 3], [3, 3]) is None
-    assert ccc([0.1] * 3, [0.1] * 3) is None
-    assert ccc([1], [1]) is None
-    assert krippendorff_alpha([["A", "A"], ["A"]]) is None
-    assert krippendorff_alpha([["A"], ["B"]]) is None
-    assert krippendorff_alpha([]) is None
+@pytest.mark.parametrize(
+    ("measure", "pairs"),
+    [
+        (balanced_accuracy, [("A", "A")] * 2),
+        (cohen_kappa, [("A", "A")] * 2),
+        (quadratic, [(3, 3)] * 2),
+        (ccc, [(3, 3)] * 2),
+        (ccc, [(0.1, 0.1)] * 3),
+        (ccc, [(1, 1)]),
+    ],
+)
+def test_one_label_only_cannot_tell_agreement_from_chance(measure, pairs):
+    assert measure(*columns(pairs)) is None
+
+
+@pytest.mark.parametrize("units", [[["A", "A"], ["A"]], [["A"], ["B"]], []])
+def test_alpha_needs_two_labels_of_a_case_that_two_people_labelled(units):
+    assert krippendorff_alpha(units) is None
 
 
 def test_columns_of_different_length_are_an_error():

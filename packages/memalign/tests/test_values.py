@@ -23,6 +23,22 @@ TYPES = [
     (Annotated[float, Ge(-1), Le(1)], "float:-1..1"),
     (Annotated[float, Ge(0), Le(0.5)], "float:0..0.5"),
 ]
+REFUSED: dict[str, list[object]] = {
+    "int needs bounds": [int],
+    "float needs bounds": [float],
+    "unknown value type": [list, None, 7, "stars", "", "int", bool | None],
+    "bounds look like int:1..5": ["int:", "int:a..b", "int:-3--1"],
+    "below the upper": ["int:5..1", "int:1..1"],
+    "both finite": ["float:0..inf", "float:nan..1"],
+    "whole numbers": ["int:1.5..3"],
+    "both bounds": [Annotated[int, Ge(1)], Annotated[int, Gt(1), Le(5)]],
+    "only int and float": [Annotated[str, Ge(1)]],
+    "holds": [Literal["A|B", "C"]],
+    "white space": [Literal[" A", "B"]],
+    "different": ["A|A"],
+    "two or more": [Literal["A"]],
+    "non-empty": ["A|", Literal[1, 2]],
+}
 
 
 class TestReading:
@@ -34,47 +50,12 @@ class TestReading:
 
     @pytest.mark.parametrize(
         "spelling",
-        [
-            Annotated[int, annotated_types.Interval(ge=1, le=5)],
-            Annotated[int, pydantic.Field(ge=1, le=5)],
-            "int:1-5",
-            " int:1..5 ",
-        ],
-    )
+        [Annotated[int, annotated_types.Interval(ge=1, le=5)], Annotated[int, pydantic.Field(ge=1, le=5)], "int:1-5", " int:1..5 "],
+    )  # fmt: skip
     def test_bounds_may_be_written_in_other_ways(self, spelling: object) -> None:
         assert ValueType.of(spelling).spec == "int:1..5"
 
-    @pytest.mark.parametrize(
-        ("bad", "why"),
-        [
-            (int, "int needs bounds"),
-            (float, "float needs bounds"),
-            (list, "unknown value type"),
-            (None, "unknown value type"),
-            (7, "unknown value type"),
-            ("stars", "unknown value type 'stars'"),
-            ("", "unknown value type"),
-            ("int", "unknown value type"),
-            ("int:", "bounds look like int:1..5"),
-            ("int:a..b", "bounds look like"),
-            ("int:-3--1", "bounds look like"),
-            ("int:5..1", "below the upper"),
-            (Literal["A|B", "C"], "holds"),
-            (Literal[" A", "B"], "white space"),
-            ("int:1..1", "below the upper"),
-            ("int:1.5..3", "whole numbers"),
-            ("float:0..inf", "both finite"),
-            ("float:nan..1", "both finite"),
-            ("A|A", "different"),
-            ("A|", "non-empty"),
-            (Literal["A"], "two or more"),
-            (Literal[1, 2], "non-empty strings"),
-            (Annotated[str, Ge(1)], "only int and float"),
-            (Annotated[int, Ge(1)], "both bounds"),
-            (Annotated[int, Gt(1), Le(5)], "both bounds"),
-            (bool | None, "unknown value type"),
-        ],
-    )
+    @pytest.mark.parametrize(("why", "bad"), [(why, bad) for why, types in REFUSED.items() for bad in types])
     def test_anything_else_is_refused_with_its_reason(self, bad: object, why: str) -> None:
         with pytest.raises(InvalidValueType, match=why):
             ValueType.of(bad)
@@ -104,64 +85,36 @@ class TestReading:
         assert ValueType.of(spec).choices == tuple(spec.split("|"))
 
 
+READ: dict[str, list[tuple[object, object]]] = {
+    "bool": [
+        *((raw, True) for raw in (True, "Yes", "pass", 1.0, "1.0")),
+        *((raw, False) for raw in (" FALSE ", 0, 0.0, " 0.0")),
+    ],
+    "A|B|tie": [("A", "A"), (" TIE ", "tie")],
+    "1|2": [(1, "1"), (2.0, "2")],
+    "int:1..5": [("4", 4), (4.0, 4)],
+    "float:-1..1": [(1, 1.0), ("-0.5", -0.5)],
+    "str": [(" as it is ", " as it is ")],
+}
+OUTSIDE: dict[str, list[object]] = {
+    "bool": ["maybe", 2, 0.5, float("nan"), "nan", None],
+    "1|2": [1.5, float("inf")],
+    "A|B": ["C", True],
+    "a|A": ["á"],
+    "int:1..5": [6, 4.5, True, "4.5", "nan", float("inf"), [3]],
+    "float:-1..1": ["1e999", False],
+    "str": ["", "  ", 5, None],
+}
+
+
 class TestParsing:
-    @pytest.mark.parametrize(
-        ("spec", "raw", "value"),
-        [
-            ("bool", True, True),
-            ("bool", "Yes", True),
-            ("bool", " FALSE ", False),
-            ("bool", 0, False),
-            ("bool", "pass", True),
-            ("bool", 1.0, True),
-            ("bool", 0.0, False),
-            ("bool", "1.0", True),
-            ("bool", " 0.0", False),
-            ("A|B|tie", "A", "A"),
-            ("A|B|tie", " TIE ", "tie"),
-            ("1|2", 1, "1"),
-            ("1|2", 2.0, "2"),
-            ("int:1..5", "4", 4),
-            ("int:1..5", 4.0, 4),
-            ("float:-1..1", 1, 1.0),
-            ("float:-1..1", "-0.5", -0.5),
-            ("str", " as it is ", " as it is "),
-        ],
-    )
+    @pytest.mark.parametrize(("spec", "raw", "value"), [(s, *pair) for s, pairs in READ.items() for pair in pairs])
     def test_the_usual_spellings_are_understood(self, spec: str, raw: object, value: object) -> None:
         parsed = ValueType.of(spec).parse(raw)
         assert parsed == value
         assert type(parsed) is type(value)
 
-    @pytest.mark.parametrize(
-        ("spec", "raw"),
-        [
-            ("bool", "maybe"),
-            ("bool", 2),
-            ("bool", 0.5),
-            ("bool", float("nan")),
-            ("bool", "nan"),
-            ("1|2", 1.5),
-            ("1|2", float("inf")),
-            ("bool", None),
-            ("A|B", "C"),
-            ("A|B", True),
-            ("a|A", "á"),
-            ("int:1..5", 6),
-            ("int:1..5", 4.5),
-            ("int:1..5", True),
-            ("int:1..5", "4.5"),
-            ("int:1..5", "nan"),
-            ("int:1..5", float("inf")),
-            ("int:1..5", [3]),
-            ("float:-1..1", "1e999"),
-            ("float:-1..1", False),
-            ("str", ""),
-            ("str", "  "),
-            ("str", 5),
-            ("str", None),
-        ],
-    )
+    @pytest.mark.parametrize(("spec", "raw"), [(spec, raw) for spec, values in OUTSIDE.items() for raw in values])
     def test_a_value_outside_names_what_is_allowed(self, spec: str, raw: object) -> None:
         kind = ValueType.of(spec)
         with pytest.raises(InvalidValue) as caught:

@@ -72,37 +72,27 @@ __all__ = [
     "to_frame",
 ]
 
-_HOME = {
-    "align": ("AlignResult", "MemAlign"),
-    "errors": ("MemalignError",),
-    "evaluation": (
-        "Comparison",
-        "Evaluation",
-        "GateResult",
-        "NextCase",
-        "NextCases",
-        "compare",
-        "evaluate",
-        "gate",
-        "next_cases",
-    ),
-    "integrations.dataframes": ("to_frame",),
-    "judge": ("Judge",),
-    "memory": ("Memory",),
-    "models": ("ChatModel", "EmbeddingModel"),
-    "types": ("Check", "Example", "Feedback", "FeedbackKey", "Finding", "Guideline", "Judgment", "Usage"),
-    "registry": ("Receipt", "Registry"),
-    "values": ("ValueType",),
+_ROOMS = {
+    "align": "AlignResult MemAlign",
+    "errors": "MemalignError",
+    "evaluation": "Comparison Evaluation GateResult NextCase NextCases compare evaluate gate next_cases",
+    "integrations.dataframes": "to_frame",
+    "judge": "Judge",
+    "memory": "Memory",
+    "models": "ChatModel EmbeddingModel",
+    "registry": "Receipt Registry",
+    "types": "Check Example Feedback FeedbackKey Finding Guideline Judgment Usage",
+    "values": "ValueType",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
     if name == "__version__":  # not at import: reading the installed metadata takes as long as all the rest
         return metadata.version("memalign")
-    if name not in _MODULE_OF:
+    if name not in _ROOM_OF:
         raise AttributeError(f"module 'memalign' has no attribute {name!r}")
-    value = getattr(import_module(f"memalign.{_MODULE_OF[name]}"), name)
+    value = getattr(import_module(f"memalign.{_ROOM_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -164,15 +164,20 @@ class TestCases:
             decide(judge.replace(model=ScriptedChatModel(down)), labelled(60), minimum={"kappa": 0.3})
 
 
-class TestKeptJudgments:
-    def test_kept_judgments_need_no_model(self, tmp_path: Path) -> None:
-        judge, model = judge_that(lambda number: number % 10 == 0)
-        first = decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+class TestJudgmentsOfAFile:
+    DEMAND: ClassVar[dict[str, Any]] = {"minimum": {"kappa": 0.5}}
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        """What a judge that is never wrong said of sixty cases."""
+        judge_that(never)[0].judge_many(labelled(60), out=tmp_path / "judged.jsonl")
+        return tmp_path / "judged.jsonl"
+
+    def test_they_need_no_model(self, tmp_path: Path) -> None:
+        (judge, model), file = judge_that(lambda number: number % 10 == 0), tmp_path / "judged.jsonl"
+        results = [decide(judge, labelled(60), **self.DEMAND, **{how: file}) for how in ("out", "out", "judged")]
         assert len(model.requests) == 60
-        again = decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
-        read = decide(judge, labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
-        assert len(model.requests) == 60
-        assert first.criteria == again.criteria == read.criteria
+        assert results[0].criteria == results[1].criteria == results[2].criteria
 
     @pytest.mark.parametrize(
         "changes",
@@ -183,53 +188,41 @@ class TestKeptJudgments:
             {"model": ScriptedChatModel(lambda _: {}, name="another")},
         ],
     )
-    def test_judgments_of_another_judge_count_for_nothing(self, tmp_path: Path, changes: dict[str, Any]) -> None:
-        judge, _ = judge_that(never)
-        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+    def test_those_of_another_judge_count_for_nothing(self, file: Path, changes: dict[str, Any]) -> None:
         with pytest.raises(InputError, match="was judged by another judge, or by tone with another model, wording"):
-            decide(judge.replace(**changes), labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
+            decide(judge_that(never)[0].replace(**changes), labelled(60), judged=file, **self.DEMAND)
 
-    def test_nor_do_those_made_with_another_memory(self, tmp_path: Path) -> None:
-        judge, _ = judge_that(never)
-        judge.judge_many(labelled(60), out=tmp_path / "judged.jsonl")
-        taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
+    def test_nor_do_those_made_with_another_memory(self, file: Path) -> None:
+        taught = judge_that(never)[0].align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
         with pytest.raises(InputError, match="with another model, wording, setting or memory"):
-            decide(taught, labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
+            decide(taught, labelled(60), judged=file, **self.DEMAND)
 
-    def test_a_renamed_judge_is_the_same_judge(self, tmp_path: Path) -> None:
-        judge, _ = judge_that(never)
-        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+    def test_another_name_or_label_asks_no_model(self, file: Path) -> None:
         renamed, model = judge_that(never, name="warmth")
-        result = decide(renamed, labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
-        assert (result.judge, result.outcome, model.requests) == ("warmth", "pass", [])
-
-    def test_another_label_asks_no_model(self, tmp_path: Path) -> None:
-        judge, model = judge_that(never)
-        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
         other = [row if row.id != "h-3" else Feedback(id="h-3", outputs="item 3", value=True) for row in labelled(60)]
-        asked = len(model.requests)
-        assert decide(judge, other, minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl").outcome == "pass"
-        assert len(model.requests) == asked
+        for rows in (labelled(60), other):
+            result = decide(renamed, rows, judged=file, **self.DEMAND)
+            assert (result.judge, result.outcome, model.requests) == ("warmth", "pass", [])
 
-    def test_a_missing_or_changed_case_is_named(self, tmp_path: Path) -> None:
-        judge, _ = judge_that(never)
-        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
-        with pytest.raises(InputError, match="has no judgment of 'h-60' and of 19 others"):
-            decide(judge, labelled(80), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
-        changed = [Feedback(id="h-3", outputs="item 30", value=True), *labelled(60)[4:]]
-        with pytest.raises(InputError, match="'h-3' has changed since it was judged"):
-            decide(judge, changed, minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
+    @pytest.mark.parametrize(
+        ("rows", "message"),
+        [
+            (labelled(80), "has no judgment of 'h-60' and of 19 others"),
+            ([Feedback(id="h-3", outputs="item 30", value=True), *labelled(60)[4:]], "'h-3' has changed since it was"),
+        ],
+    )
+    def test_a_missing_or_changed_case_is_named(self, file: Path, rows: list[Feedback], message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            decide(judge_that(never)[0], rows, judged=file, **self.DEMAND)
 
-    def test_each_judge_finds_its_own_file(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("step", [1, -1])
+    def test_each_judge_finds_its_own_file(self, file: Path, tmp_path: Path, step: int) -> None:
         judge, model = judge_that(never)
         base = judge.replace(instructions="Kind? {{ outputs }}")
-        files = [tmp_path / "judged.jsonl", tmp_path / "base.jsonl"]
-        for one, file in zip((judge, base), files, strict=True):
-            one.judge_many(labelled(60), out=file)
-        asked = len(model.requests)
-        for given in (files, files[::-1]):
-            assert decide(judge, labelled(60), base, not_worse_than=50, judged=given).outcome == "pass"
-        assert len(model.requests) == asked
+        base.judge_many(labelled(60), out=tmp_path / "base.jsonl")
+        calls, files = len(model.requests), [file, tmp_path / "base.jsonl"][::step]
+        assert decide(judge, labelled(60), base, not_worse_than=50, judged=files).outcome == "pass"
+        assert len(model.requests) == calls
 
     def test_a_failed_call_is_asked_for_again(self, tmp_path: Path) -> None:
         judge, model = judge_that(never)
@@ -241,34 +234,23 @@ class TestKeptJudgments:
 
         broken = judge.replace(model=ScriptedChatModel(shaky, name=model.name))
         with pytest.raises(InputError, match="1 of 60"):
-            decide(broken, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
-        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+            decide(broken, labelled(60), out=tmp_path / "judged.jsonl", **self.DEMAND)
+        decide(judge, labelled(60), out=tmp_path / "judged.jsonl", **self.DEMAND)
         assert len(model.requests) == 1
 
 
-class TestReports:
-    @staticmethod
-    def found() -> GateResult:
-        base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
-        judge, _ = judge_that(lambda number: number % 3 == 0)
-        return decide(judge, labelled(60), minimum={"kappa": 0.3}, against=base, not_worse_than=5)
-
-    def test_junit_has_a_case_a_criterion(self) -> None:
-        found = self.found()
-        suite = ET.fromstring(junit_xml(found))[0]
-        assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
-        assert len(suite.findall("testcase/failure")) == 1
-
-    def test_markdown_escapes_what_comes_from_data(self) -> None:
-        base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
-        judge, _ = judge_that(lambda number: number == 3)
-        rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(20)]
-        evaluation = evaluate(judge, rows, against=base, unseen=True)
-        text = as_markdown(report(judge, evaluation, gate=gate(evaluation, not_worse_than=5)))
-        assert "Broken against “the other judge”: \\<b\\>\\|h-3" in text
-        assert "### The gate: too few cases" in text
-
-    def test_all_of_it_is_json(self) -> None:
-        plain = json.loads(json.dumps(self.found().to_dict()))
-        assert plain["outcome"] == "worse"
-        assert plain["criteria"][1]["figure"]["high"] < -0.05
+def test_a_result_is_a_junit_suite_a_part_of_the_page_and_json() -> None:
+    base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
+    judge, _ = judge_that(lambda number: number % 3 == 0)
+    rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(60)]
+    evaluation = evaluate(judge, rows, against=base, unseen=True)
+    result = gate(evaluation, minimum={"kappa": 0.3}, not_worse_than=5)
+    suite = ET.fromstring(junit_xml(result))[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
+    assert len(suite.findall("testcase/failure")) == 1
+    plain = json.loads(json.dumps(result.to_dict()))
+    assert plain["outcome"] == "worse"
+    assert plain["criteria"][1]["figure"]["high"] < -0.05
+    text = as_markdown(report(judge, evaluation, gate=result))
+    assert "Broken against “the other judge”: 20 (\\<b\\>\\|h-0, " in text, "nothing from data is markup"
+    assert "### The gate: worse" in text
