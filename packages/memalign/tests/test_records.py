@@ -20,7 +20,6 @@ from memalign.types import (
     Judgment,
     Usage,
     as_json,
-    canonical_json,
 )
 
 text = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -29,6 +28,8 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=8,
 )
+LOOP: list[Any] = []
+LOOP.append(LOOP)
 
 
 class TestExample:
@@ -62,16 +63,10 @@ class TestExample:
         assert len(example.content_hash) == 64
         assert example == Example(id="a", inputs=value), "the cached hash is no part of the value"
 
-    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), object(), {1, 2}, {(1, 2): 3}, b"bytes"])
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), object(), {1, 2}, {(1, 2): 3}, b"bytes", LOOP])
     def test_an_impossible_json_value_is_refused_with_reason(self, bad: object) -> None:
         with pytest.raises(InputError, match="not a JSON value"):
             _ = Example(id="a", inputs=bad).content_hash
-
-    def test_a_value_that_holds_itself_is_refused(self) -> None:
-        loop: list[Any] = []
-        loop.append(loop)
-        with pytest.raises(InputError, match="not a JSON value"):
-            canonical_json(loop)
 
     def test_it_cannot_be_changed(self) -> None:
         with pytest.raises(AttributeError):
@@ -187,19 +182,13 @@ class TestFeedback:
         assert Feedback(id="t-1", value=True, inputs="x").example == Example(id="t-1", inputs="x")
 
 
-class TestUsage:
-    def test_usages_add_up_with_unknown_costs_unknown(self) -> None:
-        one = Usage(calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0})
-        two = Usage(calls=2, input_tokens=5, output_tokens=1, cost=0.25, seconds={"model": 0.5, "retrieve": 2.0})
-        assert sum([one, two], Usage()) == one + two
-        assert (one + two).seconds == {"model": 1.5, "retrieve": 2.0}
-        assert (one + two).cost == 0.75
-        assert (one + Usage(cost=None)).cost is None
-        assert (Usage(cost=None) + one).cost is None
-        assert Usage().cost == 0.0
-
-    def test_sum_needs_no_start(self) -> None:
-        assert sum([Usage(calls=1), Usage(calls=2)]) == Usage(calls=3)
+def test_usages_add_up_with_unknown_costs_unknown() -> None:
+    one = Usage(calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0})
+    two = Usage(calls=2, input_tokens=5, output_tokens=1, cost=0.25, seconds={"model": 0.5, "retrieve": 2.0})
+    assert sum([one, two]) == sum([one, two], Usage()) == one + two
+    assert ((one + two).cost, (one + two).seconds) == (0.75, {"model": 1.5, "retrieve": 2.0})
+    assert (one + Usage(cost=None)).cost is (Usage(cost=None) + one).cost is None
+    assert Usage().cost == 0.0
 
 
 def test_guidelines_are_ordered_by_number_not_by_text() -> None:
