@@ -409,12 +409,12 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
 
 
 class ToolCall(PlainStruct, frozen=True, kw_only=True):
-    """What a judge read in a long trace: all that some `spans` hold, where a `text` occurs, or what is below a span.
+    """What a judge read in a long trace: all that some `spans` hold, or where a `text` occurs.
 
     `part` is which part of a long answer, from 1.
     """
 
-    tool: Literal["read", "search", "children"]
+    tool: Literal["read", "search"]
     spans: tuple[str, ...] = ()
     part: int = 1
     text: str = ""

@@ -6,8 +6,8 @@ import pytest
 
 from memalign.align.distil_answer import rule_of
 from memalign.memory import Annotation, Case
-from memalign.prompts import DistilRecord, render_distil_checks, render_distil_one
 from memalign.prompts.language import language_of
+from memalign.prompts.rendering import DistilRecord, render_distil_checks, render_distil_one
 from memalign.types import Example
 from memalign.values import ValueType
 

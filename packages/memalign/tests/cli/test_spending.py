@@ -169,7 +169,7 @@ def test_a_stopped_evaluation_resumes_with_the_same_command(
     assert stopped.code == 1
     assert stopped.json["evaluation"]["usage"]["cost"] <= limit
     assert 0 < stopped.json["evaluation"]["unscored"] < 12
-    assert "NotJudged: one more would pass the limit" in stopped.err
+    assert "NotJudged: one more call would pass the limit" in stopped.err
     while memalign(*arguments).code:
         pass
     assert len(endpoint.requests) == 12

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from memalign import Example, Judge, Usage
-from memalign.judge.estimate import estimate_judging
+from memalign import Judge, Usage
 from memalign.models import ChatReply, ChatRequest, Limits
+from memalign.models.calls import Calls
+from memalign.models.dry_run import DryRun
 
 
 class Priced:
@@ -24,27 +25,29 @@ class Priced:
         return (usage.input_tokens - 0.9 * usage.cached_tokens + usage.output_tokens) / 1e3
 
 
-def rows(count: int) -> list[dict[str, Any]]:
-    return [{"id": f"n-{n}", "outputs": "word " * (1 + n % 40)} for n in range(count)]
+def estimated(instructions: str, rows: list[dict[str, Any]], *, of: int) -> tuple[Usage, float | None]:
+    judge = Judge(name="j", feedback_value_type=bool, model=Priced(), instructions=instructions)
+    dry_run = DryRun()
+    judge.judge_many(rows, max_cost=Calls(dry_run=dry_run))
+    return dry_run.scaled(of / len(rows))
+
+
+ROWS = [{"id": f"n-{n}", "outputs": "word " * (1 + n % 40)} for n in range(400)]
 
 
 def test_a_sample_stands_for_all_rows() -> None:
-    judge = Judge(name="j", feedback_value_type=bool, model=Priced(), instructions="Is it good? {{ outputs }}")
-    every = [Example(**row) for row in rows(400)]
-    whole = estimate_judging(judge, every, rows=400)
-    part = estimate_judging(judge, every[::7], rows=400)
-    assert (whole.usage.calls, whole.margin) == (400, 0.0)
-    assert part.usage.calls == 400
-    assert abs(part.usage.input_tokens / whole.usage.input_tokens - 1) <= part.margin + 1e-9 < 0.2
-    assert whole.usage.cost == pytest.approx((whole.usage.input_tokens + whole.usage.output_tokens) / 1e3)
-    assert whole.cached_cost is None, "its prefix is too short for a cache"
+    whole, cached = estimated("Is it good? {{ outputs }}", ROWS, of=400)
+    part, _ = estimated("Is it good? {{ outputs }}", ROWS[::7], of=400)
+    assert whole.calls == part.calls == 400
+    assert part.input_tokens == pytest.approx(whole.input_tokens, rel=0.05)
+    assert whole.cost == pytest.approx((whole.input_tokens + whole.output_tokens) / 1e3)
+    assert cached is None, "its prefix is too short for a cache"
 
 
 def test_a_long_prefix_costs_less() -> None:
     text = "Is it good? {{ outputs }} " + "The reply is kind, short and exact in every case. " * 150
-    judge = Judge(name="j", feedback_value_type=bool, model=Priced(), instructions=text)
-    found = estimate_judging(judge, [Example(**row) for row in rows(10)], rows=10_000_000)
-    assert found.usage.calls == 10_000_000
-    assert found.cached_cost is not None
-    assert found.usage.cost is not None
-    assert found.cached_cost < found.usage.cost / 2
+    usage, cached = estimated(text, ROWS[:10], of=10_000_000)
+    assert usage.calls == 10_000_000
+    assert cached is not None
+    assert usage.cost is not None
+    assert cached < usage.cost / 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memalign import Example, Finding, Guideline, Judge
 from memalign.content.encoding import encode
-from memalign.judge.evidence import quotation
+from memalign.judge.answer import quotation
 from memalign.memory import Annotation, Case, Memory
 from memalign.models import resolve
 from memalign.models.base import ChatRequest, Limits

@@ -8,6 +8,7 @@ import pytest
 
 from memalign import Example, Judge
 from memalign.errors import InputError, InvalidRows, TemplateTagWarning
+from memalign.judge import named_parts
 from memalign.judge.prompt import items_alone
 from memalign.models.base import Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
@@ -44,13 +45,16 @@ def test_only_the_part_is_shown() -> None:
     assert "u-7" not in asked.user
     assert "such as {{ inputs.question }}, refers to that field" in asked.system
     assert QUESTION in asked.system
-    assert (one.fields, one.parts) == (("inputs", "outputs"), ("inputs.question", "outputs[0].text"))
+    assert (one.fields, named_parts(one.instructions)) == (
+        ("inputs", "outputs"),
+        ("inputs.question", "outputs[0].text"),
+    )
 
 
 def test_a_whole_fields_parts_are_not_shown_twice() -> None:
     one, model = judge(instructions="{{ inputs }} and above all {{ inputs.question }}: {{ outputs }}")
     one(**ITEM)
-    assert one.parts == ("inputs", "outputs")
+    assert named_parts(one.instructions) == ("inputs", "outputs")
     assert model.requests[0].user.count("Where is it?") == 1
 
 

@@ -184,7 +184,7 @@ def test_a_spend_limit_leaves_rows_not_judged() -> None:
         pl.DataFrame({"id": list("abcd"), "outputs": list("wxyz")}), max_cost=1.2, concurrency=1
     )
     assert out["value"].to_list() == [True, True, None, None]
-    assert all(error.startswith("NotJudged: one more would pass the limit of $1.2") for error in out["error"][2:])
+    assert all(error.startswith("NotJudged: one more call would pass the limit of $1.2") for error in out["error"][2:])
 
 
 @pytest.mark.parametrize("frame", [[{"id": "a", "outputs": "x"}], "rows.jsonl", pl.LazyFrame({"id": ["a"]}), None])

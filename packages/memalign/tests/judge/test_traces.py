@@ -15,10 +15,9 @@ from memalign import Example, Judge
 from memalign.content import span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
-from memalign.judge.trace_reading import tool_call_of, tool_call_schema
+from memalign.judge.trace_reading import tool_call_of, tool_call_schema, tool_call_text
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts import tool_call_text
 from memalign.prompts.fitting import cut, whole
 from memalign.prompts.trace_text import outline, show_tool_result
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
@@ -197,7 +196,7 @@ class TestTools:
         assert judgment.usage.seconds["trace_tools"] > 0
 
     def test_each_request_begins_with_the_one_before(self) -> None:
-        one, model = judge([tool(spans="S2"), tool(spans="S3"), tool(tool="children", spans="S1"), ENOUGH, VERDICT])
+        one, model = judge([tool(spans="S2"), tool(spans="S3"), tool(spans="S1, S4"), ENOUGH, VERDICT])
         one(trace=otlp(long_run()))
         assert len({request.system for request in model.requests}) == 1
         for before, after in zip(model.requests, model.requests[1:], strict=False):
@@ -241,9 +240,8 @@ class TestTools:
             (tool(tool="search"), "nothing to search for"),
             (tool(tool="search", text="absent"), 'no span holds "absent"'),
             (tool(spans="S1", part=7), "S1 has 1 part"),
-            (tool(tool="children", spans="S3"), "S3 has nothing below it"),
             (tool(spans=None, part="x", text=None), "no span is named"),
-            (tool(tool="children", spans="", part=-4), "1 spans, part 1 of 1"),
+            (tool(spans="S1", part=-4), 'S1 "agent"'),
         ],
     )
     def test_a_tool_call_for_nothing_there_says_so(self, asked: dict[str, Any], shown: str) -> None:
@@ -340,7 +338,7 @@ class TestTools:
     @given(
         st.dictionaries(
             st.sampled_from(["why", "tool", "spans", "part", "text"]),
-            st.none() | st.text() | st.integers() | st.sampled_from(["read", "search", "children"]),
+            st.none() | st.text() | st.integers() | st.sampled_from(["read", "search", "enough"]),
         )
     )
     def test_any_answer_is_a_tool_call_or_end(self, data: dict[str, Any]) -> None:

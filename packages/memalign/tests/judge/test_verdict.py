@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
-from memalign.judge.samples import Sample, average
+from memalign.judge.answer import Sample
+from memalign.judge.samples import average
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memalign import Example
 from memalign.memory import Annotation, Case, Memory
-from memalign.memory.retrieval import embedding_text, overlap, signatures, similar_cases
+from memalign.memory.retrieval import embedding_text, likeness, sequences, similar_cases
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.prompts.language import language_of
 from memalign.values import ValueType
@@ -190,8 +190,7 @@ class TestRetrieval:
 class TestWords:
     @staticmethod
     def likeness(one: str, other: str) -> float:
-        first, second = signatures([one, other])
-        return float(overlap(first[None], second)[0])
+        return likeness(sequences(one), sequences(other))
 
     def test_accents_and_case_count_nothing_and_endings_little(self) -> None:
         assert self.likeness("A Cobrança não é justa!", "a cobranca nao e justa") == pytest.approx(1)
@@ -208,13 +207,6 @@ class TestWords:
         head, tail = "reembolso atrasado " * 60, "gerente educado " * 70
         whole = head[:1000] + " " + "bicicleta azul " * 90_000 + " " + tail[-1000:]
         assert self.likeness(whole, head[:1000] + " " + tail[-1000:]) > 0.95
-
-    @given(st.lists(st.text(max_size=40), min_size=1, max_size=300))
-    def test_a_texts_signature_ignores_its_neighbours(self, texts: list[str]) -> None:
-        together = signatures(texts)
-        assert together.shape == (len(texts), 64)
-        for row in {0, len(texts) // 2, len(texts) - 1}:
-            np.testing.assert_array_equal(together[row], signatures([texts[row]])[0])
 
     @given(st.text(max_size=60), st.text(max_size=60))
     def test_likeness_is_a_cosine_and_goes_both_ways(self, one: str, other: str) -> None:

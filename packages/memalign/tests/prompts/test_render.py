@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from memalign.content.encoding import encode
 from memalign.memory.guard import check_fault, copied_run, guideline_fault, normalised, tidy
-from memalign.prompts import (
+from memalign.prompts import rendering
+from memalign.prompts.rendering import (
     DistilRecord,
     RenderedExample,
     prompts_hash,
@@ -23,7 +24,6 @@ from memalign.prompts import (
     render_distil_one,
     render_item,
     render_judge_system,
-    rendering,
     values_in_words,
 )
 from memalign.types import Guideline

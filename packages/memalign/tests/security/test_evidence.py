@@ -10,8 +10,8 @@ import pytest
 from memalign import Guideline, Judge, Judgment
 from memalign.cli.output import facts, show
 from memalign.content.encoding import encode
+from memalign.judge.answer import quotation
 from memalign.judge.decision import finding_text
-from memalign.judge.evidence import quotation
 from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
 from tests.support.keys import keys

@@ -29,14 +29,20 @@ from memalign.align.result import Run
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
-from memalign.judge import Judge
+from memalign.judge import Judge, named_parts
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.judge_models import check_model_of
-from memalign.prompts import DistilRecord, render_distil, render_distil_checks, render_distil_one, render_merge
 from memalign.prompts.fitting import FeedbackRecord, fit_records
+from memalign.prompts.rendering import (
+    DistilRecord,
+    render_distil,
+    render_distil_checks,
+    render_distil_one,
+    render_merge,
+)
 from memalign.types import FeedbackKey, Guideline, Usage
 from memalign.values import value_text
 
@@ -285,7 +291,7 @@ class DistilCall:
         verdict = self._own_verdict(annotation, case)
         agree = self.judge.value_type.agree
         wrong = verdict is not None and annotation.value is not None and not agree(annotation.value, verdict.value)
-        parts = ((name, part_in(case.example.content, name)) for name in self.judge.parts)
+        parts = ((name, part_in(case.example.content, name)) for name in named_parts(self.judge.instructions))
         return FeedbackRecord(
             label=label,
             content=tuple((name, value) for name, value in parts if value is not None),
@@ -308,7 +314,7 @@ class DistilCall:
 
     @property
     def _most(self) -> int:
-        return CASE_TOKENS[self.model.limits.brief] // max(len(self.judge.parts), 1)
+        return CASE_TOKENS[self.model.limits.brief] // max(len(named_parts(self.judge.instructions)), 1)
 
     @property
     def _max_tokens(self) -> int:
@@ -328,7 +334,7 @@ class DistilCall:
             return render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
         return render_distil(
             **task,
-            fields=self.judge.parts,
+            fields=named_parts(self.judge.instructions),
             guidelines=self._shown,
             records=records,
             refused={label: self.refused[key] for label, key in self._labels.items() if key in self.refused},
@@ -346,7 +352,9 @@ class DistilCall:
             return ONE_RULE, "rule"
         ids = [guideline.id for guideline in self._shown]
         values = [value_text(label) for label in self.judge.value_type.labels]
-        schema = changes_schema(list(self._labels), ids, self.judge.parts, questions=self.questions, values=values)
+        schema = changes_schema(
+            list(self._labels), ids, named_parts(self.judge.instructions), questions=self.questions, values=values
+        )
         return schema, "changes"
 
 

@@ -16,7 +16,7 @@ from memalign.align.deltas import Delta
 from memalign.align.learned_tests import ProposedTests, proposals_schema
 from memalign.align.position_terms import neutral_question, without_positions
 from memalign.content import judged_texts, sides_of
-from memalign.judge import Judge
+from memalign.judge import Judge, named_parts
 from memalign.memory import Annotation, Case, FeedbackConflict
 from memalign.memory.guard import check_fault, guideline_fault, tidy
 from memalign.prompts.language import Language, language_of
@@ -120,7 +120,7 @@ class AnswerReader:
             memory=self.judge.memory,
             shown=self.exposed_to,
             value_type=self.judge.value_type,
-            fields=self.judge.parts,
+            fields=named_parts(self.judge.instructions),
             judged=self._judged,
         )
         conflicts = map(self._conflict, _entries(data.get("conflicts")))

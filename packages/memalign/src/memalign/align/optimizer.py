@@ -31,7 +31,7 @@ from memalign.align.locks import keep_locks
 from memalign.align.result import AlignResult, Run, calibrator_note
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, checked_columns
-from memalign.judge import Judge, Progress
+from memalign.judge import Judge, Progress, named_parts
 from memalign.memory import Outcome
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
@@ -251,7 +251,11 @@ class MemAlign:
     def _mined(self, judge: Judge) -> Judge:
         """With the rules that code finds, where the model that distils is a weak one."""
         weak = open_reflection_model(judge, self.reflection_model).limits.brief
-        return judge.replace(memory=with_mined(judge.memory, judge.value_type, judge.parts)) if weak else judge
+        return (
+            judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
+            if weak
+            else judge
+        )
 
     async def _asked(self, judge: Judge, run: Run, *, thorough: bool) -> Judge:
         """With what its decision model answers about labelled cases; as it is where it has none."""

@@ -193,8 +193,8 @@ def _estimate(judge: Judge, examples: Sequence[Example], files: Sequence[Path]) 
     """About what judging the examples takes, without those whose judgments are in one of the files."""
     from memalign.evaluation.agreement import made_by
     from memalign.io import read_judgments
-    from memalign.judge.estimate import estimate_judging
-    from memalign.types import Usage
+    from memalign.models.calls import Calls
+    from memalign.models.dry_run import DryRun
 
     finished = {
         (key, file.contents[key])
@@ -205,7 +205,9 @@ def _estimate(judge: Judge, examples: Sequence[Example], files: Sequence[Path]) 
         if judgment.error is None
     }
     remaining = [example for example in examples if (example.id, example.content_hash) not in finished]
-    return estimate_judging(judge, remaining, rows=len(remaining)).usage if remaining else Usage()
+    dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
+    judge.judge_many(remaining, max_cost=Calls(dry_run=dry_run))
+    return dry_run.usage
 
 
 def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> list[Any]:

@@ -118,7 +118,7 @@ def show(
     With --ledger it also says of every piece of feedback whether it is learned, merged, pending, disputed, rejected,
     withdrawn or erased, and why.
     """
-    from memalign.judge.spec import check_model_name, embedding_model_name
+    from memalign.judge.spec import name_of
 
     number, judge = session.judge(name, version)
     memory = judge.memory
@@ -127,8 +127,8 @@ def show(
         ("version", number),
         ("answers", f"{judge.value_type.spec} ({judge.value_type.allowed})"),
         ("model", judge.model_name),
-        *([("check model", check_model_name(judge))] if check_model_name(judge) else []),
-        ("embedding model", embedding_model_name(judge) or "in this process"),
+        *([("check model", name_of(judge.check_model))] if name_of(judge.check_model) else []),
+        ("embedding model", name_of(judge.embedding_model) or "in this process"),
         ("examples per prompt", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
         *((key, value) for key, value in judge.parameters.items() if key != "models"),
         *model_facts(judge),
@@ -257,7 +257,7 @@ def delete(session: Session, name: Name, *, yes: Yes = False) -> int:
 
 def described(judge: Judge, *, version: int) -> dict[str, Any]:
     """A judge as JSON values: settings, counts, guidelines of every status, what is pending."""
-    from memalign.judge.spec import check_model_name, embedding_model_name
+    from memalign.judge.spec import name_of
 
     memory = judge.memory
     return {
@@ -266,8 +266,8 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "instructions": judge.instructions,
         "value_type": judge.value_type.spec,
         "model": judge.model_name,
-        "check_model": check_model_name(judge),
-        "embedding_model": embedding_model_name(judge),
+        "check_model": name_of(judge.check_model),
+        "embedding_model": name_of(judge.embedding_model),
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
         "columns": dict(judge.columns),

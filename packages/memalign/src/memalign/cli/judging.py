@@ -85,24 +85,27 @@ def judge(
 def _estimate(session: Session, judge: Judge, number: int, rows: RowSource, max_cost: float | None) -> int:
     """Print what judging the rows would take, from a sample of them."""
     from memalign.io import Examples
-    from memalign.judge.estimate import estimate_judging
+    from memalign.models.calls import Calls
+    from memalign.models.dry_run import DryRun
     from memalign.values import dollars
 
     source = Examples.of(rows, fields=judge.fields)
     count = len(source)  # reads and checks them all
     places = {step * count // _SAMPLE for step in range(_SAMPLE)}  # from all over
     sample = [example for place, example in enumerate(source) if place in places]
-    estimate = estimate_judging(judge, sample, rows=count)
+    dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
+    judge.judge_many(sample, max_cost=Calls(dry_run=dry_run))
+    usage, cached_cost = dry_run.scaled(count / len(sample))
     lines = [
         f"{count:,} rows, {len(sample):,} of them sampled",
-        f"about {usage_text(estimate.usage)}; tokens in within {estimate.margin:.0%}",
+        f"about {usage_text(usage)}",
         "an estimate: no model was asked, and answers were taken to be of usual length",
     ]
-    if estimate.cached_cost is not None:
-        lines.append(f"{dollars(estimate.cached_cost)} where the provider bills the shared prefix as cached")
-    lines += spending_lines(judge.name, estimate.usage, max_cost)
+    if cached_cost is not None:
+        lines.append(f"{dollars(cached_cost)} where the provider bills the shared prefix as cached")
+    lines += spending_lines(judge.name, usage, max_cost)
     data = {"judge": judge.name, "version": number, "dry_run": True, "rows": count, "sampled": len(sample)}
-    data |= {"estimate": estimate.usage, "cached_cost": estimate.cached_cost, "margin": estimate.margin}
+    data |= {"estimate": usage, "cached_cost": cached_cost}
     session.give(data, *lines)
     return DONE
 

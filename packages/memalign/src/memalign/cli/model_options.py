@@ -191,7 +191,7 @@ class ModelSettings:
             InputError: The judge has no model of this role.
             ConfigurationError: A model cannot be opened; none is called.
         """
-        from memalign.judge.spec import OF_MODELS, check_model_name
+        from memalign.judge.spec import OF_MODELS, name_of
         from memalign.models.resolve import canonical_name
 
         if not self and "models" not in judge.parameters:
@@ -201,7 +201,7 @@ class ModelSettings:
             parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
         model = judge.model_name if self.base_url is None else self.with_address(judge.model_name)
         models = {
-            "check": check_model_name(judge),
+            "check": name_of(judge.check_model),
             "reflection": parameters.get("reflection_model"),
             "judge": model,
         }
@@ -236,11 +236,11 @@ class ModelSettings:
 
 def _open_models(judge: Judge) -> None:
     """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
-    from memalign.judge.spec import check_model_name
+    from memalign.judge.spec import name_of
     from memalign.models.judge_models import open_decision_model, open_model, open_reflection_model
     from memalign.models.resolve import names_decision_model
 
-    if (check_model := check_model_name(judge)) is not None:
+    if (check_model := name_of(judge.check_model)) is not None:
         open_decision_model(judge, check_model)
     if judge.model_name is not None and names_decision_model(judge.model_name):
         open_decision_model(judge, judge.model_name)
@@ -270,7 +270,7 @@ def _prices(text: str) -> dict[str, float]:
 
 def lines_of_lost_settings(before: Judge, after: Judge) -> list[str]:
     """What an edit took from the judge's models unasked: an address, headers, prices, a context."""
-    from memalign.judge.spec import check_model_name
+    from memalign.judge.spec import name_of
     from memalign.models.providers import address_of
 
     lines = []
@@ -280,7 +280,7 @@ def lines_of_lost_settings(before: Judge, after: Judge) -> list[str]:
         lines.append(
             f"{new} is no longer asked at {address}; to keep it there: memalign edit {after.name} --base-url {address}"
         )
-    in_use = {new, check_model_name(after), after.parameters.get("reflection_model")}
+    in_use = {new, name_of(after.check_model), after.parameters.get("reflection_model")}
     lost = set(before.parameters.get("models", {})) - set(after.parameters.get("models", {})) - in_use
     return [*lines, *(f"headers, prices and context of {name} went with it" for name in sorted(lost))]
 

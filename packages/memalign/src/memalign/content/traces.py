@@ -84,10 +84,6 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return (max(start + round(took * 1e9) for start, took in timed) - min(timed)[0]) / 1e9
 
-    def children(self, span_id: str | None) -> tuple[Span, ...]:
-        """The spans right below one, or the uppermost for None."""
-        return tuple(span for span in self.spans if span.parent == span_id)
-
     def span(self, span_id: str) -> Span | None:
         """The span of that id (`S3`), or None."""
         return next((span for span in self.spans if span.id == span_id), None)

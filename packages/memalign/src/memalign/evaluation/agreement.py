@@ -28,8 +28,8 @@ from memalign.metrics import (
     confusion,
     mae,
 )
-from memalign.models.calls import SpendLimit
-from memalign.prompts import prompts_hash
+from memalign.models.calls import Calls
+from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
@@ -228,7 +228,7 @@ async def aevaluate(
     judged: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     concurrency: int | None = None,
-    max_cost: float | SpendLimit | None = None,
+    max_cost: float | Calls | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on it.
@@ -254,7 +254,7 @@ async def aevaluate(
     outside = [one for one in (judge, against) if unseen and one is not None]
     cases = LabelledCases.of(judge, labelled, outside=outside)
     files = [judged] if isinstance(judged, str | Path) else list(judged)
-    limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
+    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
 
     async def judgments_of(one: Judge, *, first: bool) -> tuple[Sequence[Judgment], Usage]:
         if (file := next((path for path in files if made_by(one, path)), None)) is not None:
@@ -266,7 +266,7 @@ async def aevaluate(
             )
         own = out if first else None
         made = await one.ajudge_many(
-            cases.examples, concurrency=concurrency, out=own, progress=progress, max_cost=limit
+            cases.examples, concurrency=concurrency, out=own, progress=progress, max_cost=calls
         )
         return made, sum((judgment.usage for judgment in made), Usage())
 

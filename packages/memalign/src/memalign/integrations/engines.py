@@ -11,12 +11,12 @@ import math
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge import Judge
 from memalign.models.base import PricedModel
-from memalign.models.calls import SpendLimit, check_concurrency
+from memalign.models.calls import Calls, check_concurrency
 from memalign.models.judge_models import open_judging_model
 from memalign.types import Usage
 
@@ -89,7 +89,7 @@ class EngineTask:
     def __init__(self, judge: Judge, limits: Limits, done: Collection[tuple[str, str]] = ()) -> None:
         """Hold a judge, the task's own limits, and the keys (id and content hash) of rows that are left out."""
         self._judge, self._limits, self._done = judge, limits, done
-        self._budget: Any = None if limits.max_cost is None else SpendLimit(limits.max_cost)
+        self._calls = Calls(max_cost=limits.max_cost)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Give the verdicts on the rows of a table: a row that fails, or is beyond a limit, is a row with an error."""
@@ -107,6 +107,6 @@ class EngineTask:
 
     def _judged(self, table: pa.Table) -> pa.Table:
         verdicts: pa.Table = self._judge.predict_batch(
-            table, done=self._done, concurrency=self._limits.concurrency, max_cost=self._budget
+            table, done=self._done, concurrency=self._limits.concurrency, max_cost=self._calls
         )
         return verdicts

@@ -1,24 +1,58 @@
-"""The answer of a chat model: which JSON object it is asked for, and what is read from it."""
+"""The answer of a chat model: which JSON object it is asked for, what is read from it, and what it quotes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from memalign.errors import InvalidOutput, InvalidValue
-from memalign.judge.evidence import quotation
-from memalign.judge.samples import Sample, label_texts
+from memalign.judge.code_tests import places
 from memalign.models.base import ChatReply
-from memalign.types import Finding
+from memalign.types import Finding, Usage
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.judge.prompt import Prompt
 
-__all__ = ["answer_schema", "read_answer"]
+__all__ = ["Sample", "answer_schema", "label_texts", "quotation", "read_answer"]
 
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer, or the average of several.
+
+    Attributes:
+        value: The verdict.
+        rationale: The reason that leads to it.
+        chances: The probability of each label in [0, 1], where these are known.
+        confidence: The probability of `value`; of averaged answers without probabilities, the share that agrees.
+        findings: The guidelines that apply, as this answer names them.
+        notes: What of the answer was dropped.
+        usage: What it cost.
+    """
+
+    value: Value
+    rationale: str | None = None
+    chances: dict[Value, float] | None = None
+    confidence: float | None = None
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    usage: Usage = Usage()
+
+
+@lru_cache(maxsize=64)  # asked several times a judgment
+def label_texts(value_type: ValueType) -> Mapping[str, Value]:
+    """Every label by the JSON text that stands for it in an answer; empty where labels cannot be listed."""
+    labels = value_type.labels
+    return {json.dumps(label, ensure_ascii=False): label for label in labels} if len(labels) <= 101 else {}
 
 
 def answer_schema(value_type: ValueType, guideline_ids: Sequence[str], *, brief: bool) -> dict[str, Any]:
@@ -53,19 +87,18 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: str) -> S
     Raises:
         InvalidOutput: The value is none of the judge's value type.
     """
-    value_type = judge.value_type
+    value_type, probabilities = judge.value_type, reply.probabilities
     try:
         value = value_type.parse(reply.data.get("value"))
     except InvalidValue as error:
-        allowed = value_type.allowed
-        raise InvalidOutput(
-            f"{model} answered outside the value type; allowed: {allowed}", usage=reply.usage
-        ) from error
+        wrong = f"{model} answered outside the value type; allowed: {value_type.allowed}"
+        raise InvalidOutput(wrong, usage=reply.usage) from error
     findings, notes = _findings(judge, prompt, reply.data.get("findings"))
+    texts = label_texts(value_type).items()
     return Sample(
         value=value,
         rationale=str(reply.data.get("rationale") or "").strip() or None,
-        chances=_chances(value_type, reply),
+        chances=None if probabilities is None else {label: probabilities.get(text, 0.0) for text, label in texts},
         findings=findings,
         notes=notes,
     )
@@ -77,7 +110,7 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
         return (), ()
     if not isinstance(answer, list):
         return (), () if answer is None else ("the model's findings are no list, and are dropped",)
-    for entry in _entries(answer):
+    for entry in (entry if isinstance(entry, dict) else {} for entry in answer):
         name, evidence = entry.get("guideline"), entry.get("evidence")
         if name not in prompt.guideline_ids:
             notes.append("a finding dropped: it names a guideline that was not shown")
@@ -94,10 +127,6 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
     return tuple(findings.values()), tuple(dict.fromkeys(notes))
 
 
-def _entries(answer: list[Any]) -> Iterator[Mapping[str, Any]]:
-    return (entry if isinstance(entry, dict) else {} for entry in answer)
-
-
 def _value(value_type: ValueType, value: object) -> Value | None:
     try:
         return value_type.parse(value)
@@ -105,7 +134,45 @@ def _value(value_type: ValueType, value: object) -> Value | None:
         return None
 
 
-def _chances(value_type: ValueType, reply: ChatReply) -> dict[Value, float] | None:
-    if reply.probabilities is None:
+# -- evidence ----------------------------------------------------------------------------------------------------------
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+# The marks are what is searched for.
+_QUOTES = str.maketrans(dict.fromkeys("\"'`´‘’‚‛“”„‟′″«»‹›", "'"))  # noqa: RUF001
+_OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # as above
+
+
+def quotation(evidence: object, shown: Iterable[str]) -> str | None:
+    """The words that `evidence` quotes, if one of the texts that a model was `shown` has them; else None.
+
+    White space counts as one space, all quotation marks as the same one, and JSON's escapes as what they stand for, on
+    both sides: the texts are JSON, and a model may escape a second time. Nothing else is forgiven: a piece of a word is
+    no quotation, for "not safe" is not in "not safety", and neither are marks alone.
+
+    Args:
+        evidence: What the model wrote.
+        shown: The fields of the item as they stood in the prompt.
+    """
+    if not isinstance(evidence, str):
         return None
-    return {label: reply.probabilities.get(text, 0.0) for text, label in label_texts(value_type).items()}
+    words, plain = " ".join(evidence.split()), [_plain(text) for text in shown]
+    for quoted in (words, words.strip(_OUTER)):
+        wanted = _plain(quoted)
+        if any(map(str.isalnum, wanted)) and any(True for text in plain for _ in places(text, wanted)):
+            return quoted
+    return None
+
+
+def _plain(text: str) -> str:
+    for _ in range(3):  # JSON in JSON: a text that was cut is encoded twice
+        opened = _ESCAPE.sub(_unescaped, text)
+        if opened == text:
+            break
+        text = opened
+    return " ".join(unicodedata.normalize("NFC", text).translate(_QUOTES).split())
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, character = match.groups()
+    return chr(int(code, 16)) if code else _ESCAPED.get(character, character)

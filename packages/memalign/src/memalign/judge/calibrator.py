@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from memalign.judge.observations import FEWEST, LabelledCase, Observation
 from memalign.memory.model import Expectation
 from memalign.values import Value, ValueType
 
-__all__ = ["HABIT", "LENGTH", "VERDICT", "Calibrated", "Calibrator", "Worth", "conditional_logit", "fit", "softmax"]
+__all__ = ["HABIT", "LENGTH", "VERDICT", "Calibrator", "Worth", "conditional_logit", "fit", "softmax"]
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -80,28 +80,15 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
         return self.n >= FEWEST and self.fixed - self.broken > max(1.0, math.sqrt(self.fixed + self.broken))
 
 
-class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
-    """What a calibrator says of an item.
+class Columns(NamedTuple):
+    """How an observation becomes the rows of a regression, one a label.
 
     Attributes:
-        value: The verdict.
-        probabilities: Of each label; None of a float.
-        fitted: Whether labelled cases taught the weights; else guidelines count as their experts meant them.
-        decides: Whether held-out cases say that it is better than the model's own verdict.
-    """
-
-    value: Value
-    probabilities: dict[Value, float] | None
-    fitted: bool = True
-    decides: bool = False
-
-
-class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """How an observation becomes the rows of a regression: one a label, or a single one of a number.
-
-    Attributes:
-        kind: The two sides of an item, labels without an order, ranks of an int, or a number.
+        kind: The two sides of an item, labels without an order, or ranks of a whole number.
+        labels: What experts may answer.
         code: How one number of an item speaks for the labels, (columns, labels).
+        middle: The mean of the ranks.
+        half: Half of their range.
         alone: The checks with a weight of their own, by name.
         usual: The mean and the spread of the answers to each check, and under "" to all of them.
         asks_new: Whether checks that no case answered count: where cases were asked others, written without them, or
@@ -109,7 +96,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         length: The mean and the spread of the length.
     """
 
-    kind: Literal["sides", "labels", "ranks", "number"]
+    kind: Literal["sides", "labels", "ranks"]
     labels: tuple[Value, ...]
     code: Array
     middle: float
@@ -120,22 +107,17 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     length: tuple[float, float]
 
     @property
-    def height(self) -> int:
-        """Rows of one observation."""
-        return max(len(self.labels), 1)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """What each column stands for."""
-        return (*[HABIT] * self.height, VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, MINED, *self.alone)
+        return (*[HABIT] * len(self.labels), VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, MINED, *self.alone)
 
     def rows(self, known: Observation) -> Array:
-        """Shape (labels, columns); of a number (1, columns)."""
-        terms, nothing = self.terms(known), np.zeros((self.height, 4))
+        """What is known of an item, of shape (labels, columns)."""
+        terms, nothing = self.terms(known), np.zeros((len(self.labels), 4))
         shared = sum(terms.values(), nothing)
         alone = [terms.get(name, nothing)[:, 3] for name in self.alone]
         length = np.clip((known.length - self.length[0]) / self.length[1], -FAR, FAR)
-        habit = np.eye(self.height) - 1 / self.height if self.labels else np.ones((1, 1))
+        habit = np.eye(len(self.labels)) - 1 / len(self.labels)
         return np.column_stack([habit, self._verdict(known), self.code.T * length, shared[:, :3], *alone])
 
     def terms(self, known: Observation) -> dict[str, Array]:
@@ -155,7 +137,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             for name, sign, margin in signed:
                 part, alone = fires / len(signed), margin / len(signed) / math.sqrt(len(counting))
                 shares = (0.0, 0.0, part, sign) if expected.mined else (part, alone, 0.0, sign)
-                term = terms.setdefault(name, np.zeros((self.height, 4)))
+                term = terms.setdefault(name, np.zeros((len(self.labels), 4)))
                 term += towards[:, None] * shares
         for name, term in terms.items():
             # Its own weight has either sign, whatever is expected. Only of several labels does it matter for which.
@@ -177,18 +159,17 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         """Which labels a guideline speaks for, (labels,), if the answers are as expected; zeros if nobody knows."""
         if self.kind == "sides":
             return np.asarray(self.code[0])
-        if label is None or (self.labels and label not in self.labels):
-            return np.zeros(self.height)
+        if label is None or label not in self.labels:
+            return np.zeros(len(self.labels))
         if self.kind == "labels":
             return np.array([other == label for other in self.labels]) - 1 / len(self.labels)
         return np.asarray(np.sign(float(label) - self.middle) * self.code[0])
 
     def _verdict(self, known: Observation) -> Array:
-        verdict = known.verdict
-        if verdict is None or (self.labels and verdict not in self.labels):
-            return np.zeros(self.height)
-        chances = known.chances or {verdict: 1.0}
-        if self.kind in ("ranks", "number"):
+        if known.verdict is None or known.verdict not in self.labels:
+            return np.zeros(len(self.labels))
+        chances = known.chances or {known.verdict: 1.0}
+        if self.kind == "ranks":
             mean = sum(float(label) * chance for label, chance in chances.items())
             return np.asarray(self.code[0] * (mean - self.middle) / self.half)
         return np.array([chances.get(label, 0.0) for label in self.labels]) - 1 / len(self.labels)
@@ -199,25 +180,25 @@ def _bounded(margin: float) -> float:
 
 
 class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights (columns,) of `columns`, and what they are worth on the labelled cases, each held out in turn."""
+    """Weights (columns,) of `columns`, and what they are worth on the labelled cases, each held out in turn.
+
+    `fitted` says whether labelled cases taught the weights; else guidelines count as their experts meant them.
+    """
 
     columns: Columns
     weights: Array
-    value_type: ValueType
     worth: Worth = Worth()
     fitted: bool = True
 
-    def says(self, known: Observation) -> Calibrated:
-        """The verdict on an item of which this is known."""
-        columns, probabilities = self.columns, None
-        scores = columns.rows(known) @ self.weights
-        if columns.kind == "number":
-            low, high = float(self.value_type.low or 0.0), float(self.value_type.high or 1.0)
-            value: Value = float(np.clip(columns.middle + columns.half * scores[0], low, high))
-        else:
-            value = columns.labels[int(np.argmax(scores))]
-            probabilities = dict(zip(columns.labels, map(float, softmax(scores[None])[0]), strict=True))
-        return Calibrated(value=value, probabilities=probabilities, fitted=self.fitted, decides=self.worth.decides)
+    def says(self, known: Observation) -> dict[Value, float]:
+        """The probability of each label, of an item of which this is known; the likeliest one is the verdict."""
+        scores = self.columns.rows(known) @ self.weights
+        return dict(zip(self.columns.labels, map(float, softmax(scores[None])[0]), strict=True))
+
+    def verdict(self, known: Observation) -> Value:
+        """The likeliest label."""
+        chances = self.says(known)
+        return max(chances, key=lambda label: chances[label])
 
     def parts(self, known: Observation, value: Value) -> dict[str, float]:
         """What adds up to the score of a verdict, by the name of a check, `HABIT`, `VERDICT` or `LENGTH`.
@@ -227,16 +208,13 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
             value: The verdict, whoever gave it.
 
         Returns:
-            Of labels the log-odds for it against the strongest other, of a float the points from the mean of all
-            labels. A check has its share of what all checks have together.
+            The log-odds for it against the strongest other label. A check has its share of what all checks have
+            together.
         """
         columns, rows = self.columns, self.columns.rows(known)
-        if columns.kind == "number":
-            counts = np.array([columns.half])
-        else:
-            place, units = columns.labels.index(value), np.eye(columns.height)
-            others = np.where(units[place] == 1, -np.inf, rows @ self.weights)
-            counts = units[place] - units[int(np.argmax(others))]
+        place, units = columns.labels.index(value), np.eye(len(columns.labels))
+        others = np.where(units[place] == 1, -np.inf, rows @ self.weights)
+        counts = units[place] - units[int(np.argmax(others))]
         parts: dict[str, float] = {}
         for name, part in zip(columns.names, counts @ (rows * self.weights), strict=True):
             if name in (HABIT, VERDICT, LENGTH):
@@ -250,35 +228,28 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
 # -- fitting -----------------------------------------------------------------------------------------------------------
 
 
-def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...] = ()) -> Calibrator | None:
+def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...] = ()) -> Calibrator:
     """The calibrator of these cases; a pure function of them.
 
     With fewer than ten, or one label only, nothing is fitted: guidelines count as their experts meant them, and it
-    never decides. None for a float then, which has no unit to start in.
+    never decides.
 
     Args:
-        value_type: What labels and verdicts are.
+        value_type: What labels and verdicts are; the labels can be listed.
         cases: The labelled cases, in an order that does not hang on who came first.
         sides: The two labels that name the sides of every item; empty where it has none.
     """
     columns = _columns(value_type, cases, sides)
-    number, ridge = columns.kind == "number", np.full(len(columns.names), RIDGE)
-    # Of a number the verdict as it is: of a guideline nobody knows by how many points it counts.
-    starts = np.array([float(name == VERDICT) if number else START.get(name, 0.0) for name in columns.names])
-    start = Calibrator(columns=columns, weights=starts, value_type=value_type)
+    starts = np.array([START.get(name, 0.0) for name in columns.names])
+    start = Calibrator(columns=columns, weights=starts, fitted=False)
     if len(cases) < FEWEST or len({case.label for case in cases}) < 2:
-        return None if number else msgspec.structs.replace(start, fitted=False)
+        return start
     rows, numbers = np.stack([columns.rows(case.known) for case in cases]), np.arange(len(cases))
+    codes = np.array([columns.labels.index(case.label) for case in cases])
 
     def fitted(chosen: NDArray[np.bool_]) -> Calibrator:
-        labels = [cases[n].label for n in numbers[chosen]]
-        if number:
-            values = np.array([(float(label) - columns.middle) / columns.half for label in labels])
-            weights = least_squares(rows[chosen][:, 0], values, ridge, starts)
-        else:
-            codes = np.array([columns.labels.index(label) for label in labels])
-            weights = conditional_logit(rows[chosen], codes, ridge, starts)
-        return msgspec.structs.replace(start, weights=weights)
+        weights = conditional_logit(rows[chosen], codes[chosen], np.full(len(starts), RIDGE), starts)
+        return Calibrator(columns=columns, weights=weights)
 
     own: list[float] = []
     calibrated: list[float] = []
@@ -287,36 +258,39 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
         for known, label in cases[fold::FOLDS]:
             if known.verdict is not None:  # one that is not known is neither right nor wrong
                 own.append(_nearness(value_type, known.verdict, label))
-                calibrated.append(_nearness(value_type, rest.says(known).value, label))
+                calibrated.append(_nearness(value_type, rest.verdict(known), label))
     return msgspec.structs.replace(fitted(numbers >= 0), worth=Worth.of(own, calibrated))
 
 
 def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...]) -> Columns:
-    kind: Literal["sides", "labels", "ranks", "number"] = "sides" if sides else "labels"
-    middle, low, high = 0.5, 0.0, 1.0
+    labels = value_type.labels
+    middle, half = 0.5, 0.5
     if value_type.numeric:
-        kind = "ranks" if value_type.kind == "int" else "number"
-        low, high = float(value_type.low or 0), float(value_type.high or 1)
-        middle = fmean(float(case.label) for case in cases) if cases else (low + high) / 2
-    labels = value_type.labels if kind != "number" else ()
+        ranks = [float(case.label) for case in cases] or [float(label) for label in labels]
+        middle, half = fmean(ranks), (float(labels[-1]) - float(labels[0])) / 2
     margins: dict[str, list[float]] = {}
     for known, _ in cases:
         for name, margin in known.answers.items():
             if margin is not None:
                 margins.setdefault(name, []).append(_bounded(margin))
     lengths = np.array([known.length for known, _ in cases] or [0.0])
-    # Swapping sides must turn every sign: nothing is taken off.
-    centre = 0.0 if kind == "sides" else float(lengths.mean())
+    centre = 0.0 if sides else float(lengths.mean())  # swapping sides must turn every sign: nothing is taken off
     wordless = {name for name in margins if name.startswith(Expectation.WORDLESS)}
     named = {name for known, _ in cases for expected in known.expected for name, _ in expected.checks}
+    if value_type.numeric:
+        code = np.linspace(-1.0, 1.0, len(labels))[None]
+    elif sides:
+        code = np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
+    else:
+        code = np.array([[0.5, -0.5]]) if len(labels) == 2 else np.eye(len(labels)) - 1 / len(labels)
     return Columns(
-        kind=kind,
+        kind="sides" if sides else "ranks" if value_type.numeric else "labels",
         labels=labels,
-        code=_code(kind, labels, sides),
+        code=code,
         middle=middle,
-        half=(high - low) / 2,
+        half=half,
         alone=tuple(sorted((margins.keys() & named) - wordless)),
-        usual=_usual(margins, centred=kind != "sides"),
+        usual=_usual(margins, centred=not sides),
         asks_new=not margins or bool(wordless),
         length=(centre, float(np.sqrt(((lengths - centre) ** 2).mean())) + SAME),
     )
@@ -335,24 +309,11 @@ def _usual(margins: Mapping[str, Sequence[float]], *, centred: bool) -> dict[str
     return usual
 
 
-def _code(kind: str, labels: tuple[Value, ...], sides: tuple[str, ...]) -> Array:
-    if kind == "number":
-        return np.ones((1, 1))
-    if kind == "ranks":
-        return np.linspace(-1.0, 1.0, len(labels))[None]
-    if kind == "sides":
-        return np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
-    return np.array([[0.5, -0.5]]) if len(labels) == 2 else np.eye(len(labels)) - 1 / len(labels)
-
-
 def _nearness(value_type: ValueType, value: Value, label: Value) -> float:
     """How near a verdict is to the label: 1 the same; of numbers one less the distance over the range."""
     if not value_type.numeric:
         return float(value_type.agree(value, label))
     return 1 - abs(float(value) - float(label)) / (float(value_type.high or 1) - float(value_type.low or 0))
-
-
-# -- two regressions with a ridge, by closed steps ---------------------------------------------------------------------
 
 
 def conditional_logit(rows: Array, codes: NDArray[np.int64], ridge: Array, centre: Array) -> Array:
@@ -387,12 +348,6 @@ def conditional_logit(rows: Array, codes: NDArray[np.int64], ridge: Array, centr
             break
         loss = new
     return weights
-
-
-def least_squares(rows: Array, values: Array, ridge: Array, centre: Array) -> Array:
-    """Weights (features,) of a linear regression, drawn to `centre`; `rows` is (n, features), `values` (n,)."""
-    curve, slope = rows.T @ rows + np.diag(ridge), rows.T @ values + ridge * centre
-    return np.asarray(np.linalg.lstsq(curve, slope, rcond=None)[0])
 
 
 def softmax(scores: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Decision models: typed questions about an item, asked at once; what they come to, and a verdict with its reason in words.
+"""Decision models: typed questions about an item, asked at once, and what they come to.
 
 A decision model may be a judge's `check_model` beside a chat model, or its `model`: then it is asked for the verdict in
 the same request. Of a pair each side is asked alone, and the difference counts: swapping the sides turns the sign.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -27,15 +27,15 @@ from memalign.judge.observations import (
     test_margins,
 )
 from memalign.judge.prompt import budget_of, fit_guidelines, items_alone
-from memalign.judge.spec import base_fingerprint_of
+from memalign.judge.spec import base_fingerprint_of, named_parts
 from memalign.memory.check_answers import questions_of
 from memalign.memory.model import Memory
 from memalign.models.base import Decision, DecisionModel, Limits, Question
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of, open_judging_model
-from memalign.prompts import render_item, render_verdict_question
 from memalign.prompts.fitting import fit_fields
-from memalign.types import Example, FeedbackKey, Finding, Judgment, Usage
+from memalign.prompts.rendering import render_item, render_verdict_question
+from memalign.types import Example, FeedbackKey, Finding, Guideline, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ NAMED = 3
 """Guidelines that a reason in words names, the weightiest first."""
 
 
-class AskedCheck(msgspec.Struct, frozen=True, kw_only=True):
+class AskedCheck(NamedTuple):
     """A question that a judgment asks, the first guideline with this check, and the feedback behind all that have it."""
 
     question: str
@@ -139,37 +139,40 @@ async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool 
     answered = await answered_about(judge, example, model, calls, verdict=True, checks=None if checks else ())
     if answered.value is None:
         raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)
+    memory = judge.memory
     own = Judgment(
         id=example.id,
         value=answered.value,
         confidence=answered.chances.get(value_text(answered.value)),
-        findings=(*answered.findings, *facts(judge.memory, example.content, judge.value_type.choices)),
-        memory_hash=judge.memory.hash,
+        findings=(*answered.findings, *facts(memory, example.content, judge.value_type.choices)),
+        memory_hash=memory.hash,
         model=model.name,
         usage=answered.usage,
         notes=answered.notes,
     )
     judgment = _weighed(judge, example, own, answered) if checks else own
-    firing = _firing(judge.memory, judgment.findings)
-    words = judgment.rationale or _in_words(judge.memory, firing, judgment.findings)
-    return replace(judgment, guideline_ids=tuple(firing), rationale=words)
+    return replace(
+        judgment,
+        guideline_ids=tuple(guideline.id for guideline in _firing(memory, judgment.findings)),
+        rationale=judgment.rationale or _in_words(memory, judgment.findings),
+    )
 
 
 def calibrator_of(judge: Judge) -> Calibrator | None:
     """The calibrator of the judge's memory, fitted once for all who ask; None where it has none.
 
-    It is fitted to what this very judge's models answered: not another model, nor these with other instructions.
+    It is fitted to what this very judge's models answered: not another model, nor these with other instructions. Values
+    that cannot be listed have none.
     """
     value_type, memory = judge.value_type, judge.memory
-    if not value_type.closed or len(value_type.labels) > MOST_LABELS or not memory.cases:
+    if not 0 < len(value_type.labels) <= MOST_LABELS or not memory.cases:
         return None
 
     def make() -> Calibrator | None:
         from memalign.judge.calibrator import fit  # computes with vectors, whose library takes a while to import
 
         calibrator = fit(value_type, labelled_cases(judge), sides_in(judge))
-        checked = any(guideline.checks for guideline in memory.semantic)
-        return calibrator if calibrator is not None and (calibrator.fitted or checked) else None
+        return calibrator if calibrator.fitted or any(guideline.checks for guideline in memory.semantic) else None
 
     return cached(memory, ("calibrator", base_fingerprint_of(judge)), make)
 
@@ -187,22 +190,20 @@ def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) 
         chances=chances_of(answered.chances, value_type),
         length=length_of(example, value_type),
     )
-    calibrated = calibrator.says(known)
-    value = calibrated.value if calibrated.decides or own.value is None else own.value
-    # How sure the verdict delivered is, the calibrator says where labelled cases taught it; else the model itself.
-    sure = calibrated.fitted and calibrated.probabilities is not None
+    decides = calibrator.worth.decides
+    value = calibrator.verdict(known) if decides or own.value is None else own.value
     judgment = replace(
         own,
         value=value,
-        decided_by="calibrator" if calibrated.decides else "model",
+        decided_by="calibrator" if decides else "model",
         findings=_contributing(own.findings, calibrator.parts(known, value)),
-        confidence=(calibrated.probabilities or {}).get(value) if sure else own.confidence,
+        # How sure the verdict delivered is, the calibrator says where labelled cases taught it; else the model itself.
+        confidence=calibrator.says(known).get(value) if calibrator.fitted else own.confidence,
     )
-    if not calibrated.decides:
+    if not decides:
         return judgment
-    reason = _in_words(memory, _firing(memory, judgment.findings), judgment.findings)
     also = f" The model's own verdict: {value_text(own.value)}. {own.rationale or ''}".rstrip()
-    return replace(judgment, rationale=reason + also)
+    return replace(judgment, rationale=_in_words(memory, judgment.findings) + also)
 
 
 def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
@@ -234,7 +235,7 @@ def finding_text(finding: Finding) -> str:
     return f"{who}{finding.check}{answer}{counts}"
 
 
-def _firing(memory: Memory, findings: Sequence[Finding]) -> list[str]:
+def _firing(memory: Memory, findings: Sequence[Finding]) -> list[Guideline]:
     """The guidelines of which every answer is as their experts would expect it, the weightiest first."""
     answers = {finding.check: finding.answer for finding in findings if finding.check}
     order = {finding.check: place for place, finding in enumerate(findings)}
@@ -243,17 +244,15 @@ def _firing(memory: Memory, findings: Sequence[Finding]) -> list[str]:
         for guideline in memory.semantic
         if guideline.checks and all(answers.get(check.question) == check.answer for check in guideline.checks)
     ]
-    return [g.id for g in sorted(firing, key=lambda g: min(order[check.question] for check in g.checks))]
+    return sorted(firing, key=lambda guideline: min(order[check.question] for check in guideline.checks))
 
 
-def _in_words(memory: Memory, firing: Sequence[str], findings: Sequence[Finding]) -> str:
+def _in_words(memory: Memory, findings: Sequence[Finding]) -> str:
     """The weightiest guidelines that fire, with the answers for which they do; of a pair the weightiest answers."""
-    reasons = []
-    answers = {finding.check: finding.answer for finding in findings}
-    for name in firing[:NAMED]:
-        guideline = memory.guideline(name)
-        words = "; ".join(f"{check.question} {answers[check.question]}" for check in guideline.checks)
-        reasons.append(f"{name}: {guideline.text} Here: {words}.")
+    reasons = [
+        f"{guideline.id}: {guideline.text} Here: {'; '.join(f'{c.question} {c.answer}' for c in guideline.checks)}."
+        for guideline in _firing(memory, findings)[:NAMED]
+    ]
     if not reasons:
         weighty = [finding.guideline for finding in findings if finding.guideline and finding.contribution][:NAMED]
         reasons = [f"{name}: {memory.guideline(name).text}" for name in weighty]
@@ -315,16 +314,18 @@ async def answered_about(
         ModelError: Nothing has an answer.
     """
     started = time.perf_counter()
-    timeout = judge.parameters.get("timeout")
-    asking = asked_checks(judge.memory, model.limits) if checks is None else tuple(checks)
+    timeout, limits = judge.parameters.get("timeout"), model.limits
+    asking = asked_checks(judge.memory, limits) if checks is None else tuple(checks)
     questions = [Question(key=f"q{n}", text=check.question) for n, check in enumerate(asking, 1)]
-    value = [_verdict_question(judge, model.limits)] if verdict else []
-    items = items_alone(judge, example, model.limits)
+    value = [_verdict_question(judge, limits)] if verdict else []
+    items = items_alone(judge, example, limits)
     requests = [(item, questions) for item in items if questions]
     if value and len(items) == 1:
         requests = [(items[0], [*questions, *value])]
     elif value:
-        requests.append((_whole_item(judge, example, model.limits), value))
+        shown = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
+        whole = render_item(fit_fields(shown, budget_of(judge, limits).item).fields)
+        requests.append((whole, value))
     decisions = list[Decision]()
     spent = Usage()
     try:
@@ -337,12 +338,14 @@ async def answered_about(
     sides = decisions[: len(items)] if questions else []
     margins, findings = _read(asking, [decision.probabilities for decision in sides])
     chances = decisions[-1].probabilities.get("value", {}) if value else {}
+    refused = {key: why for decision in decisions for key, why in decision.refused.items()}
+    names = {f"q{n}": f"no answer to a check of {check.guideline}" for n, check in enumerate(asking, 1)}
     return Answered(
         findings=findings,
         margins=margins,
         value=_value(judge.value_type, chances) if chances else None,
         chances=chances,
-        notes=_refusals(asking, decisions),
+        notes=tuple(f"{names.get(key, 'no verdict')}: {why}" for key, why in refused.items()),
         usage=spent + Usage(seconds={"checks": time.perf_counter() - started}),
     )
 
@@ -371,39 +374,24 @@ def _verdict_question(judge: Judge, limits: Limits) -> Question:
     value_type = judge.value_type
     guidelines, _ = fit_guidelines(judge.memory.semantic, budget_of(judge, limits).guidelines)
     text = render_verdict_question(
-        instructions=judge.instructions, fields=judge.parts, value_type=value_type, guidelines=guidelines
+        instructions=judge.instructions,
+        fields=named_parts(judge.instructions),
+        value_type=value_type,
+        guidelines=guidelines,
     )
-    return Question(
-        key="value", text=text, kind="score" if value_type.numeric else "choice", labels=_labels(value_type)
-    )
-
-
-def _labels(value_type: ValueType) -> tuple[str, ...]:
+    labels = value_type.labels
     if value_type.kind == "float":
         low, high = value_type.low or 0.0, value_type.high or 0.0
-        return tuple(value_text(low + (high - low) * n / (LEVELS - 1)) for n in range(LEVELS))
-    return tuple(map(value_text, value_type.labels))
+        labels = tuple(low + (high - low) * n / (LEVELS - 1) for n in range(LEVELS))
+    kind: Literal["score", "choice"] = "score" if value_type.numeric else "choice"
+    return Question(key="value", text=text, kind=kind, labels=tuple(map(value_text, labels)))
 
 
 def _value(value_type: ValueType, chances: Mapping[str, float]) -> Value:
     """The likeliest label; of whole numbers that nearest to the mean, of a scale without steps the mean."""
-    if value_type.numeric:
-        mean = sum(float(label) * chance for label, chance in chances.items())
-        if value_type.kind == "float":
-            return mean
-        return min(value_type.labels, key=lambda label: (abs(float(label) - mean), label))
-    return max(value_type.labels, key=lambda label: chances.get(value_text(label), 0.0))
-
-
-def _whole_item(judge: Judge, example: Example, limits: Limits) -> str:
-    shown = {name: part_in(example.content, name) for name in judge.parts}
-    return render_item(fit_fields(shown, budget_of(judge, limits).item).fields, ())
-
-
-def _refusals(asking: Sequence[AskedCheck], decisions: Sequence[Decision]) -> tuple[str, ...]:
-    names = {f"q{number}": check.guideline for number, check in enumerate(asking, 1)}
-    refused = {key: why for decision in decisions for key, why in decision.refused.items()}
-    return tuple(
-        f"no answer to a check of {names[key]}: {why}" if key in names else f"no verdict: {why}"
-        for key, why in refused.items()
-    )
+    if not value_type.numeric:
+        return max(value_type.labels, key=lambda label: chances.get(value_text(label), 0.0))
+    mean = sum(float(label) * chance for label, chance in chances.items())
+    if value_type.kind == "float":
+        return mean
+    return min(value_type.labels, key=lambda label: (abs(float(label) - mean), label))

@@ -1,7 +1,7 @@
 """A frame of rows in, a frame of verdicts out, of one schema: what every engine that judges at scale calls.
 
-A row is known again by its id and the hash of its content, and its verdict by these and the judge. So any part of the work
-may be lost and done again, and what is done is never paid for twice.
+A row is known again by its id and the hash of its content, and its verdict by these and the judge. So any part of the
+work may be lost and done again, and what is done is never paid for twice.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from msgspec.structs import replace
-
 from memalign.errors import InputError, RowError
 from memalign.io import Frame, RowSource
 from memalign.io.examples import example_of
 from memalign.io.frames import column_names, is_frame
 from memalign.judge.many import judge_many, signature_of
-from memalign.models.calls import SpendLimit
+from memalign.models.calls import Calls
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
 
 if TYPE_CHECKING:
@@ -25,18 +23,15 @@ if TYPE_CHECKING:
 
     from memalign.judge.judge import Judge
 
-__all__ = ["KEY", "AskedRow", "FrameT", "arrow_schema", "asked_rows", "keys_of", "predict_batch"]
+__all__ = ["FrameT", "arrow_schema", "keys_of", "predict_batch"]
 
 FrameT = TypeVar("FrameT", bound=Frame)
 
-KEY = ("id", "content_hash", "judge")
-"""The columns by which a verdict is known again."""
-
-_VALUES = {"bool": "Boolean", "int": "Int64", "float": "Float64"}
+_KINDS = {"bool": "Boolean", "int": "Int64", "float": "Float64"}
 _NUMBERS = ("input_tokens", "cached_tokens", "output_tokens")
 
 
-class AskedRow(NamedTuple):
+class _Row(NamedTuple):
     """A row: its id where it has one, and either what is judged or why it cannot be."""
 
     id: str | None
@@ -51,7 +46,7 @@ async def predict_batch(
     *,
     done: Frame | Collection[tuple[str, str]] = (),
     concurrency: int | None = None,
-    max_cost: float | SpendLimit | None = None,
+    max_cost: float | Calls | None = None,
 ) -> FrameT:
     """See `Judge.apredict_batch`."""
     import narwhals as nw
@@ -59,10 +54,8 @@ async def predict_batch(
     if not is_frame(frame):
         raise InputError(f"predict_batch takes a DataFrame or a table, not {type(frame).__name__}; see judge_many")
     names = column_names(frame) or []
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(
-            f"the frame has {', '.join(twice)} twice; every column, and the index, needs a name of its own"
-        )
+    if twice := ", ".join(sorted({name for name in names if names.count(name) > 1})):
+        raise InputError(f"the frame has {twice} twice; every column, and the index, needs a name of its own")
     try:
         table: nw.DataFrame[Any] = nw.from_native(frame, eager_only=True)
     except TypeError as error:
@@ -71,17 +64,17 @@ async def predict_batch(
     earlier = keys_of(done, signature)
     rows = [
         (place, row)
-        for place, row in enumerate(asked_rows(judge, table))
+        for place, row in enumerate(_rows(judge, table))
         if row.example is None or (row.example.id, row.example.content_hash) not in earlier
     ]
     examples = [row.example for _, row in rows if row.example is not None and not row.again]
-    judgments = (
-        await judge_many(judge, examples, concurrency=concurrency, out=None, max_cost=max_cost) if examples else ()
-    )
+    judgments = await judge_many(judge, examples, concurrency=concurrency, max_cost=max_cost) if examples else ()
     by_id = {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
     cells = [_cells(row, by_id, signature) for _, row in rows]
-    columns = {name: [row[name] for row in cells] for name in _schema(judge)}
-    made: FrameT = _like(table, columns, _schema(judge), [place for place, _ in rows])
+    schema = _schema(judge)
+    made: FrameT = _like(
+        table, {name: [row[name] for row in cells] for name in schema}, schema, [place for place, _ in rows]
+    )
     return made
 
 
@@ -93,7 +86,7 @@ def arrow_schema(judge: Judge) -> Any:
 def _schema(judge: Judge) -> nw.Schema:
     import narwhals as nw
 
-    value = getattr(nw, _VALUES.get(judge.value_type.kind, "String"))
+    value = getattr(nw, _KINDS.get(judge.value_type.kind, "String"))
     kinds = {"value": value, "probability": nw.Float64, "cost": nw.Float64, **dict.fromkeys(_NUMBERS, nw.Int64)}
     names = ("id", "value", "probability", "findings", "rationale", *_NUMBERS, "cost", "error", "judge", "content_hash")
     return nw.Schema({name: kinds.get(name, nw.String)() for name in names})
@@ -108,76 +101,68 @@ def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collec
     import narwhals as nw
 
     table: nw.DataFrame[Any] = nw.from_native(done, eager_only=True)
-    needed = (*KEY, "error")
-    if missing := [name for name in needed if name not in table.columns]:
+    if missing := [name for name in ("id", "content_hash", "judge", "error") if name not in table.columns]:
         raise InputError(f"done has no column {missing[0]}; it is a frame that predict_batch gave, or some of its rows")
     rows = table.filter((nw.col("judge") == signature) & nw.col("error").is_null())
     return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
 
 
-def asked_rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[AskedRow]:
+def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Row]:
     """What each row asks, in order. Raises InputError for a frame without a column of content."""
+    import narwhals as nw
+
     names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
     native = table.to_native()
     if getattr(getattr(native, "index", None), "name", None) is not None:
-        import narwhals as nw
-
         table = nw.from_native(native.reset_index(), eager_only=True)
     columns = {field: name for field, name in names.items() if name in table.columns}
     if not columns.keys() & set(CONTENT_FIELDS):
         raise InputError(
             f"the frame has no column of content: {', '.join(names[field] for field in CONTENT_FIELDS)}; its columns: "
-            f"{', '.join(map(str, table.columns))[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a field is"
+            f"{', '.join(map(str, table.columns))[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a "
+            "field is"
         )
     if not len(table):
         return
     ids = table[columns["id"]].to_list() if "id" in columns else [None] * len(table)
-    asked = RowSource.of(
-        table.select(list(columns.values())).to_native(), name="the frame", remembered=judge.columns
-    ).rows()
+    content = table.select(list(columns.values())).to_native()
+    source = RowSource.of(content, name="the frame", remembered=judge.columns)
     first: dict[str, tuple[int, str]] = {}
-    for position, (given, row) in enumerate(zip(ids, asked, strict=True), 1):
-        asked_row = _asked(given, row)
-        if (example := asked_row.example) is not None:
-            place, content = first.setdefault(example.id, (position, example.content_hash))
-            if content != example.content_hash:
-                asked_row = AskedRow(
-                    asked_row.id, None, f"its content differs from that of row {place}, which has the same id"
-                )
-            else:
-                asked_row = asked_row._replace(again=place < position)
-        yield asked_row
+    for position, (name, fields) in enumerate(zip(ids, source.rows(), strict=True), 1):
+        row = _row(name, fields)
+        if (example := row.example) is not None:
+            place, seen = first.setdefault(example.id, (position, example.content_hash))
+            row = row._replace(again=place < position)
+            if seen != example.content_hash:
+                row = _Row(row.id, None, f"its content differs from that of row {place}, which has the same id")
+        yield row
 
 
-def _asked(given: object, row: Any) -> AskedRow:
-    """A row as an example; where it is none, by the id that it was `given`."""
-    name = str(given).strip() or None if isinstance(given, str | int) and not isinstance(given, bool) else None
+def _row(name: object, row: Any) -> _Row:
+    """A row as an example; where it is none, by the `name` in its column of ids."""
+    own = str(name).strip() or None if isinstance(name, str | int) and not isinstance(name, bool) else None
     if isinstance(row, RowError):
-        return AskedRow(name, None, row.reason)
+        return _Row(own, None, row.reason)
     try:
         example = example_of(row.fields)
         if example is None:
-            return AskedRow(name, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
+            return _Row(own, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
         _ = example.content_hash  # raises InputError for what is no JSON value
     except InputError as error:
-        return AskedRow(name, None, str(error))
-    return AskedRow(example.id, example)
+        return _Row(own, None, str(error))
+    return _Row(example.id, example)
 
 
-def _cells(row: AskedRow, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:
+def _cells(row: _Row, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:
     """The cells of one row by their columns."""
-    if row.example is None:
-        judgment = Judgment(error=f"InputError: {row.fault}")
-    else:
-        judgment = judgments[row.example.id]
-        if row.again:
-            judgment = replace(judgment, usage=Usage())
-    usage, judged = judgment.usage, judgment.error is None
+    judgment = Judgment(error=f"InputError: {row.fault}") if row.example is None else judgments[row.example.id]
+    usage = Usage() if row.again else judgment.usage
+    findings = json_line(as_json(judgment.findings)).decode().strip() if judgment.error is None else None
     return {
         "id": _text(row.id),
         "value": _text(judgment.value) if isinstance(judgment.value, str) else judgment.value,
         "probability": judgment.confidence,
-        "findings": json_line(as_json(judgment.findings)).decode().strip() if judged else None,
+        "findings": findings,
         "rationale": _text(judgment.rationale),
         **{name: getattr(usage, name) for name in _NUMBERS},
         "cost": usage.cost,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast, overload
@@ -15,18 +16,17 @@ from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdi
 from memalign.judge.frames import FrameT, predict_batch
 from memalign.judge.many import OnJudgment, Progress, judge_many
 from memalign.judge.spec import (
-    checked_instructions,
+    check_instructions,
     checked_parameters,
     fingerprint_of,
+    name_of,
     named_fields,
-    named_parts,
-    warn_of_tags,
 )
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
-from memalign.models.calls import Calls, SpendLimit
+from memalign.models.calls import Calls
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
 from memalign.types import Example, Judgment
@@ -55,6 +55,17 @@ class _Settings(TypedDict):
     parameters: NotRequired[Mapping[str, Any]]
     columns: NotRequired[Mapping[str, str]]
     memory: NotRequired[Memory]
+
+
+class Item(TypedDict, total=False):
+    """The fields of an item by name; see `Example`."""
+
+    inputs: Any
+    outputs: Any
+    expectations: Any
+    conversation: Any
+    trace: Any
+    id: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +132,7 @@ class Judge(Generic[ValueT_co]):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
-        checked_instructions(self.instructions)
-        warn_of_tags(self.instructions)
+        check_instructions(self.instructions)
         for name in (self.model, self.check_model):
             if isinstance(name, str) and "@http" in name:
                 canonical_name(name)  # an address is kept with the judge: it must hold no password
@@ -139,10 +149,11 @@ class Judge(Generic[ValueT_co]):
         """Equal judges have equal hashes; parameters are left out, since 0 and 0.0 are equal and written differently."""
         return hash((self.name, self.instructions, self.value_type, self.memory.hash))
 
-    def __reduce__(self) -> tuple[Callable[..., Judge], tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[Callable[..., Judge], tuple[()]]:
         """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
         settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        return _made_of, (settings | {"parameters": dict(self.parameters), "columns": dict(self.columns)},)
+        settings |= {"parameters": dict(self.parameters), "columns": dict(self.columns)}
+        return partial(Judge, **settings), ()
 
     def __repr__(self) -> str:
         text = " ".join(self.instructions.split())
@@ -157,9 +168,9 @@ class Judge(Generic[ValueT_co]):
         from memalign.notebook import card, facts
 
         settings = ", ".join(f"{name}: {value}" for name, value in self.parameters.items())
-        told = [("instructions", self.instructions), ("model", self.model_name or "of the environment")]
+        rows = [("instructions", self.instructions), ("model", self.model_name or "of the environment")]
         memory = self.memory._repr_html_() if self.memory else "not aligned yet"  # a card in ours
-        return card(self.name, self.value_type.spec, facts([*told, ("settings", settings)]), memory)
+        return card(self.name, self.value_type.spec, facts([*rows, ("settings", settings)]), memory)
 
     def __copy__(self) -> Judge:
         return self
@@ -180,14 +191,9 @@ class Judge(Generic[ValueT_co]):
         return named_fields(self.instructions)
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """What the model is shown of an item: fields, or the parts of them that the instructions name."""
-        return named_parts(self.instructions)
-
-    @property
     def model_name(self) -> str | None:
         """The model's name, or None while it is left to the environment."""
-        return self.model if isinstance(self.model, str) or self.model is None else self.model.name
+        return name_of(self.model)
 
     @property
     def fingerprint(self) -> str:
@@ -219,26 +225,21 @@ class Judge(Generic[ValueT_co]):
 
     # -- judging -------------------------------------------------------------------------------------------------
 
-    async def ajudge(
-        self,
-        example: Example | None = None,
-        /,
-        *,
-        inputs: Any = None,
-        outputs: Any = None,
-        expectations: Any = None,
-        conversation: Any = None,
-        trace: Any = None,
-        id: str | None = None,  # the field's name
-    ) -> Judgment[ValueT_co]:
+    async def ajudge(self, example: Example | None = None, /, **fields: Unpack[Item]) -> Judgment[ValueT_co]:
         """Judge one item with working memory: guidelines, and the most useful past cases.
 
-        The item is an Example, or its fields by name; its `id` is then "item" unless one is given.
+        Args:
+            example: The item.
+            fields: The item's fields by name, in place of an Example; its `id` is "item" unless one is given.
 
-        Raises InputError when a field that the instructions name is missing, and a ModelError when the model fails.
+        Raises:
+            InputError: A field that the instructions name is missing.
+            ModelError: The model failed.
         """
-        content = {"inputs": inputs, "outputs": outputs, "expectations": expectations, "conversation": conversation}
-        content = {name: value for name, value in (content | {"trace": trace, "id": id}).items() if value is not None}
+        if wrong := fields.keys() - Item.__annotations__.keys():
+            names = ", ".join(Item.__annotations__)
+            raise TypeError(f"judge(…) takes an Example, or the fields {names}, and no {', '.join(sorted(wrong))}")
+        content: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         if example is None:
             example = Example(**{"id": "item"} | content)
         elif content:
@@ -259,23 +260,29 @@ class Judge(Generic[ValueT_co]):
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-        max_cost: float | SpendLimit | None = None,
+        max_cost: float | Calls | None = None,
         on_judgment: OnJudgment | None = None,
     ) -> Sequence[Judgment[ValueT_co]]:
-        """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
+        """Judge many items; the judgments come back in the order of the items.
 
-        `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
-        checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
-        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines, or,
-        where it is a URL or ends in `.parquet` or a slash, as a folder of parts; an `out` that an earlier run of the
-        same judge left is resumed, and only what failed is judged again. They then lie in the file alone: what comes
-        back reads each when it is asked for.
+        An item that fails keeps its error in its judgment and never stops the rest. Where the limit is reached, or where
+        dozens in a row failed and none was answered, the run stops, and the rest have an error that begins with
+        `NotJudged`.
 
-        `max_cost` is what this run may spend, in dollars, or a SpendLimit that it shares with others. Where it is
-        reached, or where dozens in a row failed and none was answered, the run stops, and the rest have an error that
-        begins with `NotJudged`. Raises ConfigurationError where the model's price is not known. `on_judgment` is
-        called with the id and the judgment of each item that was judged in this run, `progress` with "judge", how many
-        are done and how many there are. In a notebook a bar is shown where no `progress` is given.
+        Args:
+            examples: Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
+                checked before the first is judged.
+            concurrency: Items at a time; None for as many as suit the model.
+            out: Where judgments are written as JSON lines. What an earlier run of the same judge left is resumed, and
+                only what failed is judged again. They then lie in the file alone: what comes back reads each when it is
+                asked for.
+            progress: Called with "judge", how many are done and how many there are. In a notebook there is a bar
+                without it.
+            max_cost: What this run may spend, in dollars, or the Calls whose limit it shares with other runs.
+            on_judgment: Called with the id and the judgment of each item that was judged in this run.
+
+        Raises:
+            ConfigurationError: There is a limit, and the model's price is not known.
         """
         judgments = await judge_many(
             self,
@@ -296,20 +303,26 @@ class Judge(Generic[ValueT_co]):
         *,
         done: Frame | Collection[tuple[str, str]] = (),
         concurrency: int | None = None,
-        max_cost: float | SpendLimit | None = None,
+        max_cost: float | Calls | None = None,
     ) -> FrameT:
-        """The verdict on every row of a frame, as a frame of the same library: a row a row, in the same order.
+        """The verdict on every row of a frame, as a frame of the same library: a row for a row, in the same order.
 
         The columns are `id`, `value` (of the judge's value type), `probability` (of the value, in [0, 1]), `findings`
         (JSON text), `rationale`, `input_tokens`, `cached_tokens`, `output_tokens`, `cost` (dollars), `error`, `judge`
         (name and fingerprint) and `content_hash`. They have the same types whatever the rows are, and in a frame
-        without rows.
+        without rows. A row that cannot be judged has an `error` and no value, and stops no other; so has one that
+        `max_cost` stopped. Rows of one id and one content are asked once, and the copies cost nothing.
 
-        A row that cannot be judged has an `error` and no value, and stops no other; so has one that `max_cost` stopped.
-        Rows of one id and one content are asked once, and the copies cost nothing. Rows that `done` has are left out: a
-        frame of earlier verdicts, whose errors and other judges do not count, or keys (`id`, `content_hash`).
+        Args:
+            frame: A frame of pandas, Polars, Arrow or another library that narwhals reads.
+            done: Rows that are left out: a frame of earlier verdicts, whose errors and other judges do not count, or
+                keys (`id`, `content_hash`).
+            concurrency: As for `ajudge_many`.
+            max_cost: As for `ajudge_many`.
 
-        Raises InputError for what is no frame or has no column of content, ConfigurationError as `ajudge_many`.
+        Raises:
+            InputError: It is no frame, or has no column of content.
+            ConfigurationError: As for `ajudge_many`.
         """
         return await predict_batch(self, frame, done=done, concurrency=concurrency, max_cost=max_cost)
 
@@ -375,10 +388,6 @@ class Judge(Generic[ValueT_co]):
         return cast("AlignResult[ValueT_co]", result)
 
     unalign = aio.blocking(aunalign)
-
-
-def _made_of(arguments: dict[str, Any]) -> Judge:
-    return Judge(**arguments)
 
 
 def _optimizer(optimizer: MemAlign | None) -> MemAlign:

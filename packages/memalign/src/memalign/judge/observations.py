@@ -96,44 +96,38 @@ def chances_of(chances: Mapping[str, float], value_type: ValueType) -> dict[Valu
 
 def length_of(example: Example, value_type: ValueType) -> float:
     """The length of what is judged, as the logarithm of its characters; of two sides the difference."""
+    name = next(name for name in ("outputs", "conversation", "trace", *CONTENT_FIELDS) if name in example.content)
     sides = sides_of(example.content, value_type.choices)
-    if len(sides) == 2:
-        first, second = (sides[name] for name in value_type.choices if name in sides)
-        return _size("outputs", first) - _size("outputs", second)
-    judged = next(name for name in ("outputs", "conversation", "trace", *CONTENT_FIELDS) if name in example.content)
-    return _size(judged, example.content[judged])
-
-
-def _size(name: str, value: object) -> float:
-    return math.log1p(sum(map(len, words_of(name, value))))
+    named = [("outputs", sides[side]) for side in value_type.choices if side in sides]
+    judged = named if len(named) == 2 else [(name, example.content[name])]
+    sizes = [math.log1p(sum(map(len, words_of(*field)))) for field in judged]
+    return sizes[0] - sum(sizes[1:])
 
 
 def labelled_cases(judge: Judge) -> list[LabelledCase]:
     """The memory's labelled cases of which the judge's models were asked, or whose own verdict is known."""
-    memory, value_type, made_by = judge.memory, judge.value_type, base_fingerprint_of(judge)
+    memory, made_by = judge.memory, base_fingerprint_of(judge)
     labelled: dict[str, LabelledCase] = {}
     for case in memory.cases:
         label = memory.label(case)
-        if label is None or (value_type.labels and label not in value_type.labels):
+        if label is None or label not in judge.value_type.labels:
             continue
-        known = _observation(memory, case, value_type, made_by)
-        if known is not None:
+        if (known := _observation(judge, case, made_by)) is not None:
             labelled.setdefault(case.example.content_hash, LabelledCase(known, label))
     return [labelled[content] for content in sorted(labelled)[:MOST]]  # by hash: as good as drawn, whatever came first
 
 
-def _observation(memory: Memory, case: Case, value_type: ValueType, made_by: str) -> Observation | None:
-    recorded = case.answers if case.answers is not None and case.answers.judge == made_by else None
-    before = case.pre_alignment if case.pre_alignment and case.pre_alignment.judge == made_by else None
+def _observation(judge: Judge, case: Case, made_by: str) -> Observation | None:
+    memory, value_type, answers, before = judge.memory, judge.value_type, case.answers, case.pre_alignment
     # What a judge without guidelines had said is no measure of one that has them.
-    comparable = before is not None and (before.exposed_to or not memory.semantic)
+    comparable = before is not None and before.judge == made_by and (before.exposed_to or not memory.semantic)
     verdict = before.value if before is not None and comparable else None
     margins, chances = test_margins(memory, case.example, value_type), None
     expected: tuple[Expectation, ...] = ()
-    if recorded is not None:
-        margins, expected = margins | recorded.margins, recorded.expected
-        if recorded.verdict is not None:
-            verdict, chances = recorded.verdict, chances_of(recorded.chances or {}, value_type)
+    if answers is not None and answers.judge == made_by:
+        margins, expected = margins | answers.margins, answers.expected
+        if answers.verdict is not None:
+            verdict, chances = answers.verdict, chances_of(answers.chances or {}, value_type)
     elif verdict is None:
         return None
     expected = expected or expectations(memory.semantic, unmet=[a.key for a in memory.annotations_on(case)])
@@ -145,7 +139,7 @@ def _observation(memory: Memory, case: Case, value_type: ValueType, made_by: str
 def sides_in(judge: Judge) -> tuple[str, ...]:
     """The two labels that name the sides of every case in memory, in the labels' order; empty where there are none."""
     choices = judge.value_type.choices
-    pairs = {
-        tuple(name for name in choices if name in sides_of(c.example.content, choices)) for c in judge.memory.cases
-    }
-    return next(iter(pairs)) if len(pairs) == 1 and len(next(iter(pairs))) == 2 else ()
+    contents = (case.example.content for case in judge.memory.cases)
+    pairs = {tuple(name for name in choices if name in sides_of(content, choices)) for content in contents}
+    pair = pairs.pop() if len(pairs) == 1 else ()
+    return pair if len(pair) == 2 else ()

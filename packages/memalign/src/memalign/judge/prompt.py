@@ -4,52 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from memalign.cache import cached
-from memalign.content import check_fields, each_side, part_in, parts_of_sides
+from memalign.content import check_fields, each_side, part_in, parts_of_sides, span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError
-from memalign.judge.answer import answer_schema
+from memalign.judge.answer import answer_schema, label_texts
 from memalign.judge.code_tests import facts
-from memalign.judge.samples import label_texts
-from memalign.judge.spec import SAMPLING_TEMPERATURE, base_fingerprint_of, lacks
+from memalign.judge.spec import SAMPLING_TEMPERATURE, base_fingerprint_of, lacks, named_parts
 from memalign.judge.standing import expert_words
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Retrieved, embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.models.resolve import resolve_embedding
-from memalign.prompts import RenderedExample, render_item, render_judge_system
-from memalign.prompts.fitting import fit_example, fit_fields, left_out
+from memalign.prompts.fitting import fit_example, fit_fields
+from memalign.prompts.rendering import RenderedExample, render_item, render_judge_system
 from memalign.types import Example, Finding, Guideline
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from memalign.judge.judge import Judge
 
-__all__ = [
-    "Budget",
-    "Prompt",
-    "budget_of",
-    "check_item",
-    "fit_guidelines",
-    "items_alone",
-    "prompt_of",
-    "retrieve",
-    "shown_case",
-]
+__all__ = ["Prompt", "budget_of", "check_item", "fit_guidelines", "items_alone", "prompt_of", "retrieve", "shown_case"]
 
 ENOUGH = 8
 """Cases from which on a weak model learns more from guidelines: similar cases mislead it (decision 9)."""
 TASK_TOKENS = 500
 """What the system message has beside instructions and guidelines, the form of the answer above all."""
-MOST_KEPT = 1000
-"""Cases whose encoded form is kept with a memory: a few megabytes."""
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +45,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         example_ids: The cases in it, the most useful last.
         facts: What tests found in the item, which the request says too.
         notes: What was cut or left out.
-        seconds: By phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt).
+        seconds: By phase: `retrieve` (its cases) and `assemble` (the prompt).
         shown: The encoded texts of the item itself: what evidence may quote.
         unread: How many tokens the judge may read in the item's trace before its verdict, 0 where nothing of it was
             left out of the prompt; see `read_trace`.
@@ -78,28 +62,26 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
-    """What `judge` asks `model` about `example`: the same bytes for the same memory and item.
-
-    Raises:
-        InputError: The item lacks a field, or holds what no prompt can.
-    """
-    check_item(judge, example)
-    limits, memory = model.limits, judge.memory
-    # What tests find is said before the item; it takes its tokens from what is left for cases and item.
-    findings = facts(memory, example.content, judge.value_type.choices)
-    lines = [_fact(finding, brief=limits.brief) for finding in findings]
+    """What `judge` asks `model` about an item that `check_item` accepts: the same bytes for the same memory and item."""
+    started, limits = time.perf_counter(), model.limits
+    # What tests find is said before the item; it takes its tokens from what is left for cases and item. A weak model is
+    # shown no names of guidelines.
+    findings = facts(judge.memory, example.content, judge.value_type.choices)
+    lines = [f"{finding.check}: {finding.answer}" for finding in findings]
+    if not limits.brief:
+        lines = [f"{finding.guideline}: {line}" for finding, line in zip(findings, lines, strict=True)]
     budget = budget_of(judge, limits, beside=sum(map(estimate_tokens, lines)))
     # The system message is the same for every item, so that providers serve it from cache.
     stable = _stable(judge, limits, budget)
     # Similar cases, the most useful one next to the item, where models weigh an example most (arXiv 2104.08786).
-    hits, notes, seconds = await _retrieved(judge, example, limits, calls)
-    started = time.perf_counter()
-    examples, example_notes = _fitted_cases(memory, hits, judge.parts, budget)
+    hits, notes = await retrieve(judge, example, limits, calls)
+    retrieved = time.perf_counter()
+    examples, example_notes = _fitted_cases(judge, hits, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
-    seen = {name: part_in(example.content, name) for name in judge.parts}
+    seen = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
     item = fit_fields(seen, budget.item)
     used = sum(map(estimate_tokens, item.fields.values()))
-    repaired = (note for name, value in seen.items() for note in left_out(name, value))
+    tree = span_tree(seen["trace"]) if "trace" in seen else None
     samples = judge.parameters.get("samples", 1)
     averages = samples > 1 or judge.parameters.get("swap", False)  # and averages probabilities rather than votes
     request = ChatRequest(
@@ -120,16 +102,11 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
         guideline_ids=stable.guideline_ids,
         example_ids=tuple(name for name, _ in examples),
         facts=findings,
-        notes=(*notes, *example_notes, *item.notes, *repaired, *stable.notes),
-        seconds=seconds | {"assemble": time.perf_counter() - started},
+        notes=(*notes, *example_notes, *item.notes, *(tree.notes if tree else ()), *stable.notes),
+        seconds={"retrieve": retrieved - started, "assemble": time.perf_counter() - retrieved},
         shown=tuple(item.fields.values()),
         unread=max(budget.item - used, 1) if item.outlined else 0,
     )
-
-
-def _fact(finding: Finding, *, brief: bool) -> str:
-    answer = f"{finding.check}: {finding.answer}"
-    return answer if brief else f"{finding.guideline}: {answer}"  # a weak model is shown no names of guidelines
 
 
 # -- the item ----------------------------------------------------------------------------------------------------------
@@ -146,17 +123,19 @@ def check_item(judge: Judge, example: Example) -> None:
 def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
     """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
     tokens, choices = budget_of(judge, limits).item, judge.value_type.choices
-    shown: Sequence[Mapping[str, Any]] | None = parts_of_sides(example.content, judge.parts, choices)
+    shown: Sequence[Mapping[str, Any]] | None = parts_of_sides(
+        example.content, named_parts(judge.instructions), choices
+    )
     if shown is None:
-        shown = each_side({name: part_in(example.content, name) for name in judge.parts}, choices)
+        shown = each_side({name: part_in(example.content, name) for name in named_parts(judge.instructions)}, choices)
     return tuple(render_item(fit_fields(side, tokens).fields) for side in shown)
 
 
 # -- what is the same for every item -----------------------------------------------------------------------------------
 
 
-class _Stable(msgspec.Struct, frozen=True, kw_only=True):
-    """The system message, the guidelines in it, and the schema of the answer."""
+class _Stable(NamedTuple):
+    """The system message, the schema of the answer, the guidelines in the message, and notes on those left out."""
 
     system: str
     schema: dict[str, Any]
@@ -171,18 +150,14 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
         guidelines, omitted = fit_guidelines(memory.semantic, budget.guidelines)
         system = render_judge_system(
             instructions=judge.instructions,
-            fields=judge.parts,
+            fields=named_parts(judge.instructions),
             value_type=value_type,
             guidelines=guidelines,
             brief=limits.brief,
         )
         ids = tuple(guideline.id for guideline in guidelines)
-        return _Stable(
-            system=system,
-            schema=answer_schema(value_type, ids, brief=limits.brief),
-            guideline_ids=ids,
-            notes=tuple(f"guideline {name} left out: over the token budget" for name in omitted),
-        )
+        notes = tuple(f"guideline {name} left out: over the token budget" for name in omitted)
+        return _Stable(system, answer_schema(value_type, ids, brief=limits.brief), ids, notes)
 
     return cached(memory, ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines), make)
 
@@ -218,7 +193,7 @@ def _cost_of(guideline: Guideline) -> int:
 # -- how many tokens each part may take --------------------------------------------------------------------------------
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class Budget(NamedTuple):
     """Tokens that each part of a judge's prompt may take: all guidelines, one example, all examples, the item."""
 
     guidelines: int
@@ -255,53 +230,40 @@ def _answer_tokens(judge: Judge, limits: Limits) -> int:
 # -- similar cases -----------------------------------------------------------------------------------------------------
 
 
-async def retrieve(judge: Judge, example: Example, limits: Limits, calls: Calls) -> tuple[Retrieved, ...]:
-    """The past cases that an item is judged beside, the most useful first; no judge model is asked.
+async def retrieve(
+    judge: Judge, example: Example, limits: Limits, calls: Calls
+) -> tuple[tuple[Retrieved, ...], tuple[str, ...]]:
+    """The past cases that an item is judged beside, the most useful first, and notes; no judge model is asked.
 
     A prompt shows them in the reverse order, and as many as its budget of tokens holds.
     """
-    return (await _retrieved(judge, example, limits, calls))[0]
-
-
-async def _retrieved(
-    judge: Judge, example: Example, limits: Limits, calls: Calls
-) -> tuple[tuple[Retrieved, ...], tuple[str, ...], dict[str, float]]:
-    """The cases, notes, and the seconds of each phase."""
-    started, memory = time.perf_counter(), judge.memory
+    memory = judge.memory
     if not memory.cases:  # without the library of vectors, which takes a while to import
-        return (), (), {"embed": 0.0, "retrieve": 0.0}
+        return (), ()
+    import numpy as np
+
     usual = 0 if limits.brief and len(memory.cases) >= ENOUGH else limits.examples
     k = usual if judge.retrieval_k is None else judge.retrieval_k
-    vector, notes = await _embed(judge, example, k, calls)
-    embedded = time.perf_counter()
-    hits = similar_cases(memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge))
-    return hits, notes, {"embed": embedded - started, "retrieve": time.perf_counter() - embedded}
-
-
-async def _embed(judge: Judge, example: Example, k: int, calls: Calls) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """The example's vector, of length 0 where there is nothing to compare it with, and notes."""
-    import numpy as np  # not at import: see retrieval
-
-    memory = judge.memory
-    if k == 0:
-        return np.zeros(0, dtype=np.float32), ()
-    model = resolve_embedding(judge.embedding_model)
-    if memory.embedding_model not in (None, model.name):
-        # Vectors of two models compare to noise, and with equal lengths nothing else would tell.
-        note = f"no similar examples: memory has vectors of {memory.embedding_model}, not of {model.name}"
-        return np.zeros(0, dtype=np.float32), (note,)
-    return (await calls.embed(model, [embedding_text(example)]))[0], ()
+    vector, notes = np.zeros(0, dtype=np.float32), tuple[str, ...]()  # nothing to compare the item with
+    if k:
+        model = resolve_embedding(judge.embedding_model)
+        if memory.embedding_model in (None, model.name):
+            vector = (await calls.embed(model, [embedding_text(example)]))[0]
+        else:  # vectors of two models compare to noise, and with equal lengths nothing else would tell
+            notes = (f"no similar examples: memory has vectors of {memory.embedding_model}, not of {model.name}",)
+    return similar_cases(memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge)), notes
 
 
 def _fitted_cases(
-    memory: Memory, hits: Sequence[Retrieved], parts: tuple[str, ...], budget: Budget
+    judge: Judge, hits: Sequence[Retrieved], budget: Budget
 ) -> tuple[list[tuple[str, RenderedExample]], tuple[str, ...]]:
     """The cases that fit, by id, the most useful last, and notes. What people said of this very item always fits."""
     shown: list[tuple[str, RenderedExample]] = []
     notes: list[str] = []
     used = 0
     for hit in hits:
-        rendered, cost, missing = _kept_case(memory, hit.case, parts, budget.example)
+        rendered, missing = shown_case(judge.memory, hit.case, named_parts(judge.instructions), budget.example)
+        cost = sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer)))
         if used + cost > budget.examples and not hit.identical:
             notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
             continue
@@ -318,19 +280,3 @@ def shown_case(
     label = memory.label(case)
     content = {name: value for name in parts if (value := part_in(case.example.content, name)) is not None}
     return fit_example(content, expert_words(memory.annotations_on(case), label), label, tokens)
-
-
-def _kept_case(
-    memory: Memory, case: Case, parts: tuple[str, ...], tokens: int
-) -> tuple[RenderedExample, int, tuple[str, ...]]:
-    """The same, with what the case takes of the budget. The same cases are near to item after item."""
-
-    def make() -> tuple[RenderedExample, int, tuple[str, ...]]:
-        rendered, notes = shown_case(memory, case, parts, tokens)
-        return rendered, sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer))), notes
-
-    return cached(cached(memory, "shown cases", _ShownCases), (case.id, parts, tokens), make, most=MOST_KEPT)
-
-
-class _ShownCases:
-    """Owns what is kept of a memory's shown cases, so that only these make room for each other."""

@@ -6,69 +6,21 @@ answered. Samples are averaged, which beats taking the likeliest answer of each 
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from statistics import fmean
+from statistics import fmean, mode
 from typing import Any
 
 import msgspec
 
 from memalign.content import sides_of
 from memalign.errors import InputError
-from memalign.types import Example, Finding, Usage
+from memalign.judge.answer import Sample, label_texts
+from memalign.types import Example, Usage
 from memalign.values import Value, ValueType
 
-__all__ = ["Sample", "average", "label_texts", "swapped", "swapped_names"]
+__all__ = ["average", "renamed", "swapped", "swapped_names"]
 
-
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, or the average of several.
-
-    Attributes:
-        value: The verdict.
-        rationale: The reason that leads to it.
-        chances: The probability of each label in [0, 1], where these are known.
-        confidence: The probability of `value`; of averaged answers without probabilities, the share that agrees.
-        findings: The guidelines that apply, as this answer names them.
-        notes: What of the answer was dropped.
-        usage: What it cost.
-    """
-
-    value: Value
-    rationale: str | None = None
-    chances: dict[Value, float] | None = None
-    confidence: float | None = None
-    findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-    usage: Usage = Usage()
-
-    def renamed(self, names: Mapping[str, str]) -> Sample:
-        """The answer about an item whose sides were swapped, as one about the item itself; its reason says so."""
-        chances = None if self.chances is None else {_named(label, names): p for label, p in self.chances.items()}
-        # Its words call each side by the other's name, and are read beside a verdict that does not.
-        rationale = self.rationale and f"With {' and '.join(names)} swapped: {self.rationale}"
-        findings = tuple(
-            finding if finding.value is None else msgspec.structs.replace(finding, value=_named(finding.value, names))
-            for finding in self.findings
-        )
-        notes = tuple(f"swapped: {note}" for note in self.notes)
-        return Sample(
-            value=_named(self.value, names),
-            rationale=rationale,
-            chances=chances,
-            findings=findings,
-            notes=notes,
-            usage=self.usage,
-        )
-
-
-@lru_cache(maxsize=64)  # asked several times a judgment
-def label_texts(value_type: ValueType) -> Mapping[str, Value]:
-    """Every label by the JSON text that stands for it in an answer; empty where labels cannot be listed."""
-    labels = value_type.labels
-    return {json.dumps(label, ensure_ascii=False): label for label in labels} if len(labels) <= 101 else {}
+replace = msgspec.structs.replace
 
 
 def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
@@ -80,7 +32,7 @@ def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
     first = samples[0]
     if len(samples) == 1:
         confidence = None if first.chances is None else first.chances.get(first.value, 0.0)
-        return msgspec.structs.replace(first, confidence=confidence)
+        return replace(first, confidence=confidence)
     chances: dict[Value, float] | None = None
     if labels := label_texts(value_type).values():
         chances = {label: fmean(_chance(sample, label) for sample in samples) for label in labels}
@@ -91,9 +43,11 @@ def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
         confidence = fmean(value_type.agree(sample.value, value) for sample in samples)
     reasons = (sample for sample in samples if sample.value == value and sample.rationale)
     usage = sum((sample.usage for sample in samples), Usage())
-    return msgspec.structs.replace(
-        next(reasons, first), value=value, chances=chances, confidence=confidence, usage=usage
-    )
+    return replace(next(reasons, first), value=value, chances=chances, confidence=confidence, usage=usage)
+
+
+def _chance(sample: Sample, label: Value) -> float:
+    return float(sample.value == label) if sample.chances is None else sample.chances.get(label, 0.0)
 
 
 def _best(chances: Mapping[Value, float], value_type: ValueType, first: Value) -> Value:
@@ -104,16 +58,11 @@ def _best(chances: Mapping[Value, float], value_type: ValueType, first: Value) -
     return max(chances, key=lambda label: (round(chances[label], 9), label == first))
 
 
-def _chance(sample: Sample, label: Value) -> float:
-    return float(sample.value == label) if sample.chances is None else sample.chances.get(label, 0.0)
-
-
 def _middle(values: Sequence[Value], value_type: ValueType) -> Value:
-    if value_type.numeric:
-        mean = fmean(float(value) for value in values)
-        return mean if value_type.kind == "float" else round(mean)
-    votes = Counter(values)
-    return max(votes, key=lambda value: votes[value])  # of equally many the first
+    if not value_type.numeric:
+        return mode(values)  # of equally many the first
+    mean = fmean(float(value) for value in values)
+    return mean if value_type.kind == "float" else round(mean)
 
 
 # -- the two sides of an item, each in the other's place ---------------------------------------------------------------
@@ -144,8 +93,24 @@ def swapped(example: Example, names: Mapping[str, str]) -> Example:
             return field
         return {key: field[names.get(key, key)] for key in field}
 
-    return msgspec.structs.replace(example, **{name: exchanged(value) for name, value in example.content.items()})
+    return replace(example, **{name: exchanged(value) for name, value in example.content.items()})
 
 
-def _named(value: Value, names: Mapping[str, str]) -> Value:
-    return names.get(value, value) if isinstance(value, str) else value
+def renamed(sample: Sample, names: Mapping[str, str]) -> Sample:
+    """The answer about an item whose sides were swapped, as one about the item itself; its reason says so."""
+
+    def named(value: Value) -> Value:
+        return names.get(value, value) if isinstance(value, str) else value
+
+    return replace(
+        sample,
+        value=named(sample.value),
+        # Its words call each side by the other's name, and are read beside a verdict that does not.
+        rationale=sample.rationale and f"With {' and '.join(names)} swapped: {sample.rationale}",
+        chances=sample.chances and {named(label): p for label, p in sample.chances.items()},
+        findings=tuple(
+            finding if finding.value is None else replace(finding, value=named(finding.value))
+            for finding in sample.findings
+        ),
+        notes=tuple(f"swapped: {note}" for note in sample.notes),
+    )

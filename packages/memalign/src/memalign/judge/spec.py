@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memalign.content import Part, first_lacking
 from memalign.errors import ConfigurationError, InputError, InvalidInstructions, TemplateTagWarning
 from memalign.memory.model import Memory
+from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.judge_models import checked_models
 from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
 from memalign.types import CONTENT_FIELDS, Feedback, canonical_json
@@ -24,17 +25,15 @@ __all__ = [
     "OF_MODELS",
     "SAMPLING_TEMPERATURE",
     "base_fingerprint_of",
-    "check_model_name",
-    "checked_instructions",
+    "check_instructions",
     "checked_parameters",
-    "embedding_model_name",
     "fingerprint_of",
     "lacks",
     "misfit",
+    "name_of",
     "named_fields",
     "named_parts",
     "never_rendered",
-    "warn_of_tags",
     "without_memory",
 ]
 
@@ -89,9 +88,9 @@ def _part(braces: str) -> Part:
 
 def never_rendered(instructions: str) -> str | None:
     """What in the instructions looks like a template's tag, with what becomes of it; None where nothing does."""
-    if not (found := _TAG.search(instructions)):
+    if (match := _TAG.search(instructions)) is None:
         return None
-    tag = " ".join(found.group().split())
+    tag = " ".join(match.group().split())
     shown = tag if len(tag) <= 40 else f"{tag[:39]}…"
     return (
         f"the instructions hold {shown}: they are never rendered as a template, so the model reads it as it is written. "
@@ -100,24 +99,20 @@ def never_rendered(instructions: str) -> str | None:
 
 
 @lru_cache(maxsize=64)  # once a text: a judge is copied for every judgment
-def warn_of_tags(instructions: str) -> None:
-    """Warn whoever makes a judge, where its instructions look like a template."""
-    if tag := never_rendered(instructions):
-        warnings.warn(tag, TemplateTagWarning, stacklevel=4)
-
-
-def checked_instructions(instructions: object) -> None:
-    """Raise InvalidInstructions for what no judge can be asked with."""
+def check_instructions(instructions: object) -> None:
+    """Raise InvalidInstructions for what no judge can be asked with; warn of what looks like a template."""
     if not isinstance(instructions, str):
         raise InvalidInstructions("instructions must be text")
     if _HALF_PAIR.search(instructions):
         raise InvalidInstructions("the instructions hold half of a surrogate pair, which no model can be sent")
     named_parts(instructions)
+    if tag := never_rendered(instructions):
+        warnings.warn(tag, TemplateTagWarning, stacklevel=4)
 
 
 def lacks(judge: Judge, content: Mapping[str, Any], what: str) -> str | None:
     """Why `what` has not all that the instructions name, such as "the item"; None where it has."""
-    lacking = first_lacking(content, judge.parts)
+    lacking = first_lacking(content, named_parts(judge.instructions))
     if lacking is None:
         return None
     name, how = lacking
@@ -136,18 +131,15 @@ def misfit(judge: Judge, row: Feedback) -> str | None:
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
 
-_RANGES = {  # whether it is a whole number, the least, the most
-    "temperature": (False, 0, 2),
-    "max_tokens": (True, 1, 10**6),
-    "seed": (True, -(2**63), 2**63),
-    "timeout": (False, 0, 10**6),
-    "samples": (True, 1, 100),
-    "trace_tool_calls": (True, 0, 100),
+_RANGES = {  # the kind of number, the least, the most
+    "temperature": (float, 0, 2),
+    "max_tokens": (int, 1, 10**6),
+    "seed": (int, -(2**63), 2**63),
+    "timeout": (float, 0, 10**6),
+    "samples": (int, 1, 100),
+    "trace_tool_calls": (int, 0, 100),
 }
-_CHOICES = {
-    "swap": (True, False),
-    "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
-}
+_CHOICES = {"swap": (True, False), "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh")}
 
 OF_MODELS = frozenset({"models", "reflection_model"})
 """Parameters that change no verdict: how the models are reached, what they cost, and who writes the guidelines."""
@@ -170,10 +162,10 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
                 allowed = " or ".join(str(choice).lower() for choice in _CHOICES[key])
                 raise InputError(f"parameter {key}={value!r}: it is {allowed}")
         elif key in _RANGES:
-            whole, least, most = _RANGES[key]
-            is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-            if not is_number or not least <= value <= most:
-                kind = "a whole number" if whole else "a number"
+            number, least, most = _RANGES[key]
+            fits = isinstance(value, int if number is int else int | float) and not isinstance(value, bool)
+            if not fits or not least <= value <= most:
+                kind = "a whole number" if number is int else "a number"
                 raise InputError(f"parameter {key}={value!r}: it is {kind} from {least} to {most}")
         else:
             names = ", ".join((*_RANGES, *_CHOICES, *sorted(OF_MODELS)))
@@ -188,15 +180,8 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
 # -- fingerprint -------------------------------------------------------------------------------------------------------
 
 
-def check_model_name(judge: Judge) -> str | None:
-    """The check model's name, or None without one."""
-    model = judge.check_model
-    return model if isinstance(model, str) or model is None else model.name
-
-
-def embedding_model_name(judge: Judge) -> str | None:
-    """The embedding model's name, or None for the in-process one."""
-    model = judge.embedding_model
+def name_of(model: str | ChatModel | DecisionModel | EmbeddingModel | None) -> str | None:
+    """The name of a model of a judge; None where it leaves that to the environment, or has none."""
     return model if isinstance(model, str) or model is None else model.name
 
 
@@ -216,25 +201,18 @@ def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
         "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
         "memory": memory.hash,
     }
-    if (check_model := check_model_name(judge)) is not None:
+    if (check_model := name_of(judge.check_model)) is not None:
         parts["check_model"] = _canonical(check_model)
     # Left out where it finds nothing or is the usual one: a judge that names the usual one is the same judge.
-    if memory and (embedding := _other_embedding_model(judge)) is not None:
-        parts["embedding_model"] = embedding
+    if memory and (embedding := name_of(judge.embedding_model)) is not None:
+        usual = (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name)
+        parts |= {} if embedding in usual else {"embedding_model": _canonical(embedding)}
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
 
 def base_fingerprint_of(judge: Judge) -> str:
     """16 hex digits over instructions, value type, model and parameters: what a verdict without memory is made with."""
     return fingerprint_of(judge, Memory())  # whose label counts is no part of it
-
-
-def _other_embedding_model(judge: Judge) -> str | None:
-    """The embedding model in one spelling; None for the in-process one, however it was named or wrapped."""
-    name = embedding_model_name(judge)
-    if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name):
-        return None
-    return _canonical(name)
 
 
 def _canonical(name: str) -> str:

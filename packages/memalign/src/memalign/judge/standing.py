@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memalign.cache import cached
 from memalign.content import part_in
 from memalign.errors import InvalidValue
+from memalign.judge.spec import named_parts
 from memalign.memory.label_policy import policy_label
 from memalign.memory.model import Annotation, Case, Memory
 from memalign.types import Example, Judgment, canonical_json
@@ -24,7 +25,7 @@ def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
 
     What it does not read, such as the number of a trace, makes no other case.
     """
-    memory, parts = judge.memory, judge.parts
+    memory, parts = judge.memory, named_parts(judge.instructions)
     if not memory.cases:
         return ()
     groups: Mapping[str, tuple[Case, ...]] = cached(memory, ("same cases", parts), lambda: _groups(memory, parts))

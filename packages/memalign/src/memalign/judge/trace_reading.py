@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memalign.content import SpanTree, span_tree
-from memalign.content.encoding import estimate_tokens
+from memalign.content import span_tree
+from memalign.content.encoding import encode, estimate_tokens
 from memalign.errors import InvalidOutput, ModelError
-from memalign.models.base import ChatModel, ChatRequest
+from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
-from memalign.prompts import render_tool_call, render_tools_cue, render_tools_intro, tool_call_text
+from memalign.prompts.rendering import render
 from memalign.prompts.trace_text import show_tool_result
 from memalign.types import Example, ToolCall, Usage
 
@@ -26,19 +26,15 @@ if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.judge.prompt import Prompt
 
-__all__ = ["MOST_TOOL_CALLS", "READ", "read_trace", "tool_call_of", "tool_call_schema"]
+__all__ = ["MOST_TOOL_CALLS", "READ", "read_trace", "tool_call_of", "tool_call_schema", "tool_call_text"]
 
 MOST_TOOL_CALLS = 10
 """How many tool calls a judgment may take, unless the judge's parameter `trace_tool_calls` says otherwise."""
-
 READ = "tool call: "
 """How a note on what was read begins."""
-
 LEAST_ROOM = 60
 """Tokens below which a tool could show next to nothing."""
-
 ANSWER_TOKENS = 300
-
 MOST_SPANS = 8
 MOST_TEXT = 200
 
@@ -56,16 +52,27 @@ async def read_trace(
     if tree is None:
         return prompt, Usage()
     started = time.perf_counter()
-    tool_calls: list[ToolCall] = []
-    usage, ended = Usage(), "all that are allowed were made"
-    view = _View(prompt, tree, most)
-    while len(tool_calls) < most:
-        if view.room < LEAST_ROOM:
-            ended = "no room for more"
-            break
+    # The user message grows by what each tool shows; its last part asks for the next call, or for the verdict.
+    parts = [prompt.request.user, render("trace_tools_intro", tool_calls=most)]
+    results: list[str] = []
+    made: list[ToolCall] = []
+    usage, room, ended = Usage(), prompt.unread, ""
+
+    def text(calls_left: int) -> str:
+        return "\n\n".join([*parts, render("trace_tools_cue", left=calls_left)])
+
+    while (calls_left := most - len(made)) and room >= LEAST_ROOM:
+        request = msgspec.structs.replace(
+            prompt.request,
+            user=text(calls_left),
+            schema=tool_call_schema(brief=model.limits.brief),
+            schema_name="tool_call",
+            max_tokens=ANSWER_TOKENS,
+            temperature=judge.parameters.get("temperature", 0.0),
+            labels=(),
+        )
         try:
-            schema = tool_call_schema(brief=model.limits.brief)
-            reply = await calls.complete(model, _asking(judge, prompt, view, schema, left=most - len(tool_calls)))
+            reply = await calls.complete(model, request)
         except InvalidOutput as error:
             usage += error.usage or Usage()
             ended = "the model's answer was none"
@@ -75,62 +82,24 @@ async def read_trace(
             raise
         usage += reply.usage
         tool_call = tool_call_of(reply.data)
-        if tool_call is None or tool_call in tool_calls:
+        if tool_call is None or tool_call in made:
             ended = "the judge had seen enough" if tool_call is None else "it asked for the same again"
             break
-        tool_calls.append(tool_call)
-        view.add(tool_call)
-    read = (f"{READ}{tool_call_text(tool_call)}" for tool_call in tool_calls)
+        made.append(tool_call)
+        results.append(show_tool_result(tree, tool_call, min(room, max(prompt.unread // 3, LEAST_ROOM))))
+        parts.append(
+            render("trace_tools_call", number=len(made), tool_call=tool_call_text(tool_call), result=results[-1])
+        )
+        room -= estimate_tokens(parts[-1])
+    ended = ended or ("no room for more" if len(made) < most else "all that are allowed were made")
+    read = (f"{READ}{tool_call_text(tool_call)}" for tool_call in made)
     changed = msgspec.structs.replace(
         prompt,
-        request=msgspec.structs.replace(prompt.request, user=view.text(0)),
-        shown=(*prompt.shown, *view.results),
+        request=msgspec.structs.replace(prompt.request, user=text(0) if made else prompt.request.user),
+        shown=(*prompt.shown, *results),
         notes=(*prompt.notes, *read, f"tool calls: {ended}"),
     )
     return changed, usage + Usage(seconds={"trace_tools": time.perf_counter() - started})
-
-
-class _View:
-    """The user message as it grows by what the tools show."""
-
-    def __init__(self, prompt: Prompt, tree: SpanTree, most: int) -> None:
-        intro = render_tools_intro(most)
-        self._tree = tree
-        self._parts = [prompt.request.user, intro]
-        self._most = max(prompt.unread // 3, LEAST_ROOM)
-        self._left = prompt.unread
-        self.results: list[str] = []
-
-    @property
-    def room(self) -> int:
-        """Tokens that the next tool call may take."""
-        return min(self._left, self._most)
-
-    def add(self, tool_call: ToolCall) -> None:
-        """Add what the tool shows."""
-        result = show_tool_result(self._tree, tool_call, self.room)
-        part = render_tool_call(len(self._parts) - 1, tool_call, result)
-        self._left -= estimate_tokens(part)
-        self._parts.append(part)
-        self.results.append(result)
-
-    def text(self, left: int) -> str:
-        """The message that asks for another tool call, or with 0 left for the verdict."""
-        if left == 0 and len(self._parts) == 2:
-            return self._parts[0]
-        return "\n\n".join([*self._parts, render_tools_cue(left)])
-
-
-def _asking(judge: Judge, prompt: Prompt, view: _View, schema: dict[str, Any], *, left: int) -> ChatRequest:
-    return msgspec.structs.replace(
-        prompt.request,
-        user=view.text(left),
-        schema=schema,
-        schema_name="tool_call",
-        max_tokens=ANSWER_TOKENS,
-        temperature=judge.parameters.get("temperature", 0.0),
-        labels=(),
-    )
 
 
 # -- tools, of which `prompts.trace_text` says what each shows ----------------------------------------------------------
@@ -142,19 +111,9 @@ def tool_call_schema(*, brief: bool) -> dict[str, Any]:
     def text(most: int) -> dict[str, Any]:
         return {"type": "string"} | ({"maxLength": most} if brief else {})
 
-    properties = {
-        "why": text(160),
-        "tool": {"type": "string", "enum": ["read", "search", "children", "enough"]},
-        "spans": text(40),
-        "part": {"type": "integer"},
-        "text": text(80),
-    }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    tool = {"type": "string", "enum": ["read", "search", "enough"]}
+    properties = {"why": text(160), "tool": tool, "spans": text(40), "part": {"type": "integer"}, "text": text(80)}
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ss](\d{1,9})(?![A-Za-z0-9])")
@@ -165,9 +124,16 @@ def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
     tool, part = data.get("tool"), data.get("part")
     if tool == "search":
         return ToolCall(tool=tool, text=" ".join(str(data.get("text") or "").split())[:MOST_TEXT])
-    if tool not in ("read", "children"):
+    if tool != "read":
         return None
     named = dict.fromkeys(f"S{int(number)}" for number in _ID.findall(str(data.get("spans") or "")))
     number = part if isinstance(part, int) and not isinstance(part, bool) else 1
-    most = MOST_SPANS if tool == "read" else 1
-    return ToolCall(tool=tool, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))
+    return ToolCall(tool=tool, spans=tuple(named)[:MOST_SPANS], part=min(max(number, 1), 10**6))
+
+
+def tool_call_text(tool_call: ToolCall) -> str:
+    """A tool call on one line, as prompts show it to models and commands to people."""
+    if tool_call.tool == "search":
+        return f"search {encode(tool_call.text)}"
+    part = f" part {tool_call.part}" if tool_call.part > 1 else ""
+    return f"read {', '.join(tool_call.spans)}".rstrip() + part

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign.errors import ModelError
-from memalign.judge.answer import read_answer
+from memalign.judge.answer import Sample, read_answer
 from memalign.judge.decision import decided, with_checks
 from memalign.judge.prompt import Prompt, check_item, prompt_of
-from memalign.judge.samples import Sample, average, swapped, swapped_names
+from memalign.judge.samples import average, renamed, swapped, swapped_names
 from memalign.judge.standing import standing_judgment
 from memalign.judge.trace_reading import read_trace
 from memalign.models.base import ChatModel
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
 __all__ = ["decide"]
-
-
-class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The model's own verdict on an item: the average of its answers, and what they were asked with."""
-
-    prompt: Prompt
-    sample: Sample
-
-    @property
-    def usage(self) -> Usage:
-        """What all answers cost."""
-        return self.sample.usage
 
 
 async def decide(
@@ -66,16 +54,9 @@ async def decide(
     # 3. A chat model gets one request, and answers with findings, a reason and a value; code keeps an evidence only
     #    if the item has it. Samples and swapped sides average several answers.
     model = open_model(judge)
-    verdict = await _own_verdict(judge, example, model, calls)
-    judgment = _judgment(judge, example, model, verdict)
-    # 4. A check model answers the questions of the guidelines: by the calibrator's rule they decide, or say how sure.
-    return await with_checks(judge, example, judgment, calls) if checks else judgment
-
-
-def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdict) -> Judgment:
-    sample, prompt = verdict.sample, verdict.prompt
+    prompt, sample = await _own_verdict(judge, example, model, calls)
     applied = tuple(finding.guideline for finding in sample.findings if finding.guideline)
-    return Judgment(
+    judgment = Judgment(
         id=example.id,
         value=sample.value,
         rationale=sample.rationale,
@@ -87,12 +68,21 @@ def _judgment(judge: Judge, example: Example, model: ChatModel, verdict: _Verdic
         example_ids=prompt.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
-        usage=verdict.usage,
+        usage=sample.usage,
         notes=(*prompt.notes, *sample.notes),
     )
+    # 4. A check model answers the questions of the guidelines: by the calibrator's rule they decide, or say how sure.
+    return await with_checks(judge, example, judgment, calls) if checks else judgment
 
 
 # -- the model's own verdict -------------------------------------------------------------------------------------------
+
+
+class _Verdict(NamedTuple):
+    """The average of a model's answers about an item, and what they were asked with."""
+
+    prompt: Prompt
+    sample: Sample
 
 
 async def _own_verdict(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> _Verdict:
@@ -101,11 +91,14 @@ async def _own_verdict(judge: Judge, example: Example, model: ChatModel, calls: 
         return await _asked_verdict(judge, example, model, calls)
     names = swapped_names(example, judge.fields, judge.value_type.choices)  # before anything is paid: it may have none
     items = (example, swapped(example, names))
-    verdict, other = await _all([_asked_verdict(judge, item, model, calls) for item in items])
-    return _Verdict(
-        prompt=_both(verdict.prompt, other.prompt),
-        sample=average([verdict.sample, other.sample.renamed(names)], judge.value_type),
+    (prompt, sample), (turned, other) = await _all([_asked_verdict(judge, item, model, calls) for item in items])
+    both = replace(
+        prompt,
+        guideline_ids=tuple(dict.fromkeys((*prompt.guideline_ids, *turned.guideline_ids))),
+        example_ids=tuple(dict.fromkeys((*prompt.example_ids, *turned.example_ids))),
+        notes=(*prompt.notes, *(f"swapped: {note}" for note in turned.notes if note not in prompt.notes)),
     )
+    return _Verdict(both, average([sample, renamed(other, names)], judge.value_type))
 
 
 async def _asked_verdict(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> _Verdict:
@@ -113,29 +106,16 @@ async def _asked_verdict(judge: Judge, example: Example, model: ChatModel, calls
     prompt, reading = await read_trace(judge, example, prompt, model, calls)
     asking = [_ask(judge, model, calls, prompt, number) for number in range(judge.parameters.get("samples", 1))]
     sample = average(await _all(asking, spent=reading), judge.value_type)
-    usage = Usage(seconds=prompt.seconds) + reading + sample.usage
-    return _Verdict(prompt=prompt, sample=msgspec.structs.replace(sample, usage=usage))
+    return _Verdict(prompt, replace(sample, usage=Usage(seconds=prompt.seconds) + reading + sample.usage))
 
 
 async def _ask(judge: Judge, model: ChatModel, calls: Calls, prompt: Prompt, number: int) -> Sample:
     request, started = prompt.request, time.perf_counter()
     if number:  # the first sample has the judge's own seed
-        request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
+        request = replace(request, seed=(request.seed or 0) + number)
     reply = await calls.complete(model, request)
-    sample = read_answer(judge, prompt, reply, model.name)
     usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
-    return msgspec.structs.replace(sample, usage=usage)
-
-
-def _both(prompt: Prompt, other: Prompt) -> Prompt:
-    """What the judgment says of an item that was asked about twice: all that the model read."""
-    notes = (note for note in other.notes if note not in prompt.notes)
-    return msgspec.structs.replace(
-        prompt,
-        guideline_ids=tuple(dict.fromkeys((*prompt.guideline_ids, *other.guideline_ids))),
-        example_ids=tuple(dict.fromkeys((*prompt.example_ids, *other.example_ids))),
-        notes=(*prompt.notes, *(f"swapped: {note}" for note in notes)),
-    )
+    return replace(read_answer(judge, prompt, reply, model.name), usage=usage)
 
 
 T = TypeVar("T", Sample, _Verdict)
@@ -156,10 +136,9 @@ async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None =
     answers = [result for result in results if not isinstance(result, BaseException)]
     failures = [result for result in results if isinstance(result, BaseException)]
     if failures:
-        usages = [answer.usage for answer in answers]
+        usages = [answer.usage if isinstance(answer, Sample) else answer.sample.usage for answer in answers]
         usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
-        total = sum(usages, spent or Usage())
         if isinstance(failures[0], ModelError):
-            failures[0].usage = total
+            failures[0].usage = sum(usages, spent or Usage())
         raise failures[0]
     return answers

@@ -103,6 +103,11 @@ class Calls:
             return ""
         return f"one more call would pass the limit of ${self._limit.most:g}"
 
+    @property
+    def spent(self) -> float | None:
+        """Dollars that were spent so far; None where there is no limit to hold."""
+        return None if self._limit is None else self._limit.spent
+
     def in_flight(self, model: ChatModel | DecisionModel) -> int:
         """How many calls of `model` may be in flight."""
         return self.concurrency or model.limits.concurrency

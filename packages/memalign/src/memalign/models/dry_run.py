@@ -60,6 +60,25 @@ class DryRun:
         """Calls, tokens and dollars."""
         return sum((replace(spent, cost=_price(model, spent)) for model, spent in self._spent.values()), Usage())
 
+    def scaled(self, times: float) -> tuple[Usage, float | None]:
+        """What so many times these calls would take, of which this run is a sample.
+
+        Returns:
+            The usage with nothing out of a provider's cache; and the dollars with every long system message out of it,
+            as after the first calls of a run (None: no price is known, or no message is long enough).
+        """
+        spent = self.usage
+        usage = Usage(
+            calls=round(spent.calls * times),
+            input_tokens=round(spent.input_tokens * times),
+            output_tokens=round(spent.output_tokens * times),
+            cost=None if spent.cost is None else spent.cost * times,
+        )
+        model = next((model for model, _ in self._spent.values()), None)
+        if model is None or not self.prefix_tokens:
+            return usage, None
+        return usage, _price(model, replace(usage, cached_tokens=round(self.prefix_tokens * times)))
+
     def reply(self, model: ChatModel, request: ChatRequest) -> ChatReply:
         """An answer as the request's schema wants it."""
         data = self._changes(request) if request.schema_name == "changes" else _filled(request.schema)

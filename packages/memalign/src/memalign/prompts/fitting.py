@@ -15,20 +15,10 @@ import msgspec
 from memalign.content import Turn, span_tree, turns_of
 from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of, shorten
 from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
-from memalign.prompts.trace_text import outline, tree_lines
+from memalign.prompts.trace_text import counted, outline, tree_lines
 from memalign.values import Value
 
-__all__ = [
-    "Cut",
-    "FeedbackRecord",
-    "FittedFields",
-    "cut",
-    "fit_example",
-    "fit_fields",
-    "fit_records",
-    "left_out",
-    "whole",
-]
+__all__ = ["Cut", "FeedbackRecord", "FittedFields", "cut", "fit_example", "fit_fields", "fit_records", "whole"]
 
 SHORT = 24
 """Tokens up to which a text is never cut: what would stand in its place is as long."""
@@ -36,8 +26,8 @@ USEFUL = 60
 """Tokens below which a text is left out altogether: of less nobody can learn anything."""
 
 
-class FittedFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields encoded, notes on what is missing in them, and whether one is a trace that is there in outline only."""
+class FittedFields(NamedTuple):
+    """Fields encoded, notes on what is missing in them, and whether one is a trace that is shown in outline only."""
 
     fields: dict[str, str]
     notes: tuple[str, ...] = ()
@@ -61,7 +51,7 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
     sizes = {name: tokens + 1 if text is None else estimate_tokens(text) for name, text in texts.items()}
     fields = {name: text for name, text in texts.items() if text is not None}
     if sum(sizes.values()) <= tokens:
-        return FittedFields(fields=fields)
+        return FittedFields(fields)
     notes, outlined, room = list[str](), False, tokens
     names = sorted(sizes, key=lambda name: sizes[name])
     for position, name in enumerate(names):
@@ -72,7 +62,7 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
             notes.append(shortened.note)
             outlined |= shortened.outlined
         room -= min(sizes[name], share)
-    return FittedFields(fields={name: fields[name] for name in content}, notes=tuple(notes), outlined=outlined)
+    return FittedFields({name: fields[name] for name in content}, tuple(notes), outlined)
 
 
 def fit_example(
@@ -87,11 +77,10 @@ def fit_example(
         tokens: What the fields may take, and as much again the words.
     """
     comment = words[: _largest(lambda length: estimate_tokens(encode(words[:length])) <= tokens, len(words))]
-    fitted = fit_fields(content, tokens)
-    notes = fitted.notes
+    fields, notes, _ = fit_fields(content, tokens)
     if len(comment) < len(words):
         notes = (*notes, f"the comment truncated from {len(words):,} to {len(comment):,} characters")
-    return RenderedExample(fields=tuple(fitted.fields.items()), answer=render_answer(comment or None, label)), notes
+    return RenderedExample(fields=tuple(fields.items()), answer=render_answer(comment or None, label)), notes
 
 
 def fit_records(
@@ -118,7 +107,9 @@ def fit_records(
 
 def _largest(fits: Callable[[int], bool], most: int) -> int:
     """The most tokens that fit, from 0 to `most`; 0 is taken to fit."""
-    least, most = 0, most + 1
+    if fits(most):  # nearly always
+        return most
+    least = 0
     while most - least > 1:
         middle = (least + most) // 2
         least, most = (middle, most) if fits(middle) else (least, middle)
@@ -164,9 +155,11 @@ class Cut(NamedTuple):
 def whole(name: str, value: object, tokens: int) -> str | None:
     """The field as a prompt shows it; None if it certainly takes more than `tokens`, and was not encoded for that."""
     if name == "conversation" and (turns := turns_of(value)) is not None:
-        return _joined(_turn_lines(turns), tokens)
+        numbered = (_turn_line(number, turn) for number, turn in enumerate(turns, 1))
+        return _joined(counted(len(turns), "turn"), numbered, tokens)
     if name == "trace" and (tree := span_tree(value)) is not None:
-        return _joined(tree_lines(tree), tokens)
+        lines = tree_lines(tree)
+        return _joined(next(lines), lines, tokens)
     # A text over the whole budget is cut in any case: to encode megabytes of it first would hold everybody up.
     vast = isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN
     return None if vast else encode(value)
@@ -185,28 +178,15 @@ def cut(name: str, value: object, tokens: int) -> Cut:
     return Cut(shortened, f"{name} truncated from {length:,} to {len(shortened):,} characters")
 
 
-def left_out(name: str, value: object) -> tuple[str, ...]:
-    """What of a field cannot be shown, or not as it was written, in words."""
-    tree = span_tree(value) if name == "trace" else None
-    return () if tree is None else tree.notes
-
-
-def _joined(lines: Iterator[str], tokens: int) -> str | None:
-    """The lines as one text, or None as soon as they are too many: the rest is never encoded."""
-    texts: list[str] = []
-    used = 0
-    for line in lines:
+def _joined(first: str, rest: Iterator[str], tokens: int) -> str | None:
+    """The lines as one text, or None as soon as they are too many: what follows is never encoded."""
+    lines, used = [first], estimate_tokens(first)
+    for line in rest:
+        lines.append(line)
         used += estimate_tokens(line)
         if used > tokens:
             return None
-        texts.append(line)
-    return "\n".join(texts)
-
-
-def _turn_lines(turns: Sequence[Turn]) -> Iterator[str]:
-    yield _count("turn", len(turns))
-    for number, turn in enumerate(turns, 1):
-        yield _turn_line(number, turn)
+    return "\n".join(lines)
 
 
 def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
@@ -243,12 +223,8 @@ def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
     if gap := count - first - last:
         numbers = f"turn {first + 1}" if gap == 1 else f"turns {first + 1} to {count - last}"
         notes.append(f"{numbers} of {count} left out")
-    text = [_count("turn", count), *(lines[place] for place in range(first)), *(f"… {note}" for note in notes)]
+    text = [counted(count, "turn"), *(lines[place] for place in range(first)), *(f"… {note}" for note in notes)]
     text += [lines[place] for place in range(count - last, count)]
     if long := sum(length_of(turns[place].content) > most * BYTES_PER_TOKEN for place in lines):
-        notes.append(f"{_count('long turn', long)} cut")
+        notes.append(f"{counted(long, 'long turn')} cut")
     return Cut("\n".join(text), f"conversation: {', '.join(notes)}: over the budget of {tokens:,} tokens")
-
-
-def _count(noun: str, number: int) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

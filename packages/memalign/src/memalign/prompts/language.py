@@ -1,7 +1,7 @@
 """In which of a few languages a text is written: English, Portuguese or Spanish, told by their commonest words.
 
-Just what two decisions need: in which language a weak model must be asked to write a rule, and whether the English-centred
-embedder can be trusted with an item. A detector of all languages would bring a model or megabytes of tables for no more.
+Two decisions need it: in which language a weak model must be asked to write a rule, and whether the English-centred
+embedder can be trusted with an item. A detector of all languages would bring a model or megabytes of tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ __all__ = ["Language", "language_of"]
 Language = Literal["English", "Portuguese", "Spanish"]
 
 MOST_CHARACTERS = 2000
-
 
 # What stands in every sentence of one language and in few of another. Words of English and another (a, as, do, he, me,
 # no) are left out.

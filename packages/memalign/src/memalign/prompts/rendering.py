@@ -17,7 +17,7 @@ import msgspec
 
 from memalign.content.encoding import encode
 from memalign.prompts.language import language_of
-from memalign.types import Guideline, ToolCall
+from memalign.types import Guideline
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "DistilRecord",
     "RenderedExample",
     "prompts_hash",
+    "render",
     "render_answer",
     "render_distil",
     "render_distil_checks",
@@ -34,11 +35,7 @@ __all__ = [
     "render_item",
     "render_judge_system",
     "render_merge",
-    "render_tool_call",
-    "render_tools_cue",
-    "render_tools_intro",
     "render_verdict_question",
-    "tool_call_text",
     "values_in_words",
 ]
 
@@ -70,7 +67,8 @@ def _environment() -> Environment:
     return Environment(loader=PackageLoader("memalign", "prompts"), undefined=StrictUndefined, auto_reload=False)
 
 
-def _render(name: str, **values: Any) -> str:
+def render(name: str, **values: Any) -> str:
+    """The text of a prompt file with these values."""
     return _environment().get_template(f"{name}.jinja").render(**values).strip()
 
 
@@ -105,7 +103,7 @@ def render_judge_system(
     A `brief` answer is one sentence and the value, without findings.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
-    return _render("judge_system", **task, guidelines=tuple(guidelines), brief=brief)
+    return render("judge_system", **task, guidelines=tuple(guidelines), brief=brief)
 
 
 def render_verdict_question(
@@ -113,7 +111,7 @@ def render_verdict_question(
 ) -> str:
     """What a decision model is asked for the verdict on an item, which stands apart."""
     task = _task(instructions, value_type, fields=tuple(fields))
-    return _render("decide_verdict", **task, guidelines=tuple(guidelines))
+    return render("decide_verdict", **task, guidelines=tuple(guidelines))
 
 
 def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()) -> str:
@@ -121,7 +119,7 @@ def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample] =
 
     `fields` are encoded already; `facts` are sentences of tests, which were checked as guidelines are.
     """
-    return _render("judge_user", fields=tuple(fields.items()), examples=tuple(examples), facts=tuple(facts))
+    return render("judge_user", fields=tuple(fields.items()), examples=tuple(examples), facts=tuple(facts))
 
 
 def render_answer(rationale: str | None, value: Value | None) -> str:
@@ -142,8 +140,8 @@ def render_distil_one(
     The worked examples are in the language of the instructions: a weak model writes in theirs, whatever it is told.
     """
     task = _task(" ".join(instructions.split()), value_type)
-    user = _render("distil_one_user", **task, record=record, refused=refused)
-    return _render("distil_one_system", language=language_of(instructions) or "English"), user
+    user = render("distil_one_user", **task, record=record, refused=refused)
+    return render("distil_one_system", language=language_of(instructions) or "English"), user
 
 
 def render_distil_checks(
@@ -154,8 +152,8 @@ def render_distil_checks(
     They hold the expert's words, or the rule where there are none, and never the item.
     """
     task = _task(" ".join(instructions.split()), value_type)
-    user = _render("distil_checks_user", **task, value=record.value, said=record.rationale or encode(rule))
-    return _render("distil_checks_system", language=language_of(instructions) or "English"), user
+    user = render("distil_checks_user", **task, value=record.value, said=record.rationale or encode(rule))
+    return render("distil_checks_system", language=language_of(instructions) or "English"), user
 
 
 def render_distil(
@@ -180,37 +178,14 @@ def render_distil(
         questions: Whether each guideline is to have questions for a decision model.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
-    system = _render("distil_system", **task, questions=questions)
-    return system, _render("distil_user", guidelines=guidelines, records=records, refused=refused or {})
+    system = render("distil_system", **task, questions=questions)
+    return system, render("distil_user", guidelines=guidelines, records=records, refused=refused or {})
 
 
 def render_merge(*, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]) -> tuple[str, str]:
     """System and user message that merge guidelines which were written side by side."""
-    system = _render("distil_merge_system", **_task(instructions, value_type))
-    return system, _render("distil_merge_user", guidelines=guidelines)
-
-
-def render_tools_intro(tool_calls: int) -> str:
-    """The tools that read the trace, and that they may be called at most `tool_calls` times."""
-    return _render("trace_tools_intro", tool_calls=tool_calls)
-
-
-def render_tool_call(number: int, tool_call: ToolCall, result: str) -> str:
-    """One tool call and its result, which is encoded already."""
-    return _render("trace_tools_call", number=number, tool_call=tool_call_text(tool_call), result=result)
-
-
-def render_tools_cue(left: int) -> str:
-    """What is asked for next: another tool call (`left` more are allowed), or with 0 the verdict."""
-    return _render("trace_tools_cue", left=left)
-
-
-def tool_call_text(tool_call: ToolCall) -> str:
-    """A tool call on one line, as prompts show it to models and commands to people."""
-    if tool_call.tool == "search":
-        return f"search {encode(tool_call.text)}"
-    part = f" part {tool_call.part}" if tool_call.part > 1 else ""
-    return f"{tool_call.tool} {', '.join(tool_call.spans)}".rstrip() + part
+    system = render("distil_merge_system", **_task(instructions, value_type))
+    return system, render("distil_merge_user", guidelines=guidelines)
 
 
 def _task(instructions: str, value_type: ValueType, **more: Any) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from memalign.content import Span, SpanTree
 from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of
 from memalign.types import ToolCall
 
-__all__ = ["outline", "show_tool_result", "tree_lines"]
+__all__ = ["counted", "outline", "show_tool_result", "tree_lines"]
 
 DEEPEST = 12
 """Levels of a trace that are shown by indentation; below them a line names its parent."""
@@ -26,7 +26,7 @@ def tree_lines(tree: SpanTree) -> Iterator[str]:
 
 
 def _facts(tree: SpanTree, tokens: int | None = None) -> str:
-    facts = [f"{len(tree.spans):,} span{'' if len(tree.spans) == 1 else 's'}"]
+    facts = [counted(len(tree.spans), "span")]
     if tree.errors:
         facts.append(f"{tree.errors:,} failed")
     if tree.seconds is not None:
@@ -51,16 +51,10 @@ def _span_lines(span: Span) -> Iterator[str]:
         yield f"{indent}  {name}: {encode(value)}"
 
 
-def _span_parts(span: Span) -> Iterator[tuple[str, object]]:
+def _span_parts(span: Span) -> list[tuple[str, object]]:
     """What a span holds, each part with its name."""
-    if span.inputs is not None:
-        yield "inputs", span.inputs
-    if span.outputs is not None:
-        yield "outputs", span.outputs
-    if span.attributes:
-        yield "attributes", span.attributes
-    for event in span.events:
-        yield "event", event
+    fields = [("inputs", span.inputs), ("outputs", span.outputs), ("attributes", span.attributes or None)]
+    return [(name, value) for name, value in fields if value is not None] + [("event", event) for event in span.events]
 
 
 def outline(tree: SpanTree, tokens: int) -> str:
@@ -79,21 +73,16 @@ def outline(tree: SpanTree, tokens: int) -> str:
     for span in sorted(
         tree.spans, key=lambda span: (span.status != "error" and span.depth > 0, span.depth, place[span.id])
     ):
-        line = f"{_span_line(span)}{_span_size(span)}"
+        size = sum(length_of(value) for _, value in _span_parts(span))  # nothing is encoded for it
+        line = _span_line(span) + (f", holds {size:,} characters" if size else ", empty")
         used += estimate_tokens(line)
         if used > tokens:
             break
         named[place[span.id]] = line
     lines += [named[number] for number in sorted(named)]
-    if left := len(tree.spans) - len(named):
-        lines.append(f"… {left:,} more spans are not named here")
+    if rest := len(tree.spans) - len(named):
+        lines.append(f"… {rest:,} more spans are not named here")
     return "\n".join(lines)
-
-
-def _span_size(span: Span) -> str:
-    """About how much a span holds, in words for the end of its line; nothing is encoded for it."""
-    size = sum(length_of(value) for _, value in _span_parts(span))
-    return f", holds {size:,} characters" if size else ", empty"
 
 
 def _indent(span: Span) -> str:
@@ -113,45 +102,27 @@ def show_tool_result(tree: SpanTree, tool_call: ToolCall, tokens: int) -> str:
     """What the tool shows in about `tokens`; a call for what is not there shows what is wrong with it."""
     if tool_call.tool == "search":
         return _search(tree, tool_call.text, tokens)
-    unknown = [name for name in tool_call.spans if tree.span(name) is None]
-    if unknown:
-        return f"there is no span {', '.join(unknown)}; spans are S1 to S{len(tree.spans)}"
-    if tool_call.tool == "children":
-        return _children(tree, tool_call, tokens)
     spans = [span for name in tool_call.spans if (span := tree.span(name)) is not None]
+    if unknown := [name for name in tool_call.spans if tree.span(name) is None]:
+        return f"there is no span {', '.join(unknown)}; spans are S1 to S{len(tree.spans)}"
     if not spans:
         return 'no span is named: "spans" holds ids such as S3'
-    return _read(spans, tool_call.part, tokens)
+    return "\n".join(_read(span, tool_call.part, tokens // len(spans)) for span in spans)
 
 
-def _read(spans: Sequence[Span], part: int, tokens: int) -> str:
-    if len(spans) == 1:
-        return _paged(spans[0], part, tokens)
-    shown: list[str] = []
-    used = 0
-    for span in spans:
-        text = "\n".join(_span_lines(span))
-        used += estimate_tokens(text)
-        if used > tokens and shown:
-            shown.append(f"no room for {span.id} beside these: read it alone")
-        else:
-            shown.append(text if used <= tokens else _paged(span, 1, tokens))
-    return "\n".join(shown)
-
-
-def _paged(span: Span, part: int, tokens: int) -> str:
+def _read(span: Span, part: int, tokens: int) -> str:
     """A span whole, or one part of what it holds: as one text of JSON, so that no part begins a line of its own."""
     text = "\n".join(_span_lines(span))
     if part == 1 and estimate_tokens(text) <= tokens:
         return text
     line = _span_line(span)
-    held = "\n".join(f"{name}: {_plain(value)}" for name, value in _span_parts(span))
+    content = "\n".join(f"{name}: {_plain(value)}" for name, value in _span_parts(span))
     room = max(tokens - estimate_tokens(line) - 10, 30)
-    size = max(int(room * BYTES_PER_TOKEN * 0.8 * len(held) / max(len(held.encode("utf-8", "replace")), 1)), 40)
-    count = max(-(-len(held) // size), 1)
+    size = max(int(room * BYTES_PER_TOKEN * 0.8 * len(content) / max(len(content.encode("utf-8", "replace")), 1)), 40)
+    count = max(-(-len(content) // size), 1)
     if part > count:
-        return f"{span.id} has {count} part{'' if count == 1 else 's'}"
-    return f"{line}\npart {part} of {count}: {encode(held[(part - 1) * size : part * size])}"
+        return f"{span.id} has {counted(count, 'part')}"
+    return f"{line}\npart {part} of {count}: {encode(content[(part - 1) * size : part * size])}"
 
 
 def _search(tree: SpanTree, text: str, tokens: int) -> str:
@@ -159,55 +130,35 @@ def _search(tree: SpanTree, text: str, tokens: int) -> str:
         return 'nothing to search for: "text" is empty'
     sought = re.compile(re.escape(text), re.IGNORECASE)
     lines: list[str] = []
-    used, found = 30, 0
+    used, count = 30, 0
     for span in tree.spans:
-        hits = [(name, place) for name, held in _searched(span) if (place := _around(sought, held))]
-        found += bool(hits)
+        texts = [("name", span.name), ("message", span.message)]
+        texts += [(name, _plain(value)) for name, value in _span_parts(span)]
+        hits = [(name, place) for name, content in texts if (place := _around(sought, content))]
+        count += bool(hits)
         for name, place in hits:
             line = f"{span.id} {name}: {encode(place)}"
             used += estimate_tokens(line)
             if used <= tokens:
                 lines.append(line)
-    if not found:
+    if not count:
         return f"no span holds {encode(text)}"
     more = "" if used <= tokens else "; not all are shown"
-    return "\n".join([f"{found} span{'' if found == 1 else 's'}{more}", *lines])
+    return "\n".join([f"{counted(count, 'span')}{more}", *lines])
 
 
-def _searched(span: Span) -> Iterator[tuple[str, str]]:
-    yield "name", span.name
-    if span.message:
-        yield "message", span.message
-    for name, value in _span_parts(span):
-        yield name, _plain(value)
-
-
-def _around(sought: re.Pattern[str], held: str) -> str | None:
-    match = sought.search(held)
+def _around(sought: re.Pattern[str], content: str) -> str | None:
+    match = sought.search(content)
     if match is None:
         return None
     start, end = max(match.start() - AROUND, 0), match.end() + AROUND
-    return f"{'…' if start else ''}{held[start:end]}{'…' if end < len(held) else ''}"
-
-
-def _children(tree: SpanTree, tool_call: ToolCall, tokens: int) -> str:
-    below = tree.children(tool_call.spans[0] if tool_call.spans else None)
-    if not below:
-        return f"{tool_call.spans[0] if tool_call.spans else 'the trace'} has nothing below it"
-    pages: list[list[str]] = [[]]
-    used = 30
-    for span in below:
-        line = f"{_span_line(span).strip()}{_span_size(span)}"
-        used += estimate_tokens(line)
-        if used > tokens and pages[-1]:
-            pages.append([])
-            used = 30 + estimate_tokens(line)
-        pages[-1].append(line)
-    count = len(pages)
-    if tool_call.part > count:
-        return f"there {'is 1 part' if count == 1 else f'are {count} parts'}"
-    return "\n".join([f"{len(below)} spans, part {tool_call.part} of {count}", *pages[tool_call.part - 1]])
+    return f"{'…' if start else ''}{content[start:end]}{'…' if end < len(content) else ''}"
 
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 span`, `1,234 spans`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

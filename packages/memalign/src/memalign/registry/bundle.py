@@ -22,7 +22,7 @@ from memalign.judge import Judge
 from memalign.judge.code_tests import standing_fault
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
-from memalign.prompts import prompts_hash
+from memalign.prompts.rendering import prompts_hash
 from memalign.registry.judge_rows import judge_from, settings_of
 from memalign.types import canonical_json
 

@@ -13,7 +13,7 @@ import msgspec
 
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
-from memalign.judge.spec import check_model_name, embedding_model_name
+from memalign.judge.spec import name_of
 from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory, PreAlignmentVerdict, Tombstone
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -195,8 +195,8 @@ def settings_of(judge: Judge) -> dict[str, Any]:
         "instructions": judge.instructions,
         "value_type": {k: v for k, v in msgspec.to_builtins(judge.value_type).items() if v is not None},
         "model": judge.model_name,
-        "check_model": check_model_name(judge),
-        "embedding_model": embedding_model_name(judge),
+        "check_model": name_of(judge.check_model),
+        "embedding_model": name_of(judge.embedding_model),
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
         "columns": dict(judge.columns),

@@ -69,8 +69,7 @@ async def estimate_learning(latest: Latest, step: Step, *, optimizer: MemAlign) 
     """What `step` would ask of models and cost, without what is kept already. Nothing is asked or committed."""
     answers = await asyncio.to_thread(PaidAnswers, latest.database, latest.name)
     _, judge = await asyncio.to_thread(latest.load)
-    vector = next((case.vector for case in judge.memory.cases if case.vector), None)
-    dry_run = DryRun(dimensions=8 if vector is None else len(vector) // 4)
+    dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
     await step(judge, optimizer.calls(answers, dry_run))
     return dry_run.usage
 

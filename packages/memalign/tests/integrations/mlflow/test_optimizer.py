@@ -356,7 +356,7 @@ def test_retrieved_traces_are_told_the_most_similar_first(endpoint):
     aligned = tone_judge().align(fetched(*lessons), MemAlignOptimizer(retrieval_k=3))
     core = aligned.memalign_judge
     example = Example(id="item", inputs={"question": "question 2 now"}, outputs="answer 2")
-    hits = aio.run(retrieve(core, example, open_model(core).limits, Calls()))
+    hits, _ = aio.run(retrieve(core, example, open_model(core).limits, Calls()))
     nearest = [hit.case.id for hit in hits]
     assert not any(hit.misjudged for hit in hits)
     shown = aligned(inputs=example.inputs, outputs=example.outputs).metadata["retrieved_example_trace_ids"]

@@ -12,6 +12,7 @@ from typing import Any
 import memalign
 from memalign import aio
 from memalign.integrations.mlflow.mlflow_errors import translated
+from memalign.judge import named_parts
 from memalign.judge.prompt import retrieve, shown_case
 from memalign.memory import Memory
 from memalign.models.calls import Calls
@@ -44,10 +45,10 @@ def ask_mlflow(
     cases: tuple[str, ...] = ()
     if memory.cases and content:
         with translated():
-            retrieved = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits, Calls()))
+            retrieved, _ = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits, Calls()))
         cases = tuple(hit.case.id for hit in reversed(retrieved))  # next to the item, the most useful one
     judge = base.model_copy()
-    judge._instructions = _whole(base.instructions, memory, cases, core.parts)  # no other way in
+    judge._instructions = _whole(base.instructions, memory, cases, named_parts(core.instructions))  # no other way in
     feedback = judge(**arguments)
     return feedback, tuple(guideline.id for guideline in memory.semantic), cases
 
