@@ -1,36 +1,39 @@
-"""A case as what it is: a chat, a question and its answer, code, SQL, a pair, JSON, Markdown, a trace."""
+"""A case as what it is: a request and a reply, a conversation with its tools, a pair, code, JSON, Markdown, a trace."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 from markupsafe import Markup, escape
 
-from memalign.content import sides_of, span_tree, turns_of
+from memalign.content import Turn, sides_of, span_tree, turns_of
 from memalign.errors import InputError
-from memalign.types import CONTENT_FIELDS, Example
-from memalign.values import ValueType
+from memalign.judge import Judge
+from memalign.types import Example
 from memalign_server.pages.texts import code, prose, visible
 
-__all__ = ["Block", "Node", "blocks_of"]
+__all__ = ["Block", "Node", "blocks_of", "first_text"]
+
+Speaker = Literal["customer", "company", "reply", "reference", "steps", "system"]
 
 _NOTHING = Markup()
-LONG = 4_000
-"""Characters from which on a text is folded after its beginning."""
+_ORDER = ("conversation", "inputs", "outputs", "expectations", "trace")
+_SPEAKERS: Mapping[str, Speaker] = {
+    "inputs": "customer", "outputs": "reply", "expectations": "reference", "trace": "steps",
+    "user": "customer", "human": "customer", "assistant": "company", "ai": "company", "model": "company",
+}  # fmt: skip
+_LABEL = r"([^\W\d_][\w' -]{{0,30}}?)\s*:\s*\{{\{{-?\s*{}\b"
 _MOST_NODES = 2_000
+_MOST_CODE = 32_000  # characters that are coloured: the rest of a longer text would wait for seconds
+_LINE = 140  # characters of a tool's line
 _CODE_KEYS = {
-    "sql": "sql",
-    "query_sql": "sql",
-    "code": None,
-    "patch": "diff",
-    "diff": "diff",
-    "python": "python",
-    "json": "json",
-}
+    "sql": "sql", "query_sql": "sql", "code": None, "patch": "diff", "diff": "diff", "python": "python", "json": "json",
+}  # fmt: skip
 _SQL = re.compile(
     r"\s*(--[^\n]*\n\s*)*(select|with|insert|update|delete|create|alter)\b.*\b(from|into|set|table|as|view)\b",
     re.IGNORECASE | re.DOTALL,
@@ -38,6 +41,7 @@ _SQL = re.compile(
 _CODE = re.compile(
     r"\s*(#!|import \w|from \w+ import|def \w+\(|class \w+[(:]|function \w+\(|package \w|#include|public class )"
 )
+_FAILED = re.compile(r"\s*(error|failed|failure|exception|traceback)\b[\s:]*", re.IGNORECASE)
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
 
@@ -54,141 +58,220 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One thing to read. `kind` says which of the other fields hold it; `html` is safe."""
+    """One thing to read.
 
-    kind: Literal["prose", "code", "chat", "pair", "tree", "trace"]
-    of: str
+    Attributes:
+        kind: Whether somebody says it, a tool did it, or it is one of the sides that are compared.
+        speaker: Who says it; `reply` is what is judged.
+        label: What the judge's instructions call the field, the side's name, or the tool's; empty for the usual word.
+        html: The text, safe; of a tool its result in one line.
+        nodes: The parts of JSON, of a trace, or of what the tool was given and gave.
+        failed: Whether the tool failed.
+    """
+
+    kind: Literal["bubble", "tool", "side"]
+    speaker: Speaker = "reply"
+    label: str = ""
     html: Markup = _NOTHING
-    rest: Markup = _NOTHING
-    turns: tuple[tuple[str, Markup], ...] = ()
-    sides: tuple[tuple[str, Markup], ...] = ()
     nodes: tuple[Node, ...] = ()
+    failed: bool = False
 
 
-def blocks_of(example: Example, kind: ValueType) -> list[Block]:
-    """What is shown of a case, in the order of its fields."""
+def blocks_of(example: Example, judge: Judge) -> list[Block]:
+    """What is shown of a case to somebody who answers the judge's question, in the order in which it is read.
+
+    Args:
+        example: The case.
+        judge: Its instructions name the fields, and its labels name the sides that are compared.
+    """
     content = example.content
-    sides = sides_of(content, kind.choices) if kind.kind == "choice" else {}
-    found: list[Block] = []
-    for name in CONTENT_FIELDS:
+    sides = sides_of(content, judge.value_type.choices) if judge.value_type.kind == "choice" else {}
+    blocks: list[Block] = []
+    for name in _ORDER:
         value = content.get(name)
         if value is None:
             continue
+        label = re.search(_LABEL.format(name), judge.instructions)
         if sides and isinstance(value, dict) and sides.items() <= value.items():
-            found.append(_pair(name, sides))
-            rest = {key: part for key, part in value.items() if key not in sides}
-            found += [_block(name, rest)] if rest else []
-        else:
-            found.append(_block(name, value))
-    return found
+            value = {key: part for key, part in value.items() if key not in sides}
+            blocks += _sides(sides)
+        if value != {}:
+            blocks += _field(name, value, label[1] if label else "", judged="outputs" not in content)
+    return blocks
 
 
-def _block(name: str, value: Any) -> Block:
-    if name == "trace" and (tree := span_tree(value)) is not None:
-        return Block(kind="trace", of=name, nodes=_spans(tree.spans))
-    if name == "conversation" or _looks_like_turns(value):
+def first_text(example: Example) -> str:
+    """The text by which people know a case: of what is judged, as it was written."""
+    content = example.content
+    value = next(
+        content[name] for name in ("outputs", "conversation", "inputs", "expectations", "trace") if name in content
+    )
+    while isinstance(value, dict | list) and value:
+        value = value[-1] if isinstance(value, list) else value.get("content") or next(iter(value.values()))
+    return value if isinstance(value, str) else _json(value)
+
+
+def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block]:
+    if isinstance(value, dict) and len(value) == 1 and not isinstance(next(iter(value.values())), dict):
+        ((key, value),) = value.items()
+    else:
+        key = ""
+    if name == "conversation" or _is_turns(value):
         try:
             turns = turns_of(value)
         except InputError:
             turns = None
         if turns:
-            return Block(kind="chat", of=name, turns=tuple((turn.role or "", _said(turn)) for turn in turns))
-    if isinstance(value, dict) and len(value) == 1:
-        ((key, only),) = value.items()
-        if isinstance(only, str):
-            return _text(name, only, key=str(key))
+            yield from _conversation(turns, judged=judged and name == "conversation")
+            return
+    speaker = _SPEAKERS.get(name, "company")
+    if name == "trace" and (tree := span_tree(value)) is not None:
+        yield Block(kind="bubble", speaker=speaker, label=label, nodes=_spans(tree.spans))
+    else:
+        html, nodes = _shown(value, str(key))
+        yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
+
+
+def _shown(value: Any, key: str = "") -> tuple[Markup, tuple[Node, ...]]:
+    """A value as text, or as folded parts."""
     if isinstance(value, str):
-        return _text(name, value)
-    left = [_MOST_NODES]
-    return Block(kind="tree", of=name, nodes=_parts(value, left))
+        if (language := _language(value, key)) is not None:
+            return code(value, language if len(value) <= _MOST_CODE else "text"), ()
+        parsed = _json_inside(value)
+        if parsed is None:
+            return prose(value), ()
+        value = parsed
+    return Markup(), _parts(value, [_MOST_NODES])
 
 
-def _text(name: str, text: str, key: str = "") -> Block:
-    language = _language(text, key)
-    if language is not None:
-        return Block(kind="code", of=name, html=code(text[: 8 * LONG], language), rest=_rest(text, 8 * LONG))
+def _json_inside(text: str) -> dict[str, Any] | list[Any] | None:
     stripped = text.strip()
-    if stripped[:1] in "{[" and stripped[-1:] in "}]":
-        try:
-            inside = msgspec.json.decode(stripped)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            inside = None
-        if isinstance(inside, dict | list):
-            return Block(kind="tree", of=name, nodes=_parts(inside, [_MOST_NODES]))
-    if len(text) <= LONG:
-        return Block(kind="prose", of=name, html=prose(text))
-    cut = max(text.rfind("\n\n", 0, LONG), text.rfind(" ", 0, LONG), LONG // 2)
-    return Block(kind="prose", of=name, html=prose(text[:cut]), rest=prose(text[cut:]))
-
-
-def _rest(text: str, start: int) -> Markup:
-    return Markup("<pre>{}</pre>").format(visible(text[start:])) if len(text) > start else Markup("")
+    if stripped[:1] not in ("{", "[") or stripped[-1:] not in ("}", "]"):
+        return None
+    try:
+        parsed = msgspec.json.decode(stripped)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict | list) else None
 
 
 def _language(text: str, key: str) -> str | None:
-    lowered = key.lower()
-    if lowered in _CODE_KEYS:
-        return _CODE_KEYS[lowered] or ("sql" if _SQL.match(text) else "python")
-    if _SQL.match(text) and len(text) < 8 * LONG:
+    if key.lower() in _CODE_KEYS:
+        return _CODE_KEYS[key.lower()] or ("sql" if _SQL.match(text) else "python")
+    if len(text) < _MOST_CODE and _SQL.match(text):
         return "sql"
     if _CODE.match(text):
         return "python"
     return "diff" if text.startswith(("diff --git ", "--- a/")) else None
 
 
-def _looks_like_turns(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and "role" in each for each in value)
+# -- conversations -----------------------------------------------------------------------------------------------------
 
 
-def _said(turn: Any) -> Markup:
-    parts = []
-    if turn.content not in (None, "", [], {}):
-        parts.append(prose(turn.content) if isinstance(turn.content, str) else code(_json(turn.content), "json"))
-    parts += [code(_json(call), "json") for call in turn.calls]
-    return Markup("").join(parts)
+def _is_turns(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(turn, dict) and "role" in turn for turn in value)
+
+
+def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
+    """Turns as bubbles, each tool call as one line with its result; the last that the company says is what is judged."""
+    results = [turn for turn in turns if _is_result(turn)]
+    spoken = [turn for turn in turns if _SPEAKERS.get((turn.role or "").lower()) == "company" and turn.content]
+    for turn in turns:
+        if _is_result(turn):
+            if turn in results:  # of no call that is shown
+                yield _tool({"name": turn.rest.get("name")}, turn)
+            continue
+        speaker = _SPEAKERS.get((turn.role or "").lower(), "system")
+        if judged and spoken and turn is spoken[-1]:
+            speaker = "reply"
+        content = turn.content if turn.content not in (None, "", [], {}) else turn.rest or None
+        if content is not None:
+            html, nodes = _shown(content)
+            label = turn.role or "" if speaker == "system" else ""
+            yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
+        for call in turn.calls:
+            call = call if isinstance(call, dict) else {"name": str(call)}  # noqa: PLW2901 - as providers write it
+            own = [result for result in results if result.rest.get("tool_call_id", call.get("id")) == call.get("id")]
+            for result in own[:1]:
+                results.remove(result)
+            yield _tool(call, own[0] if own else None)
+
+
+def _is_result(turn: Turn) -> bool:
+    return (turn.role or "").lower() in ("tool", "function")
+
+
+def _tool(call: Mapping[str, Any], result: Turn | None) -> Block:
+    answer: Any = None if result is None else result.content
+    if isinstance(answer, str):
+        answer = _json_inside(answer) or answer
+    inside = answer if isinstance(answer, dict) else {}
+    error = inside.get("error") or (str(inside.get("status", "")).lower() in ("error", "failed") and inside)
+    if isinstance(answer, str) and (start := _FAILED.match(answer)):
+        error = answer[start.end() :] or answer
+    failed = bool(error) or False in (inside.get("success"), inside.get("ok"))
+    failed = failed or (result is not None and result.rest.get("is_error") is True)
+    words = error if failed and error and error is not True else answer
+    if isinstance(words, dict):
+        words = next((words[key] for key in ("message", "detail", "reason", "result") if words.get(key)), words)
+    text = words if isinstance(words, str) else "" if words is None else _json(words)
+    line = " ".join(text.split())
+    parts = {"arguments": call.get("arguments"), "result": answer if len(line) > _LINE or inside else None}
+    parts = {key: part for key, part in parts.items() if part not in (None, "", {}, [])}
+    return Block(
+        kind="tool",
+        label=str(call.get("name") or "").replace("_", " "),
+        html=visible(line if len(line) <= _LINE else f"{line[:_LINE]}…"),
+        nodes=_parts(parts, [_MOST_NODES]) if parts else (),
+        failed=failed,
+    )
+
+
+# -- pairs, JSON, traces -----------------------------------------------------------------------------------------------
 
 
 def _json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def _pair(name: str, sides: dict[str, Any]) -> Block:
+def _sides(sides: Mapping[str, Any]) -> list[Block]:
+    """The sides that are compared; of two that are much alike, what differs is marked."""
     texts = {label: side if isinstance(side, str) else _json(side) for label, side in sides.items()}
-    if len(texts) != 2 or max(map(len, texts.values())) > 5 * LONG:
-        return Block(kind="pair", of=name, sides=tuple((label, prose(text)) for label, text in texts.items()))
-    (one, first), (other, second) = texts.items()
-    a, b = _WORDS.findall(first), _WORDS.findall(second)
-    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False) if len(a) * len(b) < 4_000_000 else None
-    if matcher is None or matcher.ratio() < 0.3:  # two texts of their own: marks would cover all of them
-        return Block(kind="pair", of=name, sides=((one, prose(first)), (other, prose(second))))
-    left, right = Markup(""), Markup("")
-    for tag, a0, a1, b0, b1 in matcher.get_opcodes():
-        ours, theirs = visible("".join(a[a0:a1])), visible("".join(b[b0:b1]))
-        if tag == "equal":
-            left, right = left + ours, right + theirs
-        else:
-            left += Markup("<mark>{}</mark>").format(ours) if ours else ""
-            right += Markup("<mark>{}</mark>").format(theirs) if theirs else ""
-    wrapped = (Markup('<p class="text">{}</p>').format(each) for each in (left, right))
-    return Block(kind="pair", of=name, sides=((one, next(wrapped)), (other, next(wrapped))))
+    shown = [prose(text) for text in texts.values()]
+    if len(texts) == 2:
+        one, other = (_WORDS.findall(text) for text in texts.values())
+        matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+        if len(one) * len(other) < 4_000_000 and matcher.ratio() >= 0.6:  # else marks would cover most of them
+            codes = matcher.get_opcodes()
+            shown = [
+                Markup('<p class="text">{}</p>').format(_marked((one[a:b], tag) for tag, a, b, _, _ in codes)),
+                Markup('<p class="text">{}</p>').format(_marked((other[a:b], tag) for tag, _, _, a, b in codes)),
+            ]
+    return [Block(kind="side", label=label, html=html) for label, html in zip(texts, shown, strict=True)]
+
+
+def _marked(parts: Iterator[tuple[list[str], str]]) -> Markup:
+    mark = Markup("<mark>{}</mark>")
+    texts = ((visible("".join(words)), tag) for words, tag in parts if words)
+    return Markup().join(text if tag == "equal" else mark.format(text) for text, tag in texts)
 
 
 def _parts(value: Any, left: list[int]) -> tuple[Node, ...]:
     items = value.items() if isinstance(value, dict) else enumerate(value, 1) if isinstance(value, list) else ()
-    found = []
+    nodes = []
     for name, part in items:
         left[0] -= 1
         if left[0] < 0:
-            found.append(Node(name="…", text=Markup("…")))
+            nodes.append(Node(name="…", text=Markup("…")))
             break
         if isinstance(part, dict | list) and part:
-            found.append(Node(name=visible(str(name)), parts=_parts(part, left), note=str(len(part))))
+            nodes.append(Node(name=visible(str(name)), parts=_parts(part, left), note=str(len(part))))
         elif isinstance(part, str):
-            shown = code(part, language) if (language := _language(part, str(name))) else prose(part)
-            found.append(Node(name=visible(str(name)), text=shown))
+            text = code(part, language) if (language := _language(part, str(name))) else prose(part)
+            nodes.append(Node(name=visible(str(name)), text=text))
         else:
-            found.append(Node(name=visible(str(name)), text=escape(_json(part))))
-    return tuple(found) if items else (Node(name="", text=visible(_json(value))),)
+            nodes.append(Node(name=visible(str(name)), text=escape(_json(part))))
+    return tuple(nodes) if items else (Node(name="", text=visible(_json(value))),)
 
 
 def _spans(spans: Any) -> tuple[Node, ...]:
@@ -198,16 +281,15 @@ def _spans(spans: Any) -> tuple[Node, ...]:
     left = [_MOST_NODES]
 
     def nodes(parent: str | None, depth: int) -> tuple[Node, ...]:
-        found = []
+        made = []
         for span in below.get(parent, ()):
             own = {name: part for name in ("inputs", "outputs") if (part := getattr(span, name)) is not None}
             own |= {"attributes": span.attributes} if span.attributes else {}
             parts = _parts(own, left) if own else ()
             parts += nodes(span.id, depth + 1) if depth < 40 else ()
             timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
-            note = " · ".join(filter(None, (span.kind, timed, span.message)))
-            name = visible(span.name)
-            found.append(Node(name=name, parts=parts, note=visible(note), failed=span.status == "error"))
-        return tuple(found)
+            note = visible(" · ".join(filter(None, (span.kind, timed, span.message))))
+            made.append(Node(name=visible(span.name), parts=parts, note=note, failed=span.status == "error"))
+        return tuple(made)
 
     return nodes(None, 0)

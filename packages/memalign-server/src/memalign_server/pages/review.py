@@ -1,98 +1,99 @@
-"""Review: one case at a time, the expert's answer first, then the judge's beside it."""
+"""Review: one case at a time, the expert's answer first; then the foot turns over and shows the judge's."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Form, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from sqlalchemy import Connection
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from sqlalchemy import Connection, func, select
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render, speaking, told
-from memalign_server.pages.verdicts import choices_of
-from memalign_server.people.access import Asking
+from memalign_server.pages.verdicts import choices_of, verdict_text
+from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import (
-    LONGEST,
-    Answer,
-    Review,
-    State,
-    disagreement_count,
-    disagreements,
-    review_of,
-    save,
-    say_drafts,
-    undo,
-)
+from memalign_server.review import answers
+from memalign_server.review.answers import LONGEST, Answer, State, review_of
 from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
-from memalign_server.review.drafts import draft_of, end_draft, save_draft
-from memalign_server.review.evidence import evidence_of
-from memalign_server.review.judges import Loaded
-from memalign_server.review.teaching import teachable_count
-from memalign_server.server import JUDGE, Here
+from memalign_server.review.drafts import draft_of, save_draft
+from memalign_server.review.judges import Loaded, question_of, scale_ends
+from memalign_server.server import JUDGE, Here, Server
+from memalign_server.store.tables import reviews
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _STATES = ("answered", "skipped", "unclear")
-_SHOWN_FINDINGS = 12
 
 
 @router.get("/review")
 def review_page(
-    request: Request, judge: str, server: Here, person: Asking, case: str | None = None, again: bool = False
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    case: str | None = None,
+    front: bool = False,
+    again: bool = False,
 ) -> Response:
-    """The case that comes next, or the one that is named."""
+    """The case that is named, to answer or with the judge's verdict; else what comes next for a person.
+
+    That is a case on which they and a colleague differ, one that waits for an owner, or the next one to answer.
+    """
     loaded = server.judges.latest(judge)
+    kind = loaded.judge.value_type
+    parts: dict[str, Any] = {"foot": None, "waiting": None, "card": None}
     with server.store.read() as connection:
+        progress = progress_of(connection, judge, person.name)
         if case is not None:
-            found = case_of(connection, judge, case)
-            if found is None:
-                raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case)
+            parts["card"] = _named(connection, judge, case)
+        elif waiting := answers.differences(connection, judge, person.name, kind=kind, limit=1):
+            parts |= {"card": waiting[0].case, "waiting": waiting[0], "foot": "differ.html"}
+        elif person.owner and (open_ones := answers.open_settlements(connection, judge, kind=kind, limit=1)):
+            parts |= {"card": open_ones[0].case, "waiting": open_ones[0], "foot": "settle.html"}
         else:
-            found = next(iter(next_cases(connection, judge, person.name, n=1, again=again)), None)
-        said = review_of(connection, judge, person.name, found.example.id) if found else None
-        mine = _standing(connection, loaded, person.name)
-        mine["disagreements"] = disagreement_count(connection, judge, person.name)
-        open_card = said is not None and said.state == "answered"
-        first = (
-            _revealed(connection, request, loaded, cast("QueuedCase", found), cast("Review", said))
-            if open_card
-            else (_asked(connection, request, loaded, found, said, person.name) if found else None)
-        )
-        ahead = (
-            _next(connection, request, loaded, person.name, without=found.example.id, again=again) if found else None
-        )
+            parts["card"] = next(iter(next_cases(connection, judge, person.name, n=1, again=again)), None)
+        shown: QueuedCase | None = parts["card"]
+        if shown is not None and parts["foot"] is None:
+            parts |= _foot(server, connection, request, loaded, shown, person, front=front)
+        else:
+            parts |= _common(connection, request, loaded, shown, person)
+        place = answers.position(connection, judge, person.name, shown.example.id if shown else None)
+        explained = explained_count(connection, judge, person.name)
     return render(
         request,
         "review.html",
         judge=judge,
         page="review",
-        instructions=loaded.judge.instructions,
-        card=first,
-        revealed=open_card,
-        ahead=ahead,
-        again=again,
-        oob=False,
-        running=server.jobs.recent(judge, active=True),
-        **mine,
+        question=question_of(loaded.judge),
+        blocks=blocks_of(shown.example, loaded.judge) if shown else [],
+        place=place,
+        progress=progress,
+        explained=explained,
+        **parts,
     )
 
 
-@router.get("/review/next")
-def next_case(
-    request: Request, judge: str, server: Here, person: Asking, without: str = "", again: bool = False
+@router.get("/review/foot")
+def turned_foot(
+    request: Request, judge: str, server: Here, person: Asking, case: str, word: bool = False, wait: bool = False
 ) -> Response:
-    """The card of the case after the one that is shown, to be there before it is needed."""
+    """The foot of a case that the person has answered; `word` opens its field, `wait` asks for the judge's verdict only."""
     loaded = server.judges.latest(judge)
     with server.store.read() as connection:
-        card = _next(connection, request, loaded, person.name, without=without, again=again)
-    return HTMLResponse("") if card is None else render(request, "card.html", judge=judge, card=card, again=again)
+        shown = _named(connection, judge, case)
+        parts = _foot(server, connection, request, loaded, shown, person, word=word)
+    if parts["foot"] != "turned.html":
+        raise Refused("answer this case first")
+    if wait and parts["asked"]:
+        return Response(status_code=204)
+    return render(request, "turned.html", judge=judge, **parts)
 
 
 @router.post("/review")
@@ -105,79 +106,37 @@ def save_answer(
     form: Annotated[str, Form(max_length=64)],
     state: Annotated[str, Form()] = "answered",
     value: Annotated[str, Form()] = "",
-    rationale: Annotated[str, Form()] = "",
+    rationale: Annotated[str | None, Form()] = None,
     revision: Annotated[int, Form(ge=0)] = 0,
 ) -> Response:
-    """Keep an answer; then show what the judge said, or the next case after a skip."""
+    """Keep an answer; then turn the foot over, or go on to the next case after a skip."""
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
-    problem: InputError | None = None
-    outcome, said = "", None
-    parts = request.headers.get("hx-request") == "true"
     if state not in _STATES:
         raise Refused("'{given}' is none of {allowed}", given=state, allowed=", ".join(_STATES))
+    problem, conflict = None, None
     with server.store.write() as connection:
+        shown = _named(connection, judge, case)
         before = review_of(connection, judge, person.name, case)
-        if not value and before is not None and before.value is not None and state == "answered":
-            value = str(before.value)  # words are added to a verdict that stays
+        words = rationale if rationale is not None else (before and before.rationale) or ""
         try:
             answer = Answer(
-                state=cast("State", state),
-                value=value if value.strip() else None,
-                rationale=rationale,
-                form=form,
-                revision=revision,
+                state=cast("State", state), value=value.strip() or None, rationale=words, form=form, revision=revision
             )
-            saved = save(connection, judge, person.name, case, answer, kind=kind)
-            outcome, said = saved.outcome, saved.review
-            if outcome == "saved":
-                end_draft(connection, judge, person.name, case)
+            saved = answers.save(connection, judge, person.name, case, answer, kind=kind)
+            conflict = saved.review if saved.outcome == "conflict" else None
         except (InputError, InvalidValue) as error:
-            problem = error
-        found = case_of(connection, judge, case)
-    if found is None:
-        raise _gone(case)
-    if not parts and problem is None and outcome != "conflict":
-        shown = case if state == "answered" else None
-        return RedirectResponse(link(judge, "review", case=shown), 303)
-    if outcome in ("saved", "repeated") and state != "answered":
-        with server.store.read() as connection:
-            card = _next(connection, request, loaded, person.name)
-            mine = _standing(connection, loaded, person.name)
-        if card is None:
-            return HTMLResponse("", headers={"HX-Redirect": link(judge, "review")})
-        return render(request, "answered.html", judge=judge, card=card, revealed=False, again=False, **mine)
-    if outcome in ("saved", "repeated") and said is not None:
-        with server.store.read() as connection:
-            card = _revealed(connection, request, loaded, found, said)
-            mine = _standing(connection, loaded, person.name)
-        return render(request, "answered.html", judge=judge, card=card, revealed=True, again=False, **mine)
-    # Refused: the same card again, with what was typed. Only somebody who has answered may see more than the case.
+            problem = told(speaking(request), error)
+    if problem is None and conflict is None and (state != "answered" or not _is_part(request)):
+        return _go(request, link(judge, "review", case=case if state == "answered" else None))
+    status = 409 if conflict else 422 if problem else 200
+    if status == 200 and shown.judgment is None:
+        _ask(server, judge, case, person)
     with server.store.read() as connection:
-        current = review_of(connection, judge, person.name, case)
-        card = _asked(connection, request, loaded, found, current, person.name)
-    card |= {
-        "problem": None if problem is None else told(speaking(request), problem),
-        "conflict": said if outcome == "conflict" else None,
-        "words": rationale,
-    }
-    status = 409 if outcome == "conflict" else 422
-    return render(request, "card.html", status=status, judge=judge, card=card, again=False)
-
-
-@router.post("/review/undo")
-def undo_answer(request: Request, judge: str, server: Here, person: Asking, case: Annotated[str, Form()]) -> Response:
-    """Take back an answer that was not taught yet, and ask again."""
-    loaded = server.judges.latest(judge)
-    with server.store.write() as connection:
-        undo(connection, judge, person.name, case, kind=loaded.judge.value_type)
-        found = case_of(connection, judge, case)
-        said = review_of(connection, judge, person.name, case)
-        mine = _standing(connection, loaded, person.name)
-        card = None if found is None else _asked(connection, request, loaded, found, said, person.name)
-    if found is None or request.headers.get("hx-request") != "true":
-        return RedirectResponse(link(judge, "review", case=case if found else None), 303)
-    return render(request, "answered.html", judge=judge, card=card, revealed=False, again=False, **mine)
+        shown = _named(connection, judge, case)
+        parts = _foot(server, connection, request, loaded, shown, person, front=status != 200)
+    parts |= {"problem": problem, "conflict": conflict, "turned": True}
+    return render(request, parts["foot"], status=status, judge=judge, **parts)
 
 
 @router.post("/review/words")
@@ -189,109 +148,139 @@ def save_words(
     case: Annotated[str, Form()],
     words: Annotated[str, Form()] = "",
     revision: Annotated[int, Form(ge=0)] = 0,
-    done: Annotated[bool, Form()] = False,
+    go: Literal["", "next", "back", "leave"] = Form(""),
 ) -> Response:
-    """Keep what the person has typed on a case; `done` gives it to their answer, where they have given a verdict.
+    """Keep what a person has typed on a case; where they go on, it becomes their answer's.
 
-    The answer has the draft's `revision`. Over another one than that which stands: 409, with the `words` that stand.
+    The answer to a script has the draft's `revision` and its `words`, which another window may have added to.
     """
-    kind = server.judges.latest(judge).judge.value_type
-    problem = None
-    with server.store.write() as connection:
-        if case_of(connection, judge, case) is None:
-            raise _gone(case)
-        said = review_of(connection, judge, person.name, case)
-        saved = save_draft(connection, judge, person.name, case, words, revision=revision)
-        stands = saved.draft.words
-        if stands is None and said is not None and said.state == "answered":
-            stands = said.rationale
-        if saved.outcome == "conflict" and (stands or "") != words.strip():
-            return JSONResponse({"revision": saved.draft.revision, "words": stands or ""}, 409)
-        if done and say_drafts(connection, judge, person.name, case, kind=kind):
-            long = Refused("your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST)
-            problem = told(speaking(request), long)
-        draft = draft_of(connection, judge, person.name, case)
-    return JSONResponse({"revision": draft.revision, "problem": problem})
-
-
-@router.get("/settle")
-def settle_page(request: Request, judge: str, server: Here, person: Asking) -> Response:
-    """Cases on which the person and somebody else disagree, with both answers."""
     loaded = server.judges.latest(judge)
-    with server.store.read() as connection:
-        found = disagreements(connection, judge, person.name)
-    shown = [(each, blocks_of(each.case.example, loaded.judge.value_type)) for each in found]
-    return render(request, "settle.html", judge=judge, page="review", found=shown)
+    with server.store.write() as connection:
+        shown = _named(connection, judge, case)
+        draft = save_draft(connection, judge, person.name, case, words, revision=revision)
+        long = go and answers.say_drafts(connection, judge, person.name, case, kind=loaded.judge.value_type)
+        draft_after = draft_of(connection, judge, person.name, case)
+        parts = _foot(server, connection, request, loaded, shown, person, word=True) if long else {}
+    if long and go != "leave":
+        error = Refused("your words have {n} characters; keep them under {most}", n=len(words.strip()), most=LONGEST)
+        parts |= {"problem": told(speaking(request), error)}
+        return render(request, parts["foot"], status=422, judge=judge, **parts)
+    if go in ("next", "back") or not _is_part(request):
+        to = link(judge, "review", case=case, front="true") if go == "back" else link(judge, "review")
+        return _go(request, to)
+    return JSONResponse({"revision": draft_after.revision, "words": draft.words or ""})
 
 
-def _standing(connection: Connection, loaded: Loaded, person: str) -> dict[str, Any]:
-    """How far the person is, what answers prove so far, and how many the judge has not learned."""
-    name = loaded.judge.name
-    return {
-        "progress": progress_of(connection, name, person),
-        "evidence": evidence_of(connection, name, loaded.judge.value_type),
-        "untaught": teachable_count(connection, name, person),
-    }
-
-
-def _next(
-    connection: Connection,
+@router.post("/review/differ")
+def choose(
     request: Request,
-    loaded: Loaded,
-    person: str,
-    *,
-    without: str = "",
-    again: bool = False,
-) -> dict[str, Any] | None:
-    """The card of the most useful case for a person, and not of the one that is shown; None where there is none left."""
-    name = loaded.judge.name
-    for case in next_cases(connection, name, person, n=1, without=[without] if without else [], again=again):
-        return _asked(connection, request, loaded, case, review_of(connection, name, person, case.example.id), person)
-    return None
+    judge: str,
+    server: Here,
+    person: Asking,
+    case: Annotated[str, Form()],
+    theirs: Annotated[str, Form()] = "",
+) -> Response:
+    """Take over a colleague's answer, `theirs` being its revision and who gave it (`3:Ben`); else keep one's own."""
+    kind = server.judges.latest(judge).judge.value_type
+    revision, _, other = theirs.partition(":")
+    with server.store.write() as connection:
+        _named(connection, judge, case)
+        if not other:
+            answers.keep_answer(connection, judge, person.name, case)
+        elif revision.isdecimal():
+            answers.take_over(connection, judge, person.name, case, other, kind=kind, revision=int(revision))
+    return _go(request, link(judge, "review"))
 
 
-def _gone(case: str) -> Problem:
-    return Problem(410, "case '{case}' is not in the queue: it was erased or removed", parts={"case": case})
+@router.post("/review/settle", dependencies=[OWNER])
+def settle(
+    request: Request, judge: str, server: Here, case: Annotated[str, Form()], holder: Annotated[str, Form()] = ""
+) -> Response:
+    """Choose whose answer on a case holds; nobody's leaves the case out."""
+    with server.store.write() as connection:
+        _named(connection, judge, case)
+        answers.settle(connection, judge, case, holder)
+    return _go(request, link(judge, "review"))
 
 
-def _asked(
-    connection: Connection, request: Request, loaded: Loaded, case: QueuedCase, said: Review | None, person: str
+def explained_count(connection: Connection, judge: str, person: str) -> int:
+    """How many answers of a person have words."""
+    own = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.state == "answered")
+    query = select(func.count()).select_from(reviews).where(*own, reviews.c.rationale.is_not(None))
+    return int(connection.execute(query).scalar_one())
+
+
+def _named(connection: Connection, judge: str, case: str) -> QueuedCase:
+    shown = case_of(connection, judge, case)
+    if shown is None:
+        raise Problem(410, "this case is not in the queue any more: it was erased or removed")
+    return shown
+
+
+def _is_part(request: Request) -> bool:
+    return request.headers.get("hx-request") == "true"
+
+
+def _go(request: Request, to: str) -> Response:
+    """Send a browser on; a script is told where, so that it can keep what was typed meanwhile."""
+    return Response(headers={"HX-Redirect": to}) if _is_part(request) else RedirectResponse(to, 303)
+
+
+def _ask(server: Server, judge: str, case: str, person: Person) -> None:
+    """Have the judge asked about a case now, unless a job is under way that asks about all that wait."""
+    if not any(job.kind in ("queue", "pull") for job in server.jobs.recent(judge, active=True)):
+        server.jobs.start("queue", judge, {"first": case}, asked_by=person.name)
+
+
+def _common(
+    connection: Connection, request: Request, loaded: Loaded, case: QueuedCase | None, person: Person
 ) -> dict[str, Any]:
-    """What a card needs before an answer: nothing of the judge's verdict and of other people's."""
-    language = speaking(request)
-    draft = draft_of(connection, loaded.judge.name, person, case.example.id)
-    rationale = "" if said is None else said.rationale or ""
+    """What every foot needs; `previous` is the case before this one."""
+    language, name = speaking(request), loaded.judge.name
+    previous = answers.previous_case(connection, name, person.name, case.example.id if case else None)
     return {
-        "id": case.example.id,
-        "blocks": blocks_of(case.example, loaded.judge.value_type),
-        "disputed": case.disputed,
-        "choices": choices_of(loaded.judge.value_type, language),
-        "kind": loaded.judge.value_type,
+        "card": case,
         "form": secrets.token_hex(8),
-        "revision": 0 if said is None else said.revision,
-        "words": rationale if draft.words is None else draft.words,
-        "rationale": rationale,
-        "draft_revision": draft.revision,
+        "verdict": lambda value: verdict_text(loaded.judge.value_type, value, language),
+        "previous": None if previous is None else previous.example.id,
+        "turned": False,
         "problem": None,
         "conflict": None,
     }
 
 
-def _revealed(
-    connection: Connection, request: Request, loaded: Loaded, case: QueuedCase, said: Review
+def _foot(
+    server: Server,
+    connection: Connection,
+    request: Request,
+    loaded: Loaded,
+    case: QueuedCase,
+    person: Person,
+    *,
+    front: bool = False,
+    word: bool = False,
 ) -> dict[str, Any]:
-    """What a card shows after an answer: the judge's verdict, its findings, and other people's answers."""
-    found = reviewed(connection, loaded.judge, said.person, case)
-    texts = {each.id: each.text for each in loaded.judge.memory.guidelines}
-    findings = () if found.judgment is None else found.judgment.findings[:_SHOWN_FINDINGS]
-    return _asked(connection, request, loaded, case, said, said.person) | {
-        "said": said,
-        "judgment": found.judgment,
-        "problem_judging": case.problem,
-        "version": case.version,
-        "agree": found.agree,
-        "others": found.others,
-        "findings": findings,
-        "texts": texts,
-        "largest": max((abs(each.contribution or 0.0) for each in findings), default=0.0) or 1.0,
+    """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say."""
+    name, case_id = loaded.judge.name, case.example.id
+    shown = reviewed(connection, loaded.judge, person.name, case)
+    own = shown.said
+    parts = _common(connection, request, loaded, case, person) | {"own": own}
+    if front or own is None or own.value is None or shown.hidden:
+        return parts | {
+            "foot": "front.html",
+            "kind": loaded.judge.value_type,
+            "choices": choices_of(loaded.judge.value_type, speaking(request)),
+            "ends": scale_ends(loaded.judge),
+            "revision": 0 if own is None else own.revision,
+        }
+    draft = draft_of(connection, name, person.name, case_id)
+    words = (own.rationale or "") if draft.words is None else draft.words
+    return parts | {
+        "foot": "turned.html",
+        "judgment": shown.judgment,
+        "agree": shown.agree,
+        "field": not case.held_out and (word or bool(words) or (shown.judgment is not None and not shown.agree)),
+        "words": words,
+        "revision": draft.revision,
+        "asked": shown.judgment is None and bool(server.jobs.recent(name, active=True)),
     }

@@ -44,7 +44,8 @@ def prose(text: str) -> Markup:
     """A text: as Markdown where it has Markdown's marks, else as it is, line for line."""
     safe = _shown(text)
     if not _MARKS.search(safe):
-        return Markup('<p class="text">{}</p>').format(safe)
+        paragraphs = re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))
+        return Markup().join(Markup('<p class="text">{}</p>').format(paragraph) for paragraph in paragraphs)
     # No HTML passes, every text is escaped, and nothing in it is a link or is fetched.
     return Markup('<div class="markdown">{}</div>').format(Markup(_markdown().render(safe)))
 
@@ -86,6 +87,6 @@ def _link_open(_renderer: RendererHTML, _tokens: list[Token], _at: int, _options
 
 
 def _link_close(_renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object) -> str:
-    opening = next((each for each in reversed(tokens[:at]) if each.type == "link_open"), None)
+    opening = next((token for token in reversed(tokens[:at]) if token.type == "link_open"), None)
     address = "" if opening is None else str(opening.attrGet("href") or "")
     return f"</span> <small>({escape(address)})</small>"
