@@ -54,13 +54,13 @@ def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -
 def card(page: Any) -> dict[str, str]:
     """The hidden fields of the form on a page's first card."""
     text = page if isinstance(page, str) else page.text
-    fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', text.partition("<template")[0])
+    fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', text)
     return {name: unescape(value) for name, value in fields}
 
 
 def answer(client: TestClient, case: str, *, judge: str = "tone", **said: Any) -> Any:
     """Open a case and send its form, as htmx does."""
-    shown = card(client.get(f"/judges/{judge}/review", params={"case": case}))
+    shown = card(client.get(f"/judges/{judge}/review", params={"case": case, "front": "true"}))
     return send(client, shown, judge=judge, **said)
 
 

@@ -49,6 +49,7 @@ def review_page(
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
     parts: dict[str, Any] = {"foot": None, "waiting": None, "card": None}
+    busy = bool(server.jobs.recent(judge, active=True))
     with server.store.read() as connection:
         progress = progress_of(connection, judge, person.name)
         if case is not None:
@@ -61,7 +62,7 @@ def review_page(
             parts["card"] = next(iter(next_cases(connection, judge, person.name, n=1, again=again)), None)
         shown: QueuedCase | None = parts["card"]
         if shown is not None and parts["foot"] is None:
-            parts |= _foot(server, connection, request, loaded, shown, person, front=front)
+            parts |= _foot(connection, request, loaded, shown, person, front=front, busy=busy)
         else:
             parts |= _common(connection, request, loaded, shown, person)
         place = answers.position(connection, judge, person.name, shown.example.id if shown else None)
@@ -86,9 +87,10 @@ def turned_foot(
 ) -> Response:
     """The foot of a case that the person has answered; `word` opens its field, `wait` asks for the judge's verdict only."""
     loaded = server.judges.latest(judge)
+    busy = bool(server.jobs.recent(judge, active=True))
     with server.store.read() as connection:
         shown = _named(connection, judge, case)
-        parts = _foot(server, connection, request, loaded, shown, person, word=word)
+        parts = _foot(connection, request, loaded, shown, person, word=word, busy=busy)
     if parts["foot"] != "turned.html":
         raise Refused("answer this case first")
     if wait and parts["asked"]:
@@ -130,11 +132,12 @@ def save_answer(
     if problem is None and conflict is None and (state != "answered" or not _is_part(request)):
         return _go(request, link(judge, "review", case=case if state == "answered" else None))
     status = 409 if conflict else 422 if problem else 200
-    if status == 200 and shown.judgment is None:
+    asked = status == 200 and shown.judgment is None
+    if asked:
         _ask(server, judge, case, person)
     with server.store.read() as connection:
         shown = _named(connection, judge, case)
-        parts = _foot(server, connection, request, loaded, shown, person, front=status != 200)
+        parts = _foot(connection, request, loaded, shown, person, front=status != 200, busy=asked)
     parts |= {"problem": problem, "conflict": conflict, "turned": True}
     return render(request, parts["foot"], status=status, judge=judge, **parts)
 
@@ -160,7 +163,7 @@ def save_words(
         draft = save_draft(connection, judge, person.name, case, words, revision=revision)
         long = go and answers.say_drafts(connection, judge, person.name, case, kind=loaded.judge.value_type)
         draft_after = draft_of(connection, judge, person.name, case)
-        parts = _foot(server, connection, request, loaded, shown, person, word=True) if long else {}
+        parts = _foot(connection, request, loaded, shown, person, word=True) if long else {}
     if long and go != "leave":
         error = Refused("your words have {n} characters; keep them under {most}", n=len(words.strip()), most=LONGEST)
         parts |= {"problem": told(speaking(request), error)}
@@ -250,7 +253,6 @@ def _common(
 
 
 def _foot(
-    server: Server,
     connection: Connection,
     request: Request,
     loaded: Loaded,
@@ -259,8 +261,13 @@ def _foot(
     *,
     front: bool = False,
     word: bool = False,
+    busy: bool = False,
 ) -> dict[str, Any]:
-    """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say."""
+    """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say.
+
+    `front` shows the side on which an answered case is answered, `word` its field although both agree. `busy` says that
+    the judge may be reading it.
+    """
     name, case_id = loaded.judge.name, case.example.id
     shown = reviewed(connection, loaded.judge, person.name, case)
     own = shown.said
@@ -282,5 +289,5 @@ def _foot(
         "field": not case.held_out and (word or bool(words) or (shown.judgment is not None and not shown.agree)),
         "words": words,
         "revision": draft.revision,
-        "asked": shown.judgment is None and bool(server.jobs.recent(name, active=True)),
+        "asked": shown.judgment is None and busy,
     }

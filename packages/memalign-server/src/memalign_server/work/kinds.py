@@ -191,6 +191,7 @@ async def _queued(work: Work, chosen: Judge, given: Sequence[Example]) -> dict[s
     with work.store.write() as connection:
         added = add_cases(connection, work.judge, given)
     waiting = await asyncio.to_thread(unjudged, work.store, work.judge)
+    waiting.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
     judgments = await judge_cases(work.store, chosen, version, waiting, progress=work.progress)
     failed = [each for each in judgments if each.error is not None]
     return {
