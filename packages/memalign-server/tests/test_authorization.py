@@ -25,7 +25,7 @@ DOORS = {
 }  # fmt: skip
 """What is open to strangers."""
 BY_REVIEWERS = {
-    "POST /language", "POST /judges/{judge}/review", "POST /judges/{judge}/review/undo",
+    "POST /language", "POST /judges/{judge}/review", "POST /judges/{judge}/review/differ",
     "POST /judges/{judge}/review/words", "POST /judges/{judge}/teach", "POST /judges/{judge}/teach/later",
     "POST /judges/{judge}/jobs/{job}/again", "POST /judges/{judge}/learned/confirm",
     "POST /judges/{judge}/learned/better", "POST /judges/{judge}/learned/take-back",

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memalign import Example
-from memalign.values import ValueType
+from memalign import Example, Judge
 from memalign_server.pages.content import Block, blocks_of
 from memalign_server.pages.texts import code, prose, visible
+from server_support import world
 from server_support.reviewing import answer, put_in
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
-YES_NO = ValueType.of("bool")
 HOSTILE = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -64,9 +63,17 @@ def tags(html: str) -> Tags:
     return found
 
 
-def only(content: dict[str, Any], kind: ValueType = YES_NO) -> Block:
-    (found,) = blocks_of(Example(id="x", **content), kind)
-    return found
+def judge(kind: str = "bool") -> Judge:
+    return world.judge("tone").replace(instructions="Is it good?\nQuestion: {{ inputs }}", feedback_value_type=kind)
+
+
+def shown(content: dict[str, Any], kind: str = "bool") -> list[Block]:
+    return blocks_of(Example(id="x", **content), judge(kind))
+
+
+def only(content: dict[str, Any]) -> Block:
+    (block,) = shown(content)
+    return block
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -105,41 +112,85 @@ def test_hidden_characters_are_shown_by_number() -> None:
     )
 
 
-def test_a_chat_is_turns() -> None:
-    found = only({"conversation": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "**Hello**"}]})
-    assert found.kind == "chat"
-    assert [who for who, _ in found.turns] == ["user", "assistant"]
-    assert "<strong>Hello</strong>" in found.turns[1][1]
+def test_a_request_and_its_reply_are_named_as_in_the_instructions() -> None:
+    blocks = shown({"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."})
+    assert [(block.speaker, block.label) for block in blocks] == [
+        ("customer", "Question"), ("reply", ""), ("reference", ""),
+    ]  # fmt: skip
+
+
+CALLS = [
+    {"id": "1", "function": {"name": "find_order", "arguments": '{"name": "Okafor"}'}},
+    {"id": "2", "function": {"name": "cancel_order", "arguments": '{"order": 7}'}},
+]
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "Cancel it."},
+    {"role": "assistant", "content": "**Of course.**", "tool_calls": CALLS},
+    {"role": "tool", "tool_call_id": "1", "content": "one Halden"},
+    {"role": "tool", "tool_call_id": "2", "content": '{"error": "already with the carrier"}'},
+    {"role": "assistant", "content": "All done!"},
+]
+
+
+def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
+    blocks = shown({"conversation": TALK})
+    assert [block.kind for block in blocks] == ["bubble", "bubble", "tool", "tool", "bubble"]
+    assert [block.speaker for block in blocks if block.kind == "bubble"] == ["customer", "company", "reply"]
+    assert "<strong>Of course.</strong>" in blocks[1].html
+    found, cancelled = blocks[2:4]
+    assert (found.label, str(found.html), found.failed) == ("find order", "one Halden", False)
+    assert (cancelled.label, str(cancelled.html), cancelled.failed) == (
+        "cancel order",
+        "already with the carrier",
+        True,
+    )
+
+
+@pytest.mark.parametrize(("content", "failed", "line"), [
+    ("Error: no such order", True, "no such order"), ({"status": "failed", "message": "shipped"}, True, "shipped"),
+    ({"success": False, "reason": "locked"}, True, "locked"), ({"success": True, "result": "Ok"}, False, "Ok"),
+    ({"error": None, "result": "found"}, False, "found"), ("no error was found", False, "no error was found"),
+    ("w " * 200, False, ("w " * 70).strip() + " …"),
+])  # fmt: skip
+def test_a_tool_that_failed_says_so(content: Any, failed: bool, line: str) -> None:
+    turns = [{"role": "assistant", "tool_calls": CALLS[:1]}, {"role": "tool", "tool_call_id": "1", "content": content}]
+    (tool,) = shown({"conversation": turns})
+    assert (tool.failed, str(tool.html)) == (failed, line)
+
+
+def test_a_conversation_before_a_reply_is_not_what_is_judged() -> None:
+    blocks = shown({"conversation": TALK[:1] + TALK[-1:], "outputs": "Done."})
+    assert [block.speaker for block in blocks] == ["customer", "company", "reply"]
 
 
 def test_sql_and_code_have_colours() -> None:
-    assert only({"outputs": "SELECT a FROM b WHERE c > 3"}).kind == "code"
+    assert '<span class="k">SELECT</span>' in only({"outputs": "SELECT a FROM b WHERE c > 3"}).html
     assert '<span class="k">SELECT</span>' in only({"outputs": {"sql": "SELECT 1 FROM t"}}).html
     assert "k" in re.findall(r'class="(\w+)"', only({"outputs": "def f():\n    return 1"}).html)
 
 
-def test_a_pair_stands_beside_its_differences() -> None:
+def test_a_pair_has_its_differences_marked_if_it_is_alike() -> None:
     sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
-    found = only({"outputs": sides}, ValueType.of("A|B|tie"))
-    assert found.kind == "pair"
-    assert [re.findall("<mark>(.*?)</mark>", side) for _, side in found.sides] == [["Monday"], ["Friday"]]
+    blocks = shown({"inputs": "When?", "outputs": sides}, "A|B|tie")
+    assert [(block.kind, block.label) for block in blocks[1:]] == [("side", "A"), ("side", "B")]
+    assert [re.findall("<mark>(.*?)</mark>", block.html) for block in blocks[1:]] == [["Monday"], ["Friday"]]
+    other = shown({"outputs": {**sides, "B": "We do not know."}}, "A|B|tie")
+    assert not any("<mark>" in block.html for block in other)
 
 
 def test_json_is_folded_traces_are_trees() -> None:
     folded = only({"outputs": '{"a": {"b": [1, 2]}}'})
-    assert folded.kind == "tree"
     assert folded.nodes[0].parts[0].note == "2"
     spans = [
         {"name": "agent", "span_id": "1", "start_time": 1, "end_time": 2},
         {"name": "search", "span_id": "2", "parent_id": "1", "start_time": 1, "end_time": 2},
     ]
     tree = only({"trace": spans})
-    assert tree.kind == "trace"
-    assert str(tree.nodes[0].name) == "agent"
+    assert (tree.speaker, str(tree.nodes[0].name)) == ("steps", "agent")
     assert "search" in [str(part.name) for part in tree.nodes[0].parts]
 
 
-def test_a_long_text_is_folded_after_its_beginning() -> None:
-    found = only({"outputs": "word " * 2000})
-    assert len(found.html) < 5000
-    assert found.rest
+def test_a_long_text_is_shown_whole_in_its_paragraphs() -> None:
+    block = only({"outputs": "word " * 3000 + "\n\n" + "end " * 3000})
+    assert block.html.count("word") == block.html.count("end") == 3000
+    assert block.html.count("<p") == 2

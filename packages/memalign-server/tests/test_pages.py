@@ -55,7 +55,7 @@ def test_an_erased_case_is_gone_with_a_receipt(taught: TestClient, tmp_path: Pat
     assert "late" not in receipt["counts"]
     assert b"three weeks late" not in (tmp_path / "memalign.db").read_bytes()
     assert b"Show sympathy first" not in (tmp_path / "memalign.db").read_bytes()
-    assert taught.get("/judges/tone/review", params={"case": "late"}).status_code == 422
+    assert taught.get("/judges/tone/review", params={"case": "late"}).status_code == 410
     assert "late" not in taught.get("/judges/tone/download/cases.jsonl").text
 
 
@@ -76,7 +76,7 @@ def test_tables_are_taken_in(local: TestClient, tmp_path: Path, name: str) -> No
         book.save(path)
     local.post("/judges/tone/data", files={"file": (name, path.read_bytes())}, data={"what": "cases"})
     wait(local)
-    assert "5 left" in local.get("/judges/tone/review").text
+    assert "Case 1 of 5" in local.get("/judges/tone/review").text
 
 
 def test_a_bad_file_says_what_is_wrong(local: TestClient) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
-from memalign_server.review.cases import cases_of
+from memalign import Example
+from memalign_server.review.cases import add_cases, cases_of
 from memalign_server.store import Store
+from memalign_server.store.tables import queue
 from server_support import reviewing, world
 from server_support.reviewing import answer, card, post, put_in, send
+from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,13 +38,128 @@ def queued(local: TestClient) -> TestClient:
 
 
 def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
-    before = queued.get("/judges/tone/review")
-    assert "My order is three weeks late." in before.text
-    assert REASON not in before.text
-    assert "The judge</dt>" not in before.text
-    after = answer(queued, "late", value="false")
-    assert REASON in after.text
-    assert "The judge</dt>" in after.text
+    before = queued.get("/judges/tone/review").text
+    assert "Is the reply warm and helpful?" in before
+    assert REASON not in before
+    assert f"You say No. The judge said Yes:</b> “{REASON}”" in answer(queued, "late", value="false").text
+    assert "You both say Yes." in answer(queued, "thanks", value="true").text
+
+
+def test_one_form_saves_once(queued: TestClient) -> None:
+    shown = card(queued.get("/judges/tone/review"))
+    first, second = (send(queued, shown, value="false") for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert "Case 2 of 5" in queued.get("/judges/tone/review").text
+
+
+def test_two_tabs_do_not_overwrite_each_other(queued: TestClient) -> None:
+    one, other = (card(queued.get("/judges/tone/review", params={"case": "late"})) for _ in range(2))
+    assert send(queued, one, value="false").status_code == 200
+    refused = send(queued, other, value="true")
+    assert refused.status_code == 409
+    assert "You have answered this case in another window: No." in refused.text
+    assert REASON not in refused.text
+    assert send(queued, card(refused), value="true").status_code == 200
+    assert "You both say Yes." in queued.get("/judges/tone/review", params={"case": "late"}).text
+
+
+def test_a_wrong_verdict_is_refused(queued: TestClient) -> None:
+    for value in ("perhaps", ""):
+        refused = answer(queued, "late", value=value)
+        assert refused.status_code == 422
+        assert 'role="alert"' in refused.text
+        assert REASON not in refused.text
+
+
+def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
+    ids = [case["id"] for case in reviewing.CASES]
+    for name in ids[:-1]:
+        answer(queued, name, state="skipped")
+    assert card(queued.get("/judges/tone/review"))["case"] == ids[-1]
+    answer(queued, ids[-1], value="true", rationale="Short and true.")
+    page = queued.get("/judges/tone/review").text
+    assert "You are through. 1 answer, 1 explained." in page
+    assert "See the 4 that you skipped" in page
+    assert card(queued.get("/judges/tone/review?again=true"))["case"] in ids[:-1]
+
+
+def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
+    shown = card(queued.get("/judges/tone/review", params={"case": "late"}))
+    turned = post(queued, "/judges/tone/review", **shown, value="false").headers["location"]
+    page = queued.get(turned)
+    assert REASON in page.text
+    on = post(queued, "/judges/tone/review/words", **card(page), words="Show sympathy first.", go="next")
+    assert (on.status_code, on.headers["location"]) == (303, "/judges/tone/review")
+    assert "Show sympathy first." in queued.get("/judges/tone/review", params={"case": "late"}).text
+
+
+def test_back_turns_the_foot_first_and_then_goes_to_the_case_before(queued: TestClient) -> None:
+    for name, value in (("late", "false"), ("twice", "true")):
+        answer(queued, name, value=value)
+    shown = card(queued.get("/judges/tone/review", params={"case": "twice"}))
+    front = post(queued, "/judges/tone/review/words", **shown, go="back").headers["location"]
+    page = queued.get(front).text
+    assert 'aria-pressed="true"' in page
+    assert REASON not in page
+    assert 'href="/judges/tone/review?case=late">← Back' in page
+    assert "Case 1 of 5" in queued.get("/judges/tone/review?case=late").text
+
+
+def test_a_verdict_that_changes_leaves_the_words(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale="Show sympathy first.")
+    assert "Show sympathy first." in answer(queued, "late", value="true").text
+
+
+def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
+    with Store(queued.app.state.server.registry.url).write() as connection:  # type: ignore[attr-defined]  # a FastAPI
+        connection.execute(update(queue).values(held_out=1))
+    page = answer(queued, "late", value="false").text
+    assert "You say No. The judge said Yes:" in page
+    assert "This case checks the judge, so it is not taught." in page
+    assert "<textarea" not in page
+
+
+def test_the_judge_is_asked_when_somebody_answers_first(tmp_path: Path) -> None:
+    answering = threading.Event()
+
+    def slow(request: ChatRequest) -> dict[str, Any]:
+        assert answering.wait(PATIENCE)
+        return world.answer(request)
+
+    world.registry(tmp_path)
+    app = world.server(tmp_path, script=slow)
+    with TestClient(app, base_url=world.ADDRESS) as client:
+        with app.state.server.store.write() as connection:
+            add_cases(connection, "tone", [Example(id="late", inputs="It is late.", outputs="It is in transit.")])
+            connection.execute(update(queue).values(held_out=0))
+        page = answer(client, "late", value="false").text
+        assert "The judge is reading it…" in page
+        assert 'hx-get="/judges/tone/review/foot?case=late&amp;wait=true"' in page
+        assert client.get("/judges/tone/review/foot?case=late&wait=true").status_code == 204
+        answering.set()
+        reviewing.wait(client)
+        assert REASON in client.get("/judges/tone/review/foot?case=late&wait=true").text
+
+
+@pytest.mark.parametrize(("kind", "instructions", "buttons", "note"), [
+    ("bool", "Is it warm?\n{{ outputs }}", {"Yes": "Y", "No": "N"}, ""),
+    ("int:1..5", "How warm is it?\n{{ outputs }}\n1 = cold, 5 = warm", {str(n): str(n) for n in range(1, 6)}, "1 = cold, 5 = warm"),
+    ("A|B|tie", "Which is warmer?\n{{ outputs }}", {"A is better": "A", "B is better": "B", "Equal": "E"}, ""),
+    ("good|bad|broken", "How is it?\n{{ outputs }}", {"good": "1", "bad": "2", "broken": "3"}, ""),
+    ("int:0..100", "How many errors?\n{{ outputs }}", {"Save": ""}, "From 0 to 100"),
+    ("str", "What is wrong?\n{{ outputs }}", {"Save": ""}, "Your answer"),
+])  # fmt: skip
+def test_keys_are_the_letters_of_the_buttons(
+    local: TestClient, kind: str, instructions: str, buttons: dict[str, str], note: str
+) -> None:
+    judge = world.judge("tone").replace(name="other", instructions=instructions, feedback_value_type=kind)
+    local.app.state.server.registry.create(judge)  # type: ignore[attr-defined]  # a FastAPI
+    put_in(local, [{"id": "x", "outputs": {"A": "Hi.", "B": "Hello."}}], judge="other")
+    page = local.get("/judges/other/review").text
+    assert note in page
+    for text, key in buttons.items():
+        (button,) = re.findall(rf'<button class="verdict[^>]*>{text}\b.*?</button>', page)
+        assert re.findall(r"<kbd[^>]*>(.)</kbd>", button) == ([key] if key else [])
 
 
 def quoting(request: ChatRequest) -> dict[str, Any]:
@@ -52,20 +173,6 @@ def quoting(request: ChatRequest) -> dict[str, Any]:
         {"guideline": "G999", "evidence": "support", "value": True},
     ]
     return {"findings": findings, "rationale": REASON, "value": False}
-
-
-def test_your_rule_is_shown_with_the_words_of_the_case(tmp_path: Path) -> None:
-    registry = world.registry(tmp_path, script=quoting)
-    registry.align("tone", world.ROWS)
-    with TestClient(world.server(tmp_path, script=quoting), base_url=world.ADDRESS) as client:
-        put_in(client)
-        page = answer(client, "lamp", value="true").text
-        rule = registry.load("tone").memory.semantic[0]
-        assert f">{rule.id}</b> {rule.text}" in page
-        assert "<q>Send a photo</q>" in page
-        assert "G999" not in page
-        # The model quotes what this case does not have.
-        assert "<q>" not in answer(client, "shop", value="true").text
 
 
 def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) -> None:
@@ -85,90 +192,15 @@ def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) ->
         assert judgments() == [None] * len(ids)
 
 
-def test_the_next_case_is_loaded_already(queued: TestClient) -> None:
-    page = queued.get("/judges/tone/review").text
-    ahead = page.partition('<template id="ahead">')[2]
-    assert 'name="case"' in ahead
-    assert REASON not in ahead
-
-
-def test_one_form_saves_once(queued: TestClient) -> None:
-    shown = card(queued.get("/judges/tone/review"))
-    first, second = (send(queued, shown, value="false", rationale="Cold.") for _ in range(2))
-    assert (first.status_code, second.status_code) == (200, 200)
-    assert "1 answered" in queued.get("/judges/tone/review").text
-
-
-def test_two_tabs_do_not_overwrite_each_other(queued: TestClient) -> None:
-    one, other = (card(queued.get("/judges/tone/review", params={"case": "late"})) for _ in range(2))
-    assert send(queued, one, value="false").status_code == 200
-    refused = send(queued, other, value="true")
-    assert refused.status_code == 409
-    assert "You have answered this case in another window: No." in refused.text
-    again = card(refused)
-    assert send(queued, again, value="true").status_code == 200
-    assert "Yes" in queued.get("/judges/tone/review", params={"case": "late"}).text
-
-
-def test_a_wrong_verdict_is_refused_with_its_words(queued: TestClient) -> None:
-    refused = answer(queued, "late", value="perhaps", rationale="I am not sure")
-    assert refused.status_code == 422
-    assert "I am not sure" in refused.text
-    assert REASON not in refused.text
-
-
-def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
-    for case in reviewing.CASES[:-1]:
-        answer(queued, case["id"], state="skipped")
-    assert card(queued.get("/judges/tone/review"))["case"] == "shop"
-    answer(queued, "shop", value="true")
-    assert "Look at the skipped ones" in queued.get("/judges/tone/review").text
-    assert card(queued.get("/judges/tone/review?again=true"))["case"] == "late"
-
-
-def test_cases_that_come_back_are_saved(queued: TestClient) -> None:
-    for case in reviewing.CASES[1:]:
-        answer(queued, case["id"], state="skipped")
-    answer(queued, "late", value="true")
-    post(queued, "/judges/tone/review/undo", case="late", parts=True)
-    ahead = queued.get("/judges/tone/review?again=true").text.partition('<template id="ahead">')[2]
-    for page in (ahead, queued.get("/judges/tone/review/next").text):
-        assert send(queued, card(page), value="false").status_code == 200
-
-
-def test_an_undone_answer_is_asked_again(queued: TestClient) -> None:
-    answer(queued, "late", value="false")
-    post(queued, "/judges/tone/review/undo", case="late", parts=True)
-    assert "0 answered" in queued.get("/judges/tone/review").text
-    # It was shown what the judge says: whatever comes now is no evidence.
-    assert "10 more answers" in answer(queued, "late", value="true").text
-
-
-def test_blind_answers_count_towards_a_figure(queued: TestClient) -> None:
-    assert "10 more answers and there is an unseen-case figure" in queued.get("/judges/tone/review").text
-    assert "9 more answers" in answer(queued, "late", value="false").text
-    assert "9 more answers" in answer(queued, "late", value="true").text  # changed after it was shown
-
-
-def test_without_scripts_a_form_is_enough(queued: TestClient) -> None:
-    shown = card(queued.get("/judges/tone/review"))
-    answered = queued.post("/judges/tone/review", data={**shown, "value": "false"}, follow_redirects=False)
-    assert answered.status_code == 303
-    page = queued.get(answered.headers["location"])
-    assert REASON in page.text
-
-
 def test_taught_words_become_a_guideline(queued: TestClient) -> None:
     answer(queued, "late", value="false", rationale="Show sympathy first.")
     answer(queued, "thanks", value="true")
-    assert "2 answers wait" in queued.get("/judges/tone/review").text
     job = post(queued, "/judges/tone/teach").headers["location"]
     reviewing.wait(queued)
     page = queued.get(job).text
     assert "You taught it this" in page
     assert "A reply must show sympathy before facts" in page
     assert "late@local" in page
-    assert "wait" not in queued.get("/judges/tone/review").text.partition('id="waiting"')[2].partition("</span>")[0]
 
 
 def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
@@ -211,7 +243,6 @@ def test_answers_that_cannot_be_learned_wait(queued: TestClient) -> None:
     job = post(queued, "/judges/tone/teach").headers["location"]
     reviewing.wait(queued)
     assert "1 answer cannot be learned: the judge&#39;s instructions name {{ outputs }}" in queued.get(job).text
-    assert "1 answer waits" in queued.get("/judges/tone/review").text
 
 
 def turning(request: Any) -> dict[str, Any]:
@@ -257,11 +288,14 @@ def test_a_model_that_is_down_loses_nothing(tmp_path: Any) -> None:
     world.registry(tmp_path)
     with TestClient(world.server(tmp_path, script=failing), base_url=world.ADDRESS) as client:
         put_in(client)
-        assert answer(client, "late", value="false", rationale="Cold.").status_code == 200
+        assert "The judge is reading it…" in answer(client, "late", value="false", rationale="Cold.").text
+        reviewing.wait(client)
+        foot = client.get("/judges/tone/review/foot?case=late&wait=true").text
+        assert "The judge could not be asked. Your answer counts." in foot
         job = post(client, "/judges/tone/teach").headers["location"]
         reviewing.wait(client)
         assert "the model is down" in client.get(job).text
-        assert "1 answered" in client.get("/judges/tone/review").text
+        assert "Case 2 of 5" in client.get("/judges/tone/review").text
 
 
 @pytest.fixture
@@ -275,13 +309,13 @@ def many(tmp_path: Path) -> Iterator[TestClient]:
 
 def test_the_next_answers_test_what_was_taught(many: TestClient) -> None:
     for _ in range(30):  # more than are looked at again
-        case = card(many.get("/judges/tone/review"))["case"]
+        case = card(many.get("/judges/tone/review?again=true"))["case"]
         answer(many, case, value="false", rationale="Show sympathy first.")
     post(many, "/judges/tone/teach")
     reviewing.wait(many)
     cases = many.get("/judges/tone/download/cases.jsonl").text.splitlines()
     judged = {row["id"]: row["version"] for row in map(json.loads, cases)}
     for _ in range(12):
-        case = card(many.get("/judges/tone/review"))["case"]
+        case = card(many.get("/judges/tone/review?again=true"))["case"]
         assert judged[case] == 2
         answer(many, case, value="false")
