@@ -17,7 +17,7 @@ from memalign.judge import Judge
 from memalign.types import Example
 from memalign_server.pages.texts import code, prose, visible
 
-__all__ = ["Block", "Node", "blocks_of", "first_text"]
+__all__ = ["Block", "Node", "blocks_of"]
 
 Speaker = Literal["customer", "company", "reply", "reference", "steps", "system"]
 
@@ -98,17 +98,6 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
         if value != {}:
             blocks += _field(name, value, label[1] if label else "", judged="outputs" not in content)
     return blocks
-
-
-def first_text(example: Example) -> str:
-    """The text by which people know a case: of what is judged, as it was written."""
-    content = example.content
-    value = next(
-        content[name] for name in ("outputs", "conversation", "inputs", "expectations", "trace") if name in content
-    )
-    while isinstance(value, dict | list) and value:
-        value = value[-1] if isinstance(value, list) else value.get("content") or next(iter(value.values()))
-    return value if isinstance(value, str) else _json(value)
 
 
 def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block]:

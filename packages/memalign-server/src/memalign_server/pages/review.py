@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
+from memalign_server.pages.learned import ask_to_teach
 from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.verdicts import choices_of, verdict_text
 from memalign_server.people.access import OWNER, Asking
@@ -22,6 +23,7 @@ from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
 from memalign_server.review.drafts import draft_of, save_draft
 from memalign_server.review.judges import Loaded, question_of, scale_ends
+from memalign_server.review.teaching import teachable_count
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.tables import reviews
 
@@ -41,10 +43,12 @@ def review_page(
     case: str | None = None,
     front: bool = False,
     again: bool = False,
+    back: bool = False,
 ) -> Response:
     """The case that is named, to answer or with the judge's verdict; else what comes next for a person.
 
-    That is a case on which they and a colleague differ, one that waits for an owner, or the next one to answer.
+    That is a case on which they and a colleague differ, one that waits for an owner, the question whether to teach what
+    they explained, or the next case. `back` is the latest that they answered, `again` one that they skipped.
     """
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
@@ -54,10 +58,14 @@ def review_page(
         progress = progress_of(connection, judge, person.name)
         if case is not None:
             parts["card"] = _named(connection, judge, case)
+        elif back and (latest := answers.previous_case(connection, judge, person.name)) is not None:
+            parts["card"] = latest
         elif waiting := answers.differences(connection, judge, person.name, kind=kind, limit=1):
             parts |= {"card": waiting[0].case, "waiting": waiting[0], "foot": "differ.html"}
         elif person.owner and (open_ones := answers.open_settlements(connection, judge, kind=kind, limit=1)):
             parts |= {"card": open_ones[0].case, "waiting": open_ones[0], "foot": "settle.html"}
+        elif not again and ask_to_teach(request, teachable_count(connection, judge, person.name)):
+            return RedirectResponse(link(judge, "teach"), 303)
         else:
             parts["card"] = next(iter(next_cases(connection, judge, person.name, n=1, again=again)), None)
         shown: QueuedCase | None = parts["card"]

@@ -147,8 +147,8 @@
       if (field && "words" in entry.fields) field.value = entry.fields.words;
     }
     if (foot.dataset.announce) one("#live").textContent = foot.dataset.announce;
-    const active = doc.activeElement;
-    if (active === doc.body || active.closest("#foot")) foot.querySelector("[autofocus]")?.focus({ preventScroll: true });
+    const free = doc.activeElement === doc.body || doc.activeElement.closest("#foot, .head");
+    if (free) foot.querySelector("[autofocus]")?.focus({ preventScroll: true });
   };
   doc.addEventListener("htmx:afterSwap", arrive);
 
