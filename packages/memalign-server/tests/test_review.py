@@ -192,17 +192,6 @@ def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) ->
         assert judgments() == [None] * len(ids)
 
 
-def test_taught_words_become_a_guideline(queued: TestClient) -> None:
-    answer(queued, "late", value="false", rationale="Show sympathy first.")
-    answer(queued, "thanks", value="true")
-    job = post(queued, "/judges/tone/teach").headers["location"]
-    reviewing.wait(queued)
-    page = queued.get(job).text
-    assert "You taught it this" in page
-    assert "A reply must show sympathy before facts" in page
-    assert "late@local" in page
-
-
 def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -236,44 +225,12 @@ def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
         assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Not cold at all."' in "".join(asked)
 
 
-def test_answers_that_cannot_be_learned_wait(queued: TestClient) -> None:
-    put_in(queued, [{"id": "short", "inputs": "Hello?"}, {"id": "long", "inputs": "Hi.", "outputs": "Hello."}])
-    answer(queued, "short", value="false")
-    answer(queued, "late", value="false")
-    job = post(queued, "/judges/tone/teach").headers["location"]
-    reviewing.wait(queued)
-    assert "1 answer cannot be learned: the judge&#39;s instructions name {{ outputs }}" in queued.get(job).text
-
-
 def turning(request: Any) -> dict[str, Any]:
     """A judge that turns strict once it has learned a guideline."""
     said = world.answer(request)
     if "changes" not in request.schema["properties"]:
         said["value"] = "sympathy" not in request.system.lower() or "glad" in request.user.lower()
     return said
-
-
-@pytest.fixture
-def turned(tmp_path: Any) -> Any:
-    from fastapi.testclient import TestClient
-
-    world.registry(tmp_path, script=turning)
-    with TestClient(world.server(tmp_path, script=turning), base_url=world.ADDRESS) as client:
-        put_in(client)
-        answer(client, "late", value="false", rationale="Show sympathy first.")
-        post(client, "/judges/tone/teach")
-        reviewing.wait(client)
-        yield client
-
-
-def test_turned_verdicts_show_when_they_are_answered(turned: TestClient) -> None:
-    page = turned.get("/judges/tone/changed").text
-    assert "fixed" in page
-    assert "Answer it first" in page
-    assert "<b>twice</b></a>" not in page  # a link beside both verdicts
-    answer(turned, "twice", value="true")
-    page = turned.get("/judges/tone/changed").text
-    assert "<b>twice</b></a>" in page
 
 
 def failing(request: Any) -> Any:
@@ -308,14 +265,15 @@ def many(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def test_the_next_answers_test_what_was_taught(many: TestClient) -> None:
+    many.cookies.set("memalign_later", "100")  # the card that asks whether to teach is put off
     for _ in range(30):  # more than are looked at again
-        case = card(many.get("/judges/tone/review?again=true"))["case"]
+        case = card(many.get("/judges/tone/review"))["case"]
         answer(many, case, value="false", rationale="Show sympathy first.")
     post(many, "/judges/tone/teach")
     reviewing.wait(many)
     cases = many.get("/judges/tone/download/cases.jsonl").text.splitlines()
     judged = {row["id"]: row["version"] for row in map(json.loads, cases)}
     for _ in range(12):
-        case = card(many.get("/judges/tone/review?again=true"))["case"]
+        case = card(many.get("/judges/tone/review"))["case"]
         assert judged[case] == 2
         answer(many, case, value="false")
