@@ -25,7 +25,7 @@ import httpx2
 import pytest
 import yaml
 
-from memalign_server.secret_files import SECRETS
+from memalign_server.settings import SECRETS
 from tests.support import postgres
 from tests.support.endpoint import Endpoint
 from tests.support.patience import PATIENCE

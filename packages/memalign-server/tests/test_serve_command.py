@@ -11,6 +11,7 @@ import pytest
 
 from memalign_server.command import _listening
 from memalign_server.people.people import list_people
+from memalign_server.settings import OpenIdProvider
 from memalign_server.store import Store
 from tests.cli.conftest import invoke
 
@@ -49,7 +50,6 @@ def test_parts_of_an_answer_do_not_wait() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--openid-issuer", "https://x"), "MEMALIGN_OPENID_CLIENT_SECRET"),
         (("--public-url", "judges.example.org"), "https://"),
         (("--registry", "mysql://x/y"), "mysql"),
         (("--port", "99999"), "--port"),
@@ -76,10 +76,17 @@ def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (refused.code, "openssl rand -hex 32" in refused.err) == (2, True)
 
 
-def test_a_provider_needs_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMALIGN_OPENID_CLIENT_SECRET", "x")
-    refused = invoke("serve", "--openid-issuer", "https://login.example.org", "--openid-client", "memalign")
-    assert (refused.code, "--openid-reviewers" in refused.err) == (2, True)
+@pytest.mark.parametrize("missing", ["ISSUER", "CLIENT", "CLIENT_SECRET", "REVIEWERS"])
+def test_a_provider_needs_every_variable_and_a_list(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"ISSUER": "https://x", "CLIENT": "memalign", "CLIENT_SECRET": "s", "REVIEWERS": "@X.org, 7"}
+    for name, value in values.items():
+        monkeypatch.setenv(f"MEMALIGN_OPENID_{name}", value)
+    provider = OpenIdProvider.of_environment()
+    assert provider is not None
+    assert provider.reviewers == {"@x.org", "7"}
+    monkeypatch.delenv(f"MEMALIGN_OPENID_{missing}")
+    refused = invoke("serve", "--add-owner", "ana")
+    assert (refused.code, "MEMALIGN_OPENID_REVIEWERS" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("held", ["", "\n", "a\0b"])
@@ -87,5 +94,5 @@ def test_an_empty_secret_file_is_refused(held: str, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("OPENAI_API_KEY", "")
     monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
     (tmp_path / "key").write_text(held)
-    refused = invoke("serve", "--openid-client", "x")
+    refused = invoke("serve", "--add-owner", "ana")
     assert (refused.code, "holds no secret" in refused.err) == (2, True)

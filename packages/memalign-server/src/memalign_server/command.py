@@ -10,13 +10,9 @@ from typing import Annotated
 import typer
 
 from memalign.errors import ConfigurationError
-from memalign_server.secret_files import read_secret_files
-from memalign_server.settings import OpenIdProvider, Settings
+from memalign_server.settings import OpenIdProvider, Settings, read_secret_files
 
 __all__ = ["app"]
-
-SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"
-TOKEN_VARIABLE = "MEMALIGN_API_TOKEN"
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -28,7 +24,6 @@ def serve(
     registry: Annotated[
         str, typer.Option(metavar="URL", envvar="MEMALIGN_REGISTRY", help="Where judges are kept.")
     ] = "sqlite:///memalign.db",
-    title: Annotated[str, typer.Option(metavar="TEXT", help="What the pages are called.")] = "memalign",
     public_url: Annotated[
         str | None,
         typer.Option(metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="How browsers reach it, behind a proxy."),
@@ -37,67 +32,29 @@ def serve(
         str | None,
         typer.Option(metavar="NAME", help="Print a personal link for an owner of this name, and start nothing."),
     ] = None,
-    openid_issuer: Annotated[
-        str | None,
-        typer.Option(metavar="URL", envvar="MEMALIGN_OPENID_ISSUER", help="Sign in by this OpenID provider too."),
-    ] = None,
-    openid_client: Annotated[
-        str | None,
-        typer.Option(metavar="ID", envvar="MEMALIGN_OPENID_CLIENT_ID", help="What the provider knows this server by."),
-    ] = None,
-    openid_owners: Annotated[
-        str,
-        typer.Option(
-            metavar="LIST", envvar="MEMALIGN_OPENID_OWNERS", help="Who signs in by it as an owner: addresses."
-        ),
-    ] = "",
-    openid_reviewers: Annotated[
-        str,
-        typer.Option(metavar="LIST", envvar="MEMALIGN_OPENID_REVIEWERS", help="Who signs in by it as a reviewer."),
-    ] = "",
-    mlflow: Annotated[
-        str | None,
-        typer.Option(metavar="URI", envvar="MLFLOW_TRACKING_URI", help="The MLflow that cases are pulled from."),
-    ] = None,
 ) -> int:
     """Start the page where experts teach judges, and the HTTP API under it. Ctrl-C stops it.
 
     On this machine's own address it is open to everybody here. On any other address it needs people: --add-owner prints
-    the link of the first owner, who adds the others. --openid-owners and --openid-reviewers list e-mail addresses with
-    commas between them; @example.org stands for all of a domain. MEMALIGN_OPENID_CLIENT_SECRET is the provider's secret,
-    MEMALIGN_API_TOKEN the token of programs. Each secret may be in a file, named by its variable with _FILE behind it.
+    the link of the first owner, who adds the others. MEMALIGN_API_TOKEN is the token of programs, MLFLOW_TRACKING_URI
+    the MLflow that cases come from. To sign in by OpenID Connect set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET
+    and the lists _OWNERS and _REVIEWERS: e-mail addresses with commas between them, @example.org for all of a domain.
+    Each secret may be in a file, named by its variable with _FILE behind it.
     """
     read_secret_files()
     settings = Settings(
         registry=registry,
         host=host,
         port=port,
-        title=title,
         public_url=public_url,
-        openid=_provider(openid_issuer, openid_client, openid_owners, openid_reviewers),
-        api_token=os.environ.get(TOKEN_VARIABLE) or None,
-        mlflow=mlflow,
+        title=os.environ.get("MEMALIGN_TITLE") or "memalign",
+        openid=OpenIdProvider.of_environment(),
+        api_token=os.environ.get("MEMALIGN_API_TOKEN") or None,
+        mlflow=os.environ.get("MLFLOW_TRACKING_URI") or None,
     )
     if add_owner is not None:
         return _add_owner(settings, add_owner)
     return _run(settings)
-
-
-def _provider(issuer: str | None, client: str | None, owners: str, reviewers: str) -> OpenIdProvider | None:
-    if issuer is None and client is None:
-        return None
-    secret = os.environ.get(SECRET_VARIABLE)
-    if issuer is None or client is None or not secret:
-        raise ConfigurationError(f"OpenID Connect needs --openid-issuer, --openid-client and {SECRET_VARIABLE}")
-    return OpenIdProvider(
-        issuer=issuer, client_id=client, client_secret=secret, owners=_entries(owners), reviewers=_entries(reviewers)
-    )
-
-
-def _entries(text: str) -> frozenset[str]:
-    """The entries of a list: addresses in small letters, subjects as they are."""
-    entries = (entry.strip() for entry in text.split(","))
-    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries if entry)
 
 
 def _add_owner(settings: Settings, name: str) -> int:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal, Self
 
 from memalign.errors import ConfigurationError
 
-__all__ = ["OpenIdProvider", "Settings", "is_loopback"]
+__all__ = ["SECRETS", "OpenIdProvider", "Settings", "read_secret_files"]
 
+SECRETS: Final = (
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "MEMALIGN_API_TOKEN",
+    "MEMALIGN_OPENID_CLIENT_SECRET",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+    "OPENAI_API_KEY",
+    "PGPASSWORD",
+)
+"""The variables that may be in files, as containers get them: `PGPASSWORD_FILE=/run/secrets/…` is `PGPASSWORD`."""
 _SHORTEST_TOKEN = 32
+_OPENID = ("ISSUER", "CLIENT", "CLIENT_SECRET", "OWNERS", "REVIEWERS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +48,29 @@ class OpenIdProvider:
     reviewers: frozenset[str] = frozenset()
     name: str = "single sign-on"
 
-    def __post_init__(self) -> None:
-        if not (self.owners or self.reviewers):
+    @classmethod
+    def of_environment(cls) -> Self | None:
+        """Read the provider that the variables MEMALIGN_OPENID_… describe, None if there are none.
+
+        Raises:
+            ConfigurationError: One of them is missing.
+        """
+        issuer, client, secret, owners, reviewers = (os.environ.get(f"MEMALIGN_OPENID_{name}", "") for name in _OPENID)
+        if not any((issuer, client, secret, owners, reviewers)):
+            return None
+        if not (issuer and client and secret and (owners or reviewers)):
             raise ConfigurationError(
-                "OpenID Connect needs a list of whom to let in: --openid-owners and --openid-reviewers take addresses "
-                "such as ana@example.org, and @example.org for all of a domain"
+                "OpenID Connect needs MEMALIGN_OPENID_ISSUER, MEMALIGN_OPENID_CLIENT, MEMALIGN_OPENID_CLIENT_SECRET, and "
+                "a list of whom to let in: MEMALIGN_OPENID_OWNERS or MEMALIGN_OPENID_REVIEWERS, of addresses such as "
+                "ana@example.org, and @example.org for all of a domain"
             )
+        return cls(
+            issuer=issuer,
+            client_id=client,
+            client_secret=secret,
+            owners=_entries(owners),
+            reviewers=_entries(reviewers),
+        )
 
     def role_of(self, subject: str, email: str | None) -> Literal["owner", "reviewer"] | None:
         """Look up the role of somebody by their subject or verified e-mail address; None if they are not on the list."""
@@ -88,7 +120,12 @@ class Settings:
     @property
     def local(self) -> bool:
         """Whether only programs of this machine can reach the server."""
-        return is_loopback(self.host) and self.public_url is None
+        if self.public_url is not None:
+            return False
+        try:
+            return self.host.lower() == "localhost" or ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
 
     @property
     def secure(self) -> bool:
@@ -96,11 +133,28 @@ class Settings:
         return (self.public_url or "").startswith("https://")
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own and nobody else's."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+def read_secret_files() -> None:
+    """Set each of the SECRETS whose file is named to what the file holds, without its last line end.
+
+    Raises:
+        ConfigurationError: A variable is given both ways, or its file is empty or cannot be read.
+    """
+    for name in SECRETS:
+        path = os.environ.get(f"{name}_FILE")
+        if not path:
+            continue
+        if os.environ.get(name):
+            raise ConfigurationError(f"{name} and {name}_FILE are both set; take one away")
+        try:
+            secret = Path(path).read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(f"{name}_FILE names {path}, which cannot be read: {error}") from None
+        if not secret.strip() or "\0" in secret:
+            raise ConfigurationError(f"{name}_FILE names {path}, which holds no secret: it is empty or has a null byte")
+        os.environ[name] = secret
+
+
+def _entries(text: str) -> frozenset[str]:
+    """The entries of a list: addresses in small letters, subjects as they are."""
+    entries = (entry.strip() for entry in text.split(","))
+    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries if entry)
