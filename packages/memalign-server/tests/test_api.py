@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from memalign.errors import ModelUnavailable, RateLimited
+from memalign.models.base import ChatRequest
 from memalign_server.review.evidence import evidence_of
 from server_support import reviewing, world
 from server_support.reviewing import CASES
@@ -185,6 +186,22 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
     assert set(shown) == {"version", "rows"}
 
 
+def test_what_the_judge_said_of_a_queued_case_goes_with_its_feedback(tmp_path: Path) -> None:
+    prompts = list[str]()
+
+    def record(request: ChatRequest) -> dict[str, Any]:
+        prompts.append(request.user)
+        return world.answer(request)
+
+    world.registry(tmp_path)
+    with TestClient(world.server(tmp_path, script=record), base_url=world.ADDRESS) as client:
+        put_in(client)
+        prompts.clear()
+        rows = [{"id": "late", "value": False, "rationale": "Cold."}, {**CASES[1], "inputs": "?", "value": False}]
+        done(client, "align", feedback=[{**CASES[0], **rows[0]}, {**rows[1], "rationale": "Short."}])
+    assert [prompt.count(VERDICT) for prompt in prompts] == [1]  # one call, and of another content there is no verdict
+
+
 @pytest.mark.parametrize("path", ["erase", "unalign"])
 def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
     for body in ({}, {"keys": []}):
@@ -198,6 +215,32 @@ def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callabl
     case = kept(local, id="a-1")
     refused = local.post(f"{TONE}/align", json={"feedback": [{"id": case, "value": False}, FEEDBACK[0]]})
     assert (refused.status_code, refused.json()["held_out"]) == (409, [case])
+    local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold."})
+    done(local, "teach")
+    assert learned(local) == {}
+
+
+def test_a_result_of_a_hundred_thousand_rows_is_looked_up_in_pieces(local: TestClient) -> None:
+    rows = [{"id": str(number)} for number in range(100_000)]
+    assert local.post(f"{TONE}/align", json={"feedback": rows}).status_code == 202
+
+
+@pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
+def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient) -> None:
+    for method, path, body in (
+        ("POST", "judge?keep=true", '{"inputs": "T", "outputs": "T", "id": "T"}'),
+        ("POST", "cases", '{"cases": [{"id": "T", "inputs": "T", "outputs": "T"}]}'),
+        ("POST", "align", '{"feedback": [{"id": "T", "value": true, "rationale": "T", "source": "T"}]}'),
+        ("POST", "unalign", '{"keys": ["T"], "source": "T"}'),
+        ("POST", "erase", '{"keys": ["T"], "matching": "T"}'),
+        ("PUT", "cases/late/answer", '{"value": true, "rationale": "T", "form": "T"}'),
+        ("POST", "cases/late/thumb", '{"up": true, "rationale": "T", "source": "T"}'),
+        ("GET", "jobs/%00", ""),
+        ("GET", "cases/%00/answer", ""),
+    ):
+        headers = {"content-type": "application/json"}
+        response = local.request(method, f"{TONE}/{path}", content=body.replace("T", text), headers=headers)
+        assert response.status_code < 500, (path, response.text)
 
 
 # -- reviewing ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
@@ -14,6 +15,7 @@ from sqlalchemy import Connection
 
 from memalign import Example, Judge, Judgment
 from memalign.registry import JudgeSummary
+from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
 from memalign.values import Value
 from memalign_server.people.access import OWNER, Asking
@@ -49,6 +51,7 @@ JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
 Words = Annotated[str, Field(max_length=LONGEST)]
+_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -56,6 +59,13 @@ Words = Annotated[str, Field(max_length=LONGEST)]
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _holds_characters(cls, body: Any) -> Any:
+        if any(map(_NO_CHARACTER.search, strings(body))):
+            raise ValueError("a text has a null or half a surrogate pair, which no database keeps")
+        return body
 
 
 class Case(_Body):
@@ -415,7 +425,7 @@ def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
 
 def _open_result(job: Job, person: str) -> Any:
     """What anybody may know of a job's result: counts of a queue; of learning the version, and one's own feedback."""
-    if job.result is None or job.kind in ("queue", "pull"):
+    if job.result is None or job.kind in ("queue", "pull") or (job.kind == "try" and job.asked_by == person):
         return job.result
     keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
     rows = [row for row in keyed if FeedbackKey.parse(row["key"]).source == person]

@@ -55,12 +55,13 @@ class SafeHeaders:
 
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif scope["path"] != "/health" and (refusal := self._refusal(Headers(scope=scope))):
+        elif scope["path"] != "/health" and (refusal := self._refusal(scope)):
             await refusal(scope, receive, send_safely)
         else:
             await self.app(scope, _limited(receive), send_safely)
 
-    def _refusal(self, headers: Headers) -> PlainTextResponse | None:
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         if self.hosts is not None and name not in self.hosts:
@@ -68,6 +69,8 @@ class SafeHeaders:
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
             return PlainTextResponse(f"a request may hold {LARGEST_BODY} bytes at most", 413)
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            return PlainTextResponse("an address holds no null character", 400)
         return None
 
 

@@ -311,8 +311,10 @@ def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | No
 
 def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
     """Cases of the queue in the order of their ids; those that are not there are left out."""
-    query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(ids))
-    rows = {row.case_id: row for row in connection.execute(query)}
+    rows = dict[str, Row[Any]]()
+    for start in range(0, len(ids), _AT_ONCE):
+        query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(ids[start : start + _AT_ONCE]))
+        rows |= {row.case_id: row for row in connection.execute(query)}
     return [queued(rows[case_id]) for case_id in ids if case_id in rows]
 
 

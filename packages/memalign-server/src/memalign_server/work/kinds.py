@@ -15,7 +15,7 @@ from memalign.registry import Receipt, Registry
 from memalign.types import Example, Judgment
 from memalign.values import Value
 from memalign_server.review.answers import withdrawn
-from memalign_server.review.cases import add_cases
+from memalign_server.review.cases import add_cases, cases_of
 from memalign_server.review.judging import judge_cases, judge_hidden, unjudged
 from memalign_server.review.teaching import judge_again
 from memalign_server.review.teaching import teach as teach_answers
@@ -51,12 +51,29 @@ def _optimizer(work: Work) -> MemAlign:
 
 async def align(work: Work) -> dict[str, Any]:
     """Learn `feedback`, a list of rows; none: what is pending."""
-    skip = bool(work.arguments.get("skip_invalid"))
     rows = tuple(work.arguments.get("feedback") or ())
     result = await work.registry.aalign(
-        work.judge, rows, optimizer=_optimizer(work), progress=work.progress, skip_invalid=skip
+        work.judge,
+        rows,
+        optimizer=_optimizer(work),
+        own_verdicts=_own_verdicts(work, rows),
+        progress=work.progress,
+        skip_invalid=bool(work.arguments.get("skip_invalid")),
     )
     return {**result.to_dict(), "summary": str(result)}
+
+
+def _own_verdicts(work: Work, rows: Sequence[Mapping[str, Any]]) -> dict[str, Judgment]:
+    """What the judge said of the rows' cases that are queued with the same content, before it learned from them."""
+    content = {str(row.get("id")): row for row in rows}
+    with work.store.read() as connection:
+        queued = [case for case in cases_of(connection, work.judge, list(content)) if not case.seen]
+    return {
+        case.example.id: case.judgment
+        for case in queued
+        if case.judgment is not None
+        and all(content[case.example.id].get(name, value) == value for name, value in case.example.to_dict().items())
+    }
 
 
 async def unalign(work: Work) -> dict[str, Any]:
