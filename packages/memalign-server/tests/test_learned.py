@@ -13,13 +13,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from memalign import Judge
+from memalign import Example, Judge
 from memalign.errors import ModelUnavailable
 from memalign_server.review.answers import Answer, review_of, save
-from memalign_server.review.cases import QueuedCase, cases_of, next_cases
+from memalign_server.review.cases import QueuedCase, add_cases, cases_of, next_cases
 from memalign_server.review.teaching import teachable_count
 from memalign_server.store.columns import new_id
-from memalign_server.store.tables import queue
+from memalign_server.store.tables import jobs, queue
 from server_support import world
 from server_support.reviewing import post, put_in, wait
 
@@ -161,6 +161,7 @@ def test_what_is_held_out_never_teaches(site: Site) -> None:
     explain_three(site)
     site.teach()
     assert {case.id for case in site.judge.memory.cases} == {"c5", "c6", "c7", "c8", "c9"}
+    assert "“Cold too.” → It understood Nothing: this case measures the judge" in site.page()
 
 
 def test_what_comes_next_has_the_new_versions_verdict(site: Site) -> None:
@@ -187,6 +188,7 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
     site.answer("c5", False, "Cold.")
     site.answer("c5", True, "Warm enough.", person="ben")
     assert "There was nothing new to learn." in site.teach()
+    assert "you and a colleague differ on this case. Until you agree it teaches nothing." in site.page()
     for holder, words in (("ben", "Warm enough."), ("local", "Cold.")):
         with site.server.store.write() as connection:
             connection.execute(update(queue).where(queue.c.case_id == "c5").values(settled=holder, disputed=0))
@@ -298,6 +300,30 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
 
 
+def test_a_sentence_is_taken_out_of_use_and_back(site: Site) -> None:
+    site.answer("c5", False, "No sympathy at all.")
+    site.teach()
+    (rule,) = site.judge.memory.semantic
+    page = site.do("learned/use", guideline=rule.id, used="false")
+    assert "not used Use it again" in page
+    assert not site.judge.memory.semantic
+    judgment = site.case("c5").judgment
+    assert judgment is not None
+    assert judgment.value is True, "judged again at once"
+    assert "not used" not in site.do("learned/use", guideline=rule.id, used="true")
+
+
+def test_an_erased_case_is_in_no_report_of_a_trial(site: Site) -> None:
+    site.answer("c5", False, "No sympathy at all.")
+    site.teach()
+    site.try_wording(site.judge.memory.semantic[0].id, "Say sorry first.")
+    receipt = site.server.registry.erase("tone", ["c5"])
+    assert receipt.complete
+    with site.server.store.read() as connection:
+        results = "".join(connection.execute(select(jobs.c.result).where(jobs.c.result.is_not(None))).scalars())
+    assert '"c5"' not in results
+
+
 def test_a_colleagues_sentence_carries_their_name(site: Site) -> None:
     site.answer("c5", False, "No sympathy at all.", person="ben")
     site.teach()
@@ -313,6 +339,28 @@ def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
         assert "1 case holds it. “Reply 9.” Look at it" in site.page(find=text)
     assert "“Reply 10.” Answer it" in site.page(find="REPLY 10")
     assert "No case holds it." in site.page(find="reply 99")
+
+
+def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None:
+    with world.shared_server(tmp_path, script=strict) as shared:
+        site = Site(shared.signed_in("reviewer"))
+        with site.server.store.write() as connection:
+            add_cases(connection, "tone", [Example(**case) for case in CASES])
+            connection.execute(update(queue).values(held_out=0))
+        site.answer("c5", False, "No sympathy at all.", person="owner")
+        site.answer("c6", False, "It is cold.", person="reviewer")
+        site.teach()
+        theirs, own = site.judge.memory.semantic
+        assert site.page().count("Say it better") == 2, "in their own row, and in the list of all"
+        for page, fields in (("better", {"text": "Be brief.", "action": "keep"}), ("use", {"used": "false"})):
+            refused = post(site.client, f"/judges/tone/learned/{page}", guideline=theirs.id, **fields)
+            assert refused.status_code == 403
+        assert post(site.client, "/judges/tone/learned/confirm", guideline=theirs.id).status_code == 422
+        assert post(site.client, "/judges/tone/learned/take-back", row=theirs.id).status_code == 422
+        site.do("learned/confirm", guideline=own.id)
+        owner = Site(shared.signed_in("owner"))
+        owner.do("learned/better", guideline=own.id, text="Be brief.", action="keep")
+        assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}, "it is still the reviewer's too"
 
 
 def test_before_anything_is_taught_the_page_says_how_to_begin(site: Site) -> None:

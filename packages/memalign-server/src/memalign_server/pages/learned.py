@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from memalign.align import dismiss_conflict
+from memalign import Judge
+from memalign.align import dismiss_conflict, edit_guideline
 from memalign.errors import InputError
 from memalign.memory import Annotation, Memory
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.people.access import Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import previous_case, say_drafts
+from memalign_server.review.answers import Review, previous_case, say_drafts
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import cases_of, progress_of
 from memalign_server.review.finding import case_text, find_cases
 from memalign_server.review.judges import question_of
-from memalign_server.review.teaching import explained, teachable_count
+from memalign_server.review.teaching import explained, teachable_count, untaught_words
 from memalign_server.review.turning import Turn, today_of, turned_unanswered, turns_of
 from memalign_server.review.wording import confirmed, rephrased, withdrawal_of
 from memalign_server.server import JUDGE, Here, Server
@@ -146,29 +147,33 @@ class Row:
     """What became of some words of the reader.
 
     Attributes:
-        id: The guideline's id, or the state of words that no guideline follows.
-        annotations: The reader's words behind it, the latest first.
+        id: The guideline's id, or why the words taught nothing.
+        words: The reader's sentences, the latest first.
+        at: When the latest was written.
+        keys: Those that the judge has learned from.
         guideline: What the judge understood; None for nothing.
-        confirmed: Whether the wording is the reader's already.
-        others: Whose wording it is besides.
-        corrected: Cases that the reader corrected and that it bears on.
+        corrected: Cases that the reader corrected and that the guideline bears on.
         right: How many of them are right now.
         broken: How many that the reader agreed on are wrong now because of it.
     """
 
     id: str
-    annotations: tuple[Annotation, ...]
+    words: tuple[str, ...]
+    at: str
+    keys: tuple[FeedbackKey, ...] = ()
     guideline: Guideline | None = None
-    confirmed: bool = False
-    others: tuple[str, ...] = ()
     corrected: int = 0
     right: int = 0
     broken: int = 0
 
 
-def _rows(memory: Memory, turns: Sequence[Turn], person: str) -> list[Row]:
+def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str, Sequence[Review]]) -> list[Row]:
     """A row for each guideline that the reader's words are behind, and for each reason why words taught nothing."""
-    words: dict[str, list[Annotation]] = {}
+    rows = [
+        Row(id=reason, words=tuple(answer.rationale or "" for answer in answers), at=answers[0].updated_at)
+        for reason, answers in idle.items()
+    ]
+    behind: dict[str, list[Annotation]] = {}
     for entry in memory.ledger():
         annotation = memory.annotation(entry.key)
         if annotation is None or annotation.source != person or annotation.rationale is None:
@@ -176,28 +181,24 @@ def _rows(memory: Memory, turns: Sequence[Turn], person: str) -> list[Row]:
         rules = entry.guideline_ids if entry.state in ("learned", "merged") else ()
         in_force = [name for name in rules if memory.status(memory.guideline(name)) == "active"]
         for name in in_force or (entry.state,):
-            words.setdefault(name, []).append(annotation)
-    rows = [_row(memory, name, annotations, turns, person) for name, annotations in words.items()]
-    return sorted(rows, key=lambda row: row.annotations[0].created_at or "", reverse=True)
-
-
-def _row(memory: Memory, name: str, words: list[Annotation], turns: Sequence[Turn], person: str) -> Row:
-    annotations = tuple(sorted(words, key=lambda annotation: annotation.created_at or "", reverse=True))
-    if name not in {rule.id for rule in memory.semantic}:
-        return Row(id=name, annotations=annotations)
-    rule, behind = memory.guideline(name), {annotation.id for annotation in words}
-    concerned = [turn for turn in turns if name in turn.guidelines or turn.case.example.id in behind]
-    corrected = [turn for turn in concerned if not turn.was_right]
-    return Row(
-        id=name,
-        annotations=annotations,
-        guideline=rule,
-        confirmed=person in rule.people,
-        others=tuple(sorted(rule.people - {person})),
-        corrected=len(corrected),
-        right=sum(turn.right for turn in corrected),
-        broken=sum(turn.was_right and not turn.right for turn in concerned),
-    )
+            behind.setdefault(name, []).append(annotation)
+    for name, comments in behind.items():
+        comments.sort(key=lambda comment: comment.created_at or "", reverse=True)
+        cases = {comment.id for comment in comments}
+        concerned = [turn for turn in turns if name in turn.guidelines or turn.case.example.id in cases]
+        rows.append(
+            Row(
+                id=name,
+                words=tuple(comment.rationale or "" for comment in comments),
+                at=comments[0].created_at or "",
+                keys=tuple(comment.key for comment in comments),
+                guideline=next((rule for rule in memory.semantic if rule.id == name), None),
+                corrected=sum(not turn.was_right for turn in concerned),
+                right=sum(turn.right and not turn.was_right for turn in concerned),
+                broken=sum(turn.was_right and not turn.right for turn in concerned),
+            )
+        )
+    return sorted(rows, key=lambda row: row.at, reverse=True)
 
 
 @router.get("/learned")
@@ -221,11 +222,12 @@ def learned_page(
     with server.store.read() as connection:
         turns = turns_of(connection, loaded.judge, person.name)
         today = today_of(connection, judge, person.name)
-        awaiting = turned_unanswered(connection, judge, loaded.version, person.name)
+        awaiting = turned_unanswered(connection, judge, person.name)
+        idle = untaught_words(connection, judge, person.name)
         waiting = teachable_count(connection, judge, person.name)
         results = find_cases(connection, loaded.judge, find)
         hidden = hidden_from(connection, judge, person.name, [case.id for case in results])
-    rows = _rows(memory, turns, person.name)
+    rows = _rows(memory, person.name, turns, idle)
     taking = next((row for row in rows if row.id == take), None)
     return render(
         request,
@@ -235,13 +237,14 @@ def learned_page(
         job=work,
         running=[other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING],
         rows=rows,
-        first=next((row.id for row in rows if row.guideline and not row.confirmed), None),
+        first=next((row.id for row in rows if row.guideline and person.name not in row.guideline.people), None),
         taking=taking,
-        withdrawal=None if taking is None else withdrawal_of(memory, _keys(taking), person.name),
+        withdrawal=None if taking is None else withdrawal_of(memory, taking.keys, person.name),
         conflicts=_conflicts(memory, person),
         wrong=sorted((turn for turn in turns if not turn.right), key=lambda turn: not turn.was_right),
         right=[turn for turn in turns if turn.right and turn.turned],
-        rules=[(rule, _whose(memory, rule)) for rule in memory.semantic],
+        rules=[(rule, _whose(memory, rule), _may_change(memory, rule, person)) for rule in memory.semantic],
+        unused=[rule for rule in memory.guidelines if rule.retired_by and _may_change(memory, rule, person)],
         today=today,
         awaiting=awaiting,
         waiting=waiting,
@@ -257,13 +260,9 @@ def _whose(memory: Memory, rule: Guideline) -> list[str]:
     return sorted(rule.people or {key.source for key in memory.sources_of(rule)})
 
 
-def _keys(row: Row) -> list[Any]:
-    return [annotation.key for annotation in row.annotations]
-
-
 def _own_row(server: Server, judge: str, person: Person, name: str) -> Row:
     memory = server.judges.latest(judge).judge.memory
-    row = next((row for row in _rows(memory, (), person.name) if row.id == name), None)
+    row = next((row for row in _rows(memory, person.name, (), {}) if row.id == name), None)
     if row is None:
         raise Refused("the judge has changed since: look at the page again")
     return row
@@ -280,13 +279,24 @@ def confirm(judge: str, server: Here, person: Asking, guideline: Annotated[str, 
     return RedirectResponse(link(judge, "learned"), 303)
 
 
-def _editable(memory: Memory, guideline: str, person: Person) -> Guideline:
-    """A guideline whose words the person may change: their own, or a model's that their words are behind; any to owners."""
-    rule = memory.guideline(guideline)
-    own = person.name in {key.source for key in memory.sources_of(rule)} and rule.people <= {person.name}
-    if not (own or person.owner or rule.people == {person.name}):
+def _may_change(memory: Memory, rule: Guideline, person: Person) -> bool:
+    """Whether a person may change a sentence: their own, a model's that their words are behind, and owners any."""
+    own = rule.people or {key.source for key in memory.sources_of(rule)}
+    return person.owner or own == {person.name} or (not rule.people and person.name in own)
+
+
+def _changeable(server: Server, judge: str, guideline: str, person: Person) -> Judge:
+    latest = server.judges.latest(judge).judge
+    if not _may_change(latest.memory, latest.memory.guideline(guideline), person):
         raise Problem(403, "somebody else wrote or confirmed this sentence: ask them, or an owner")
-    return rule
+    return latest
+
+
+def _change(server: Server, judge: str, person: Person, change: Callable[[Judge], Judge]) -> Response:
+    """Commit a change by hand, and have the new version judge again what people see next and what they answered."""
+    server.registry.update(judge, change)
+    job = server.jobs.start("refresh", judge, {}, asked_by=person.name)
+    return RedirectResponse(link(judge, "learned", job=job.id), 303)
 
 
 def _better(
@@ -301,9 +311,10 @@ def _better(
     problem: str | None = None,
 ) -> Response:
     """One guideline and a person's wording: before, while and after it is tried, or as it was typed, with a problem."""
-    memory = server.judges.latest(judge).judge.memory
     wording = typed or (job.result if job is not None and job.state == "done" else None) or {}
-    rule = _editable(memory, wording.get("guideline", guideline), person)
+    name = wording.get("guideline", guideline)
+    memory = _changeable(server, judge, name, person).memory
+    rule = memory.guideline(name)
     outcomes = wording.get("cases", ())
     with server.store.read() as connection:
         cases = {case.example.id: case for case in cases_of(connection, judge, [one["id"] for one in outcomes])}
@@ -341,8 +352,7 @@ def say_better(
     checks: Annotated[list[str], Form(default_factory=list)],
 ) -> Response:
     """Try a person's wording of a guideline, or keep it: it is theirs from then on."""
-    latest = server.judges.latest(judge).judge
-    _editable(latest.memory, guideline, person)
+    latest = _changeable(server, judge, guideline, person)
     arguments = {"guideline": guideline, "text": text, "checks": checks, "person": person.name}
     try:
         rephrased(latest, guideline, text, checks=checks, by=person.name)
@@ -351,9 +361,16 @@ def say_better(
     if action == "try":
         job = server.jobs.start("try", judge, arguments, asked_by=person.name)
         return _better(request, server, judge, person, typed=arguments, job=job)
-    server.registry.update(judge, lambda old: rephrased(old, guideline, text, checks=checks, by=person.name))
-    job = server.jobs.start("refresh", judge, {}, asked_by=person.name)
-    return RedirectResponse(link(judge, "learned", job=job.id), 303)
+    return _change(server, judge, person, lambda old: rephrased(old, guideline, text, checks=checks, by=person.name))
+
+
+@router.post("/learned/use")
+def use(
+    judge: str, server: Here, person: Asking, guideline: Annotated[str, Form()], used: Annotated[bool, Form()]
+) -> Response:
+    """Take a sentence out of use, or back into it."""
+    _changeable(server, judge, guideline, person)
+    return _change(server, judge, person, lambda old: edit_guideline(old, guideline, retired=not used, by=person.name))
 
 
 @router.post("/learned/take-back")
@@ -361,7 +378,7 @@ def take_back(
     judge: str, server: Here, person: Asking, row: Annotated[str, Form()], keep: Annotated[bool, Form()] = False
 ) -> Response:
     """Take the person's words of a row back, from the next version on; with `keep` their own sentence stays."""
-    keys = _keys(_own_row(server, judge, person, row))
+    keys = _own_row(server, judge, person, row).keys
     withdrawal = withdrawal_of(server.judges.latest(judge).judge.memory, keys, person.name)
     staying = [*withdrawal.stays, *(withdrawal.in_question if keep else ())]
     arguments = {"keys": [str(key) for key in keys], "keep": staying, "words": True}

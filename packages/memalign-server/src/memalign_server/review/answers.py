@@ -543,7 +543,13 @@ def withdrawn(
     """
     change = {"taught": 0, "revision": reviews.c.revision + 1, "updated_at": now()}
     with store.write() as connection:
-        forget_judgments(connection, judge, guidelines=guidelines, cases={key.id for key in keys})
+        # A version whose memory was empty had nothing of them in view.
+        taught, empty = (
+            set(connection.execute(select(column).where(queue.c.judge == judge).distinct()).scalars())
+            for column in (queue.c.version, queue.c.first_version)
+        )
+        cases = {key.id for key in keys}
+        forget_judgments(connection, judge, guidelines=guidelines, cases=cases, versions=taught - empty)
         for key in keys:
             answer = update(reviews).where(_key(judge, key.source, key.id))
             if words_only:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, update
 
 from memalign.align import MemAlign
 from memalign.errors import MemalignError
@@ -25,7 +25,7 @@ from memalign_server.store.columns import from_json
 from memalign_server.store.store import Store
 from memalign_server.store.tables import queue, reviews
 
-__all__ = ["Lesson", "explained", "judge_again", "teach", "teachable", "teachable_count"]
+__all__ = ["Lesson", "explained", "judge_again", "teach", "teachable", "teachable_count", "untaught_words"]
 
 AHEAD = 12
 """Cases of every person's queue that the new version judges before they are shown."""
@@ -77,9 +77,24 @@ def explained(connection: Connection, judge: str, person: str) -> list[Review]:
 
 def teachable_count(connection: Connection, judge: str, person: str) -> int:
     """How many explained answers of a person wait to be taught: from three on the person is asked."""
-    own = (reviews.c.person == person, reviews.c.rationale.is_not(None))
-    query = select(func.count()).select_from(reviews).join(queue, _OF_CASE).where(_counts(judge), *own)
-    return int(connection.execute(query).scalar_one())
+    return len(explained(connection, judge, person))
+
+
+def untaught_words(connection: Connection, judge: str, person: str) -> dict[str, list[Review]]:
+    """A person's explained answers that may not teach, the latest first, by the reason: held out, differing, or settled."""
+    own = (
+        reviews.c.judge == judge,
+        reviews.c.person == person,
+        reviews.c.rationale.is_not(None),
+        reviews.c.taught == 0,
+    )
+    idle = or_(queue.c.held_out == 1, queue.c.disputed == 1, queue.c.settled != person)
+    query = select(reviews, queue.c.held_out, queue.c.disputed).join(queue, _OF_CASE).where(*own, idle)
+    words: dict[str, list[Review]] = {}
+    for row in connection.execute(query.order_by(reviews.c.updated_at.desc())):
+        reason = "held-out" if row.held_out else "differing" if row.disputed else "settled"
+        words.setdefault(reason, []).append(review(row))
+    return words
 
 
 def _counts(judge: str) -> ColumnElement[bool]:

@@ -85,8 +85,8 @@ def _turn(judge: Judge, case: QueuedCase, answer: Review) -> Turn | None:
     )
 
 
-def turned_unanswered(connection: Connection, judge: str, version: int, person: str) -> list[str]:
-    """Cases that a person has not answered and of which this version says something else than the untaught judge."""
+def turned_unanswered(connection: Connection, judge: str, person: str) -> list[str]:
+    """Cases that a person has not answered and of which the judge says something else than before it was taught."""
     answered = exists().where(
         reviews.c.judge == judge,
         reviews.c.case_id == queue.c.case_id,
@@ -94,7 +94,7 @@ def turned_unanswered(connection: Connection, judge: str, version: int, person: 
         reviews.c.state == "answered",
     )
     query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
-    query = query.where(queue.c.judge == judge, queue.c.version == version, queue.c.first_value.is_not(None), ~answered)
+    query = query.where(queue.c.judge == judge, queue.c.version != queue.c.first_version, ~answered)
     return [
         row.case_id
         for row in connection.execute(query.order_by(queue.c.number).limit(MOST))
