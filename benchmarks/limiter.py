@@ -3,7 +3,7 @@
     python benchmarks/limiter.py [--calls N] [--latency SECONDS]
 
 The server answers so many calls at a time (`room`), refuses those beyond with 429 and `Retry-After: 1`, and others at
-random. The ceiling is room / latency. 64 workers ask an installed memalign, so another version's python may be measured.
+random. The ceiling is room / latency. 64 workers ask an installed memalign, so any version's python may be measured.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def proposed(learned: Memory, *tests: Any, about: Any = None, value_type: Any = 
         memory=learned,
         value_type=ValueType.of(value_type),
         fields=("outputs",),
-        **({"shown": keys} | changes),
+        **({"in_view": keys} | changes),
     )
     return reader.read(list(tests), chosen)
 
@@ -104,8 +104,8 @@ def test_labels_bear_out_a_test_in_its_sense(count: int, test: Any, about: Any, 
         (labelled(*[(f"Under KD{'/-'[n % 2]}{4821 + n}.", n % 2 == 0) for n in range(4)]), {}),
         (labelled(*[(f"Under KD{'/-'[n % 2]}{4821 + n}.", n % 4 < 2) for n in range(20)]), {}),
         (labelled(*[(f"Under KD/{4821 + n}.", n % 2 == 0) for n in range(20)]), {}),
-        (REFERENCES, {"shown": [annotation.key for annotation in REFERENCES.annotations()][:4]}),
-        (REFERENCES, {"shown": []}),
+        (REFERENCES, {"in_view": [annotation.key for annotation in REFERENCES.annotations()][:4]}),
+        (REFERENCES, {"in_view": []}),
     ],
     ids=["too few", "unrelated", "always so", "few that the call saw", "none that the call saw"],
 )
@@ -173,7 +173,7 @@ json = st.recursive(
 @given(json)
 def test_no_answer_is_too_odd(answer: Any) -> None:
     reader = ProposedTests(
-        changes=[answer, {"tests": answer}], memory=REFERENCES, shown=(), value_type=BOOL, fields=("outputs",)
+        changes=[answer, {"tests": answer}], memory=REFERENCES, in_view=(), value_type=BOOL, fields=("outputs",)
     )
     assert reader.read(answer, [FeedbackKey("t-00", "ana"), FeedbackKey("t-99", "nobody")])[0] == ()
 

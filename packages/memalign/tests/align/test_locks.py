@@ -53,7 +53,7 @@ class TestLocks:
         assert HARM not in texts(result.judge)
         assert len(texts(result.judge)) == 11
         (check,) = result.locks
-        assert (check.id, check.kept, check.guideline_ids) == ("t-held", True, ("G4",))
+        assert (check.id, check.holds, check.guideline_ids) == ("t-held", True, ("G4",))
         assert "G4 broke it" in check.reason
         assert states(result.judge)["t-x03@ana"] == "rejected"
         assert [state for key, state in states(result.judge).items() if key != "t-x03@ana"] == ["learned"] * 12
@@ -82,7 +82,7 @@ class TestLocks:
         assert HARM not in texts(result.judge)
         assert len(texts(result.judge)) == 5
         assert [states(result.judge)[key] for key in ("t-x03@ana", "t-y1@ben")] == ["rejected", "rejected"]
-        assert result.locks[0].kept
+        assert result.locks[0].holds
 
     def test_many_culprits_are_found_a_few_at_once(self) -> None:
         harmful = [f"Refuse what names {word}." for word in "abcdefghijklmnopqrst"]
@@ -107,7 +107,7 @@ class TestLocks:
         world.verdict = lambda _rules, item: item != "held"
         result = learn(judge, lessons(3))
         (check,) = result.locks
-        assert not check.kept
+        assert not check.holds
         assert "also without what is new" in check.reason
         assert "locked and not kept: t-held" in str(result)
         assert len(texts(result.judge)) == 3
@@ -145,7 +145,7 @@ class TestLocks:
         judge = learn(judge, [{"id": "held", "inputs": "q", "outputs": "a", "value": 0.8}]).judge
         row = {"id": "t-2", "inputs": "q", "outputs": "b", "rationale": "say more"}
         result = learn(lock(judge, "held"), [row])
-        assert [check.kept for check in result.locks] == [True]
+        assert [check.holds for check in result.locks] == [True]
         assert texts(result.judge) == {"Mind the date."}
 
     def test_lessons_wait_while_the_case_cannot_be_asked(self) -> None:
@@ -210,7 +210,7 @@ class TestLocks:
         result = learn(judge, lessons(8, HARM, HELP))
         for name in ("one", "two"):
             assert result.judge(inputs=f"question {name}", outputs=f"answer {name}").value is True
-        assert all(check.kept for check in result.locks)
+        assert all(check.holds for check in result.locks)
         assert len(texts(result.judge)) == 6
 
     def test_one_unanswered_case_says_nothing_of_another(self) -> None:
@@ -218,7 +218,7 @@ class TestLocks:
         judge, _ = locked_judge(world, "one", "two")
         world.down = {"answer one"}
         result = learn(judge, lessons(4, HARM))
-        assert [check.kept for check in result.locks] == [True, True]
+        assert [check.holds for check in result.locks] == [True, True]
         assert len(result.pending) == 4
 
     def test_unlocking_brings_the_rule_back_with_its_annotations(self) -> None:
@@ -259,7 +259,7 @@ class TestLocks:
         back = edit_guideline(left, "G4", by="dora", retired=False)
         later = learn(back, [said("z1", "Mind the greeting.", value=None)])
         assert HARM in texts(later.judge)
-        assert not later.locks[0].kept
+        assert not later.locks[0].holds
         check_memory(later.judge)
 
     def test_rules_rewritten_after_forgetting_respect_locked_cases(self) -> None:
@@ -274,5 +274,5 @@ class TestLocks:
         result: AlignResult = judge.unalign("t-x1")
         assert any(request.schema_name == "changes" for request in model.requests[asked:])
         assert "Be kind." not in texts(result.judge)
-        assert [(check.id, check.kept) for check in result.locks] == [("t-held", True)]
+        assert [(check.id, check.holds) for check in result.locks] == [("t-held", True)]
         assert result.judge(inputs="question held", outputs="answer held").value is True

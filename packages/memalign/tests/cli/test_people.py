@@ -210,11 +210,11 @@ def test_taught_cases_are_judged_again_where_it_is_asked_for(
 
 def test_a_report_tells_what_each_lock_became(capsys: pytest.CaptureFixture[str]) -> None:
     locks = (
-        LockCheck(id="t-1", kept=True),
-        LockCheck(id="t-2", kept=True, guideline_ids=("G7",), reason="G7 broke it"),
+        LockCheck(id="t-1", holds=True),
+        LockCheck(id="t-2", holds=True, guideline_ids=("G7",), reason="G7 broke it"),
         LockCheck(
             id="t-3",
-            kept=True,
+            holds=True,
             answered=False,
             reason="the locked case t-3 could not be checked: down",
         ),
@@ -227,7 +227,7 @@ def test_a_report_tells_what_each_lock_became(capsys: pytest.CaptureFixture[str]
         in said
     )
     assert "new guidelines are not used yet: the locked case t-3 could not be checked: down; align again" in said
-    broken = LockCheck(id="t-1", kept=False, reason="judged other than False")
+    broken = LockCheck(id="t-1", holds=False, reason="judged other than False")
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=(broken,)))
     assert code == 1
     assert "locked case t-1 is NOT kept: judged other than False" in said

@@ -116,7 +116,7 @@ class PastCases:
         self._slots = asyncio.Semaphore(min(map(run.calls.in_flight, models)))
 
     async def judgment(self, judge: Judge, case: Case, *, checks: bool = True) -> Judgment | str:
-        """The judgment on the case, whatever its experts said: the one it delivers, or the model's own without `checks`.
+        """The judgment on the case, whatever its experts said: what is delivered, or the model's own without `checks`.
 
         A reason why there is none is an answer too: what was paid for before must not go with an error.
         """
@@ -177,8 +177,8 @@ def _lacks(judge: Judge, case: Case, model: DecisionModel, enough: float) -> boo
     checks = [check.question for check in asked_checks(judge.memory, model.limits)]
     if not askable:  # all guidelines saw the case: it is to be asked once about those that are written without it
         return bool(checks) and recorded is not case.answers
-    asked = [question for question in checks if question in askable]
-    return sum(question in recorded.margins for question in asked) < enough * len(asked)
+    questions = [question for question in checks if question in askable]
+    return sum(question in recorded.margins for question in questions) < enough * len(questions)
 
 
 async def _answers(
@@ -191,13 +191,13 @@ async def _answers(
     rewritten = unknowing.memory.next_guideline > judge.memory.next_guideline  # without the case: those are other words
     answers = Answers(judge=made_by) if rewritten else _recorded(case, made_by)
     checks = [check for check in asked_checks(unknowing.memory, model.limits) if check.question not in answers.margins]
-    shown: tuple[str, ...] = ()
+    example_ids: tuple[str, ...] = ()
     try:
         if answers.verdict is None and _gives_verdict(judge) and not decides_alone(judge):
             own = await past.judgment(unknowing, case, checks=False)
             if isinstance(own, str):
                 return own
-            answers, shown = replace(answers, verdict=own.value), own.example_ids
+            answers, example_ids = replace(answers, verdict=own.value), own.example_ids
         if checks or (answers.verdict is None and decides_alone(judge)):
             answered = await past.answers(unknowing, case, model, checks)
             if isinstance(answered, str):
@@ -208,7 +208,7 @@ async def _answers(
     finally:
         past.count()
     # A recorded verdict keeps what it was given beside.
-    exposed = unknowing.memory.exposure(shown) | {*answers.exposed_to}
+    exposed = unknowing.memory.exposure(example_ids) | {*answers.exposed_to}
     answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=tuple(sorted(exposed)))
     return _wordless(answers, unknowing) if rewritten else answers
 
@@ -236,7 +236,7 @@ def _folds(judge: Judge, cases: Sequence[Case], total: int) -> list[tuple[Sequen
         return [(fold := cases[n::count], _without(judge, fold)) for n in range(count)]
 
     folds = dealt(FOLDS[False])
-    return dealt(FOLDS[True]) if any(_lost(judge, unknowing) for _, unknowing in folds) else folds
+    return dealt(FOLDS[True]) if any(_reopened(judge, unknowing) for _, unknowing in folds) else folds
 
 
 def _without(judge: Judge, fold: Sequence[Case]) -> Judge:
@@ -244,7 +244,7 @@ def _without(judge: Judge, fold: Sequence[Case]) -> Judge:
     return judge.replace(memory=forget(judge.memory, keys))
 
 
-def _lost(judge: Judge, unknowing: Judge) -> bool:
+def _reopened(judge: Judge, unknowing: Judge) -> bool:
     """Whether lessons wait for a distillation that did not before."""
     before, after = (frozenset(a.key for a in side.memory.pending) for side in (judge, unknowing))
     return not after <= before
@@ -252,6 +252,6 @@ def _lost(judge: Judge, unknowing: Judge) -> bool:
 
 async def _relearned(judge: Judge, unknowing: Judge, relearn: Relearn) -> Judge | None:
     """The judge that never met a fold, with what others lost by that distilled again; None where that failed."""
-    if _lost(judge, unknowing):
+    if _reopened(judge, unknowing):
         unknowing = await relearn(unknowing)
-    return None if _lost(judge, unknowing) else unknowing
+    return None if _reopened(judge, unknowing) else unknowing

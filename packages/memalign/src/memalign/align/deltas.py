@@ -49,7 +49,7 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         keys: The feedback that the call was about.
-        shown: The ids of the guidelines that its prompt held.
+        guideline_ids: The ids of the guidelines that its prompt held.
         exposed_to: Every feedback whose words, or whose guidelines' exposure, the prompt held.
         deltas: The changes, in the model's order.
         conflicts: Feedback of which the model says that it contradicts other feedback.
@@ -57,7 +57,7 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     keys: tuple[FeedbackKey, ...]
-    shown: tuple[str, ...] = ()
+    guideline_ids: tuple[str, ...] = ()
     exposed_to: tuple[FeedbackKey, ...] = ()
     deltas: tuple[Delta, ...] = ()
     conflicts: tuple[FeedbackConflict, ...] = ()
@@ -177,7 +177,7 @@ def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:
     if delta.action not in ("SUPPORT", "REVISE"):
         return "its action is unknown"
     name = delta.guideline or ""
-    if name not in answer.shown or memory.status(memory.guideline(name)) != "active":
+    if name not in answer.guideline_ids or memory.status(memory.guideline(name)) != "active":
         return "it names a guideline that it was not shown, or one that no longer stands"
     if delta.action == "REVISE" and memory.guideline(name).people:
         return f"{name} was set by a person"

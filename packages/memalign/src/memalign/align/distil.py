@@ -212,11 +212,11 @@ class DistilCall:
 
     async def _answer(self) -> tuple[CallAnswer, bool]:
         """What the model answers, and whether fewer records may be answered better."""
-        shown = tuple(guideline.id for guideline in self._shown)
-        answer = CallAnswer(keys=self.keys, shown=shown, exposed_to=self._reader.exposed_to)
+        ids = tuple(guideline.id for guideline in self._standing)
+        answer = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=self._reader.exposed_to)
         records = fit_records(self._feedback, self._fits, most=self._most)
         try:
-            data = await self._asked(*self._prompt(records), *self._form)
+            data = await self._reply(*self._prompt(records), *self._form)
             if self._one_rule:
                 data = {"changes": [await self._one_change(data, records[0])]}
         except ModelError as error:
@@ -232,13 +232,13 @@ class DistilCall:
         change = rule_of(data, annotation=annotation, case=case, value_type=self.judge.value_type)
         if self.questions and change["text"] and self._reader.fault(change["text"], self.keys) is None:
             try:
-                change |= await self._asked(*self._checks_prompt(record, change["text"]), ONLY_CHECKS, "checks")
+                change |= await self._reply(*self._checks_prompt(record, change["text"]), ONLY_CHECKS, "checks")
             except ModelError as error:  # the rule stays
                 self.run.spend(error.usage or Usage())
                 self.run.notes.append(f"a new guideline has no questions, it stays: {type(error).__name__}: {error}")
         return change
 
-    async def _asked(self, system: str, user: str, schema: dict[str, Any], name: str) -> Mapping[str, Any]:
+    async def _reply(self, system: str, user: str, schema: dict[str, Any], name: str) -> Mapping[str, Any]:
         request = ChatRequest(
             system=system,
             user=user,
@@ -269,11 +269,11 @@ class DistilCall:
         """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
         verdicts = (self._own_verdict(*self.judge.memory.record(key)) for key in self.keys)
         exposures = [verdict.exposed_to for verdict in verdicts if verdict is not None]
-        exposed = {*self.keys}.union(*exposures, *(guideline.exposed_to for guideline in self._shown))
+        exposed = {*self.keys}.union(*exposures, *(guideline.exposed_to for guideline in self._standing))
         return AnswerReader(judge=self.judge, labels=self._labels, exposed_to=tuple(sorted(exposed)))
 
     @cached_property
-    def _shown(self) -> tuple[Guideline, ...]:
+    def _standing(self) -> tuple[Guideline, ...]:
         """The first of the guidelines, which fit in a quarter of the context."""
         room, count = self.model.limits.context_tokens // 4, 0
         for guideline in self.guidelines:
@@ -335,7 +335,7 @@ class DistilCall:
         return render_distil(
             **task,
             fields=named_parts(self.judge.instructions),
-            guidelines=self._shown,
+            guidelines=self._standing,
             records=records,
             refused={label: self.refused[key] for label, key in self._labels.items() if key in self.refused},
             questions=self.questions,
@@ -350,7 +350,7 @@ class DistilCall:
         """The schema of the answer, and its name."""
         if self._one_rule:
             return ONE_RULE, "rule"
-        ids = [guideline.id for guideline in self._shown]
+        ids = [guideline.id for guideline in self._standing]
         values = [value_text(label) for label in self.judge.value_type.labels]
         schema = changes_schema(
             list(self._labels), ids, named_parts(self.judge.instructions), questions=self.questions, values=values

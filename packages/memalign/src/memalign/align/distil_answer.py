@@ -118,7 +118,7 @@ class AnswerReader:
         tests = ProposedTests(
             changes=changes,
             memory=self.judge.memory,
-            shown=self.exposed_to,
+            in_view=self.exposed_to,
             value_type=self.judge.value_type,
             fields=named_parts(self.judge.instructions),
             judged=self._judged,
@@ -190,8 +190,8 @@ class AnswerReader:
             return delta
         checks, faults, unproven = tests.read(change.get("tests"), delta.feedback)
         if questions:
-            asked, why = self.questions(change.get("checks"), delta.feedback, change.get("value"))
-            checks, faults = (*checks, *asked), (*faults, *why)
+            more, why = self.questions(change.get("checks"), delta.feedback, change.get("value"))
+            checks, faults = (*checks, *more), (*faults, *why)
         fault = self.fault(delta.text, delta.feedback)
         return msgspec.structs.replace(delta, fault=fault, checks=checks, check_faults=faults, unproven=unproven)
 

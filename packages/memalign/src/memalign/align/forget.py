@@ -44,17 +44,17 @@ def forget(
         keep: Guidelines, by id, whose wording a person keeps although it was their own feedback that goes.
     """
     live = [annotation for key in keys if (annotation := memory.annotation(key))]
-    gone, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
+    removed, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
     why = "to be derived again without withdrawn feedback"
-    memory = forget_lessons(memory, gone, why=why, people_agree=people_agree, keep=keep)
+    memory = forget_lessons(memory, removed, why=why, people_agree=people_agree, keep=keep)
     cases = []
     for case in memory.cases:
         if case.id not in touched:
             cases.append(case)
-        elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in gone):
+        elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in removed):
             cases.append(replace(case, annotations=annotations))
     stones = {stone.key: stone for stone in memory.tombstones}
-    stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
+    stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in removed}
     memory = replace(memory, cases=tuple(cases))
     # Without a label nobody can say when a case breaks.
     locked = (memory.case(name) for name in memory.locks)
@@ -79,32 +79,34 @@ def forget_lessons(
     """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it wait again.
 
     A wording that a person wrote or confirmed is theirs: it stays, unless one of the keys is that person's own and they
-    do not `keep` it, or they agree. Verdicts that were given with the cases in view go as well. The annotations of `keys` themselves stay and
-    wait: this is also what happens to an annotation that changed its mind.
+    do not `keep` it, or they agree. Verdicts that were given with the cases in view go as well. The annotations of
+    `keys` themselves stay and wait: this is also what happens to an annotation that changed its mind.
     """
-    lost = frozenset(keys)
-    theirs = () if people_agree else exposed_wordings(memory, lost, keep)
-    exposed = [g for g in memory.guidelines if not lost.isdisjoint(g.exposed_to) and g.id not in theirs]
+    withdrawn = frozenset(keys)
+    theirs = () if people_agree else exposed_wordings(memory, withdrawn, keep)
+    exposed = [g for g in memory.guidelines if not withdrawn.isdisjoint(g.exposed_to) and g.id not in theirs]
     carried = {key for guideline in exposed for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
     beside = {
         annotation.key
         for annotation in memory.annotations()
-        if annotation.outcome is not None and not lost.isdisjoint(annotation.outcome.exposed_to)
+        if annotation.outcome is not None and not withdrawn.isdisjoint(annotation.outcome.exposed_to)
     }
-    changed = (case for key in lost if (case := memory.case(key.id)))
+    changed = (case for key in withdrawn if (case := memory.case(key.id)))
     in_view = {duplicate.id for case in changed for duplicate in memory.duplicates(case.example)}
-    conflicts = tuple(conflict for conflict in memory.conflicts if lost.isdisjoint(conflict.exposed_to))
+    conflicts = tuple(conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to))
     memory = replace(memory, cases=without_answers_beside(memory.cases, in_view), conflicts=conflicts)
     memory = memory.without_guidelines({guideline.id for guideline in exposed})
-    memory = memory.with_guidelines(_unexposed(guideline, lost) for guideline in memory.guidelines).with_live_answers()
+    memory = memory.with_guidelines(
+        _unexposed(guideline, withdrawn) for guideline in memory.guidelines
+    ).with_live_answers()
     waiting = Outcome(kind="waiting", reason=why)
-    return memory.with_outcomes(dict.fromkeys(lost | carried | beside, waiting))
+    return memory.with_outcomes(dict.fromkeys(withdrawn | carried | beside, waiting))
 
 
-def exposed_wordings(memory: Memory, lost: Collection[FeedbackKey], keep: Collection[str] = ()) -> tuple[str, ...]:
-    """The guidelines, by id, that saw the lost feedback and stay: wordings of people who said none of it, or keep it."""
-    sources, keys = {key.source for key in lost}, frozenset(lost)
+def exposed_wordings(memory: Memory, withdrawn: Collection[FeedbackKey], keep: Collection[str] = ()) -> tuple[str, ...]:
+    """The guidelines, by id, that saw feedback which goes, and stay: people who said none of it wrote or keep them."""
+    sources, keys = {key.source for key in withdrawn}, frozenset(withdrawn)
     return tuple(
         guideline.id
         for guideline in memory.guidelines
@@ -114,10 +116,10 @@ def exposed_wordings(memory: Memory, lost: Collection[FeedbackKey], keep: Collec
     )
 
 
-def _unexposed(guideline: Guideline, lost: Collection[FeedbackKey]) -> Guideline:
-    """The guideline without the lost keys. A model's checks may stem from the lost feedback alone: they go."""
-    exposed = tuple(key for key in guideline.exposed_to if key not in lost)
-    supported = tuple(key for key in guideline.supported_by if key not in lost)
+def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guideline:
+    """The guideline without keys that go. A model's checks may stem from that feedback alone: they go."""
+    exposed = tuple(key for key in guideline.exposed_to if key not in withdrawn)
+    supported = tuple(key for key in guideline.supported_by if key not in withdrawn)
     if len(exposed) < len(guideline.exposed_to) and guideline.origin == "distilled" and guideline.checked_by is None:
         guideline = replace(guideline, checks=())
     if exposed == guideline.exposed_to and supported == guideline.supported_by:

@@ -188,7 +188,7 @@ class ProposedTests(msgspec.Struct, kw_only=True, dict=True):
     Attributes:
         changes: All changes of the answer: their tests are those that were tried.
         memory: The memory that holds the feedback.
-        shown: The feedback that a guideline of this call is exposed to. Only its labels count, so that a test goes with
+        in_view: The feedback that a guideline of this call is exposed to. Only its labels count, so that a test goes with
             them when they are forgotten.
         value_type: The judge's.
         fields: The fields, and parts of fields, that the judge reads.
@@ -197,7 +197,7 @@ class ProposedTests(msgspec.Struct, kw_only=True, dict=True):
 
     changes: Sequence[object]
     memory: Memory
-    shown: Collection[FeedbackKey]
+    in_view: Collection[FeedbackKey]
     value_type: ValueType
     fields: Sequence[str]
     judged: Collection[tuple[str, str]] = ()
@@ -275,7 +275,7 @@ class ProposedTests(msgspec.Struct, kw_only=True, dict=True):
 
     @cached_property
     def _cases(self) -> list[LabelledCase]:
-        return _labelled_cases(self.memory, self.value_type, self.shown) if self.value_type.closed else []
+        return _labelled_cases(self.memory, self.value_type, self.in_view) if self.value_type.closed else []
 
     @cached_property
     def _limit(self) -> float:
@@ -405,10 +405,10 @@ def _columns(candidates: Mapping[CodeTest, int], cases: Sequence[LabelledCase]) 
 def _together(columns: Sequence[tuple[Column, CodeTest]], alone: Mapping[Column, CodeTest]) -> list[Rule]:
     """Two tests each: both hold, one without the other, or not both alike; but for what one test says alone."""
     rules = dict[Column, Rule]()
-    for (left, first), (right, second) in combinations(columns, 2):
-        answered = (left.yes | left.no) & (right.yes | right.no)
-        unlike = (left.yes & right.no) | (left.no & right.yes)
-        for yes in (unlike, *(a & b for a, b in product(left, right))):
+    for (one, first), (other, second) in combinations(columns, 2):
+        answered = (one.yes | one.no) & (other.yes | other.no)
+        unlike = (one.yes & other.no) | (one.no & other.yes)
+        for yes in (unlike, *(a & b for a, b in product(one, other))):
             answers = Column(yes, answered & ~yes)
             mirrored = Column(answers.no, answers.yes)
             if answers.yes and answers.no and not {answers, mirrored} & (rules.keys() | alone.keys()):

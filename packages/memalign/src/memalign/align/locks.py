@@ -37,12 +37,12 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     if not locked or before.memory.hash == learned.memory.hash:
         return learned
     past = PastCases(learned, run, len(locked), phase="locks")
-    checks = {case.id: LockCheck(id=case.id, kept=True) for case in locked}
+    checks = {case.id: LockCheck(id=case.id, holds=True) for case in locked}
     tried: Judge | None = None
     with run.timed("locks"):
         while tried is not learned:
             tried = learned
-            standing = [case for case in locked if checks[case.id].kept]
+            standing = [case for case in locked if checks[case.id].holds]
             judgments = await aio.together(_judged(past, learned, case) for case in standing)
             for case, judgment in zip(standing, judgments, strict=True):
                 if agrees(learned, case, judgment):
@@ -79,17 +79,17 @@ async def _mended(
         # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
         # other people's reasons: they outlive its erasure.
         why = f"a locked case could not be checked: {unanswered}"
-        return _postponed(learned, fresh, why), LockCheck(id=case.id, kept=True, answered=False, reason=why)
+        return _postponed(learned, fresh, why), LockCheck(id=case.id, holds=True, answered=False, reason=why)
     if not culprits and not rest:
         label = value_text(learned.memory.label(case))
         reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
-        return learned, LockCheck(id=case.id, kept=False, reason=reason)
+        return learned, LockCheck(id=case.id, holds=False, reason=reason)
     reason = f"{', '.join(culprits)} broke it"
     if rest:
         reason += f", and so does something in {len(rest)} more, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
     learned = learned.replace(memory=_barred(learned.memory, culprits, case.id))
-    return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
+    return learned, LockCheck(id=case.id, holds=True, guideline_ids=tuple(culprits), reason=reason)
 
 
 async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCases) -> tuple[list[str], list[str]]:

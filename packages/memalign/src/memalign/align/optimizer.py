@@ -162,7 +162,7 @@ class MemAlign:
 
         # 6. Ask and weigh, with a decision model; without rows, also what could not be asked before.
         if taught or not run.file.rows:
-            learned = await self._asked(learned, run, thorough=bool(replaced) or not run.file.rows)
+            learned = await self._weighed(learned, run, thorough=bool(replaced) or not run.file.rows)
 
         # 7. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
         learned = await keep_locks(judge, learned, run)
@@ -215,7 +215,7 @@ class MemAlign:
         learned = judge
         try:
             learned = await self._distilled(await self._embedded(judge, run), run)
-            learned = await self._asked(self._mined(learned), run, thorough=True)
+            learned = await self._weighed(self._mined(learned), run, thorough=True)
             learned = await keep_locks(judge, learned, run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
@@ -257,7 +257,7 @@ class MemAlign:
             else judge
         )
 
-    async def _asked(self, judge: Judge, run: Run, *, thorough: bool) -> Judge:
+    async def _weighed(self, judge: Judge, run: Run, *, thorough: bool) -> Judge:
         """With what its decision model answers about labelled cases; as it is where it has none."""
 
         async def relearn(unknowing: Judge) -> Judge:

@@ -89,14 +89,14 @@ class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: The case.
-        kept: Whether it is still judged right.
+        holds: Whether it is still judged right.
         answered: Whether that is known. Else the new guidelines wait, unnamed: the next align writes them again.
         guideline_ids: Those that were left out for it.
         reason: Why.
     """
 
     id: str
-    kept: bool
+    holds: bool
     answered: bool = True
     guideline_ids: tuple[str, ...] = ()
     reason: str = ""
@@ -180,7 +180,7 @@ class AlignResult(Generic[ValueT_co]):
         parts += [f"{verb} {_span(guidelines)}" for verb, guidelines in named.items() if guidelines]
         if (impact := self.impact) is not None and impact.checked:
             parts.append(f"fixed {impact.fixed} and broke {impact.broken} of {impact.checked} checked")
-        if broken := [check.id for check in self.locks if not check.kept]:
+        if broken := [check.id for check in self.locks if not check.holds]:
             parts.append(f"locked and not kept: {', '.join(broken)}")
         if count := len(self.conflicts):
             parts.append(f"{count} conflict{'s' if count > 1 else ''}")

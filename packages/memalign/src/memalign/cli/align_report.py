@@ -76,7 +76,7 @@ def report(session: Session, result: AlignResult) -> int:
         parts += legend(name, result.guidelines, memory)
     parts += _impact(result.impact)
     parts += _first([line for check in result.locks if (line := _lock(name, check))])
-    if right := [check.id for check in result.locks if check.kept and check.answered and not check.guideline_ids]:
+    if right := [check.id for check in result.locks if check.holds and check.answered and not check.guideline_ids]:
         parts.append(f"locked and judged right: {listed(right)}")
     parts += _first([_conflict(conflict) for conflict in result.conflicts])
     if any(conflict.kind == "comments" for conflict in result.conflicts):
@@ -88,7 +88,7 @@ def report(session: Session, result: AlignResult) -> int:
     settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
     session.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
     failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
-    return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
+    return FAILURES if failed or not all(check.holds for check in result.locks) else DONE
 
 
 def _rows(result: AlignResult) -> list[Any]:
@@ -145,7 +145,7 @@ def _impact(impact: Impact | None) -> list[Any]:
 
 def _lock(name: str, check: LockCheck) -> str:
     """A line on a locked case of which there is something to tell."""
-    if not check.kept:
+    if not check.holds:
         return f"locked case {check.id} is NOT kept: {check.reason}"
     if not check.answered:
         return f"new guidelines are not used yet: {check.reason}; align again"
