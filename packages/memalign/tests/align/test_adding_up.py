@@ -68,9 +68,10 @@ def taught(kind: str, numbers: Iterable[int] = range(24)) -> Judge:
         instructions="Is the reply good?\n{{ inputs }}\n{{ outputs }}",
         retrieval_k=0,
     )
-    rows = [row(number) for number in numbers]
-    before = {each["id"]: Judgment(id=each["id"], value=True, memory_hash=judge.memory.hash) for each in rows}
-    return aio.run(MemAlign(reflection_model=chat).align(judge, rows, own_verdicts=before)).judge
+    rows, optimizer = [row(number) for number in numbers], MemAlign(reflection_model=chat)
+    first = aio.run(optimizer.align(judge, rows[::2])).judge  # what has guidelines judges the rest before it is taught
+    before = {each["id"]: Judgment(id=each["id"], value=True, memory_hash=first.memory.hash) for each in rows[1::2]}
+    return aio.run(optimizer.align(first, rows[1::2], own_verdicts=before)).judge
 
 
 def judged(judge: Judge, outputs: str) -> Judgment:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from memalign import Check, Judge
 from memalign.align import edit_guideline, write_guideline
-from memalign.align.distil_answer import BOTH_SIDES, NO_CHECK, ONLY_CHECKS, TOO_MANY, TWO_ANSWERS, changes_schema
-from memalign.align.position_terms import neutral_question
+from memalign.align.distil_answer import ONLY_CHECKS, changes_schema
+from memalign.align.position_terms import names_side
 from memalign.errors import InputError, ModelUnavailable
 from memalign.memory.guard import check_fault
 from memalign.models.answers import misfit
@@ -70,7 +70,7 @@ def brief_checks(value_type: Any, value: Any, *checks: Any, **fields: Any) -> tu
     judge = judge_of(Teacher(_other(value_type, value), checks=list(checks)), value_type, brief=True)
     result = judge.align([row(value, **fields)])
     (guideline,) = result.guidelines
-    return guideline.checks, tuple(note for note in result.notes if "check" in note)
+    return guideline.checks, tuple(note for note in result.notes if "question" in note)
 
 
 def _other(value_type: Any, value: Any) -> Any:
@@ -110,36 +110,17 @@ class TestPolarity:
         assert brief_checks(bool, None, check(SORRY, "no"))[0] == (Check(question=SORRY, answer="no"),)
         assert brief_checks("str", "Too cold.", check(SORRY, "no"))[0] == (Check(question=SORRY, answer="no"),)
 
-    @pytest.mark.parametrize(
-        ("question", "answer", "neutral", "better"),
-        [
-            ("Does argument B cite a source?", "yes", "Does the argument cite a source?", "yes"),
-            ("Does argument A cite a source?", "no", "Does the argument cite a source?", "yes"),
-            ("Is the first answer rude?", "yes", "Is the answer rude?", "no"),
-            ("Does it cite a source?", "yes", "Does it cite a source?", "yes"),
-            ("Does the preferred argument cite a source?", "yes", "Does the argument cite a source?", "yes"),
-        ],
-    )
-    def test_the_answer_is_that_of_the_better_side(self, question: str, answer: str, neutral: str, better: str) -> None:
-        checks, notes = brief_checks("A|B", "B", check(question, answer), outputs=PAIR)
-        assert [(each.question, each.answer, each.value) for each in checks] == [(neutral, better, None)]
-        assert notes == ()
+    def test_of_a_pair_the_answer_is_that_of_the_better_side(self) -> None:
+        for label in ("B", "tie"):
+            checks, notes = brief_checks("A|B|tie", label, check("Does it cite a source?", "no"), outputs=PAIR)
+            assert checks == (Check(question="Does it cite a source?", answer="no"),)
+            assert notes == ()
 
-    def test_a_question_about_both_sides_is_left_out(self) -> None:
-        both = check("Is argument A kinder than argument B?", "no")
-        checks, notes = brief_checks("A|B", "B", both, check(SORRY), outputs=PAIR)
+    def test_a_question_that_names_a_side_is_left_out(self) -> None:
+        named = [check("Is argument A kinder than argument B?", "no"), check("Does argument B cite a source?")]
+        checks, notes = brief_checks("A|B", "B", *named, check(SORRY), outputs=PAIR)
         assert [each.question for each in checks] == [SORRY]
-        assert notes == (f"1 check was left out of new guidelines, which stay: {BOTH_SIDES} (1)",)
-
-    def test_a_check_on_a_tie_has_no_label(self) -> None:
-        checks, _ = brief_checks("A|B|tie", "tie", check("Does answer A cite a source?", "no"), outputs=PAIR)
-        assert checks == (Check(question="Does the answer cite a source?", answer="no"),)
-
-    def test_the_same_question_of_both_sides_is_dropped(self) -> None:
-        alike = [check("Does argument A cite a source?"), check("Does argument B cite a source?")]
-        checks, notes = brief_checks("A|B", "B", *alike, check(SORRY), outputs=PAIR)
-        assert [each.question for each in checks] == [SORRY]
-        assert TWO_ANSWERS in notes[0]
+        assert notes == ("questions of new guidelines that cannot be asked: 2; the guidelines stay",)
 
     @pytest.mark.parametrize(
         ("values", "spoken_for"), [((False, False), False), ((False, True), None), ((None, True), True)]
@@ -149,13 +130,6 @@ class TestPolarity:
         rows = [row(value, number, f"Wait {number} days.") for number, value in enumerate(values, 1)]
         (guideline,) = judge_of(teacher).align(rows).guidelines
         assert guideline.checks == (Check(question=SORRY, answer="no", value=spoken_for),)
-
-    def test_a_side_that_experts_dispute_cannot_be_named(self) -> None:
-        checks = [check("Does argument A cite a source?"), check(SORRY)]
-        rows = [row("A", 1, PAIR), row("B", 2, PAIR | {"A": "Hm."})]
-        result = judge_of(Teacher("A", change("F1", "F2", checks=checks)), "A|B").align(rows)
-        assert [each.question for each in result.guidelines[0].checks] == [SORRY]
-        assert BOTH_SIDES in result.notes[0]
 
 
 class TestWhatIsLeftOut:
@@ -172,23 +146,11 @@ class TestWhatIsLeftOut:
         ]
         checks, notes = brief_checks(bool, False, *sent)
         assert [each.question for each in checks] == ["Is it kind?", "Is it warm?", "Is it new?"]
-        assert len(notes) == 1
-        assert notes[0].startswith("8 checks were left out of new guidelines, which stay: ")
-        for why, count in (
-            (NO_CHECK, 2),
-            (TOO_MANY, 1),
-            ("it does not end with a question mark", 2),
-            ("it asks about the expert or the comment, not about the item", 1),
-            ("it has more than 30 words", 1),
-            ("it has a control token of chat models or a fence", 1),
-        ):
-            assert f"{why} ({count})" in notes[0]
+        assert notes == ("questions of new guidelines that cannot be asked: 9; the guidelines stay",)
 
     def test_a_copy_of_what_was_judged_is_refused(self) -> None:
         said = "Your parcel will be with you on Monday the fourth"
-        checks, notes = brief_checks(bool, False, check(f"Does it say {said}?"), outputs=said)
-        assert checks == ()
-        assert "it copies eight words of what was judged (outputs) (1)" in notes[0]
+        assert brief_checks(bool, False, check(f"Does it say {said}?"), outputs=said)[0] == ()
 
     @pytest.mark.parametrize("action", ["SUPPORT", "NOOP"])
     def test_other_changes_carry_none(self, action: str) -> None:
@@ -251,7 +213,7 @@ class TestWhatIsLeftOut:
         result = judge_of(answer, brief=True).align([row(False)])  # type: ignore[arg-type]
         assert [(g.text, g.checks) for g in result.guidelines] == [("When it is kind: false.", ())]
         assert not result.pending
-        assert "stay" in result.notes[0]
+        assert "stay" in result.notes[0], "a note says so"
 
     def test_answers_with_and_without_checks_fit_the_schemas(self) -> None:
         assert misfit({"checks": [check(SORRY)]}, ONLY_CHECKS) is None
@@ -261,44 +223,32 @@ class TestWhatIsLeftOut:
         assert misfit({"changes": [change("F1", checks=[check(SORRY, "n/a")])]}, schema)
 
 
-class TestNeutralQuestions:
+class TestSides:
     @pytest.mark.parametrize(
-        ("question", "neutral"),
+        ("question", "named"),
         [
-            ("Does argument A's author name a source?", ("Does the argument's author name a source?", "A")),
-            ("Is the argument in A clear?", ("Is the argument clear?", "A")),
-            ("Argument B cites a source?", ("The argument cites a source?", "B")),
-            ("Does B cite a source?", ("Does it cite a source?", "B")),
-            ("O argumento B cita uma fonte?", ("O argumento cita uma fonte?", "B")),
-            ("¿La respuesta A pide perdón?", ("¿La respuesta pide perdón?", "A")),
-            ("A good point is made?", ("A good point is made?", None)),
-            ("Does it address the other side?", ("Does it address the other side?", None)),
-            ("Does argument A see both sides of it?", ("Does the argument see both sides of it?", "A")),
-            ("Does it fly a B-52?", ("Does it fly a B-52?", None)),
-            ("Is A kinder than B?", None),
-            ("Does argument A say more than the other one?", None),
-            ("Do both answers cite a source?", None),
-            ("Does it praise vitamin B?", None),
+            ("Does argument A's author name a source?", True),
+            ("Is the argument in A clear?", True),
+            ("Does B cite a source?", True),
+            ("Is the second answer rude?", True),
+            ("O argumento B cita uma fonte?", True),
+            ("Does argument A say more than the other one?", True),
+            ("Do both answers cite a source?", True),
+            ("A good point is made?", False),
+            ("Does it address the other side?", False),
+            ("Does it see both sides of it?", False),
+            ("Does it fly a B-52?", False),
+            ("Does it cite a source?", False),
         ],
     )
-    def test_a_question_does_not_name_its_side(self, question: str, neutral: tuple[str, str | None] | None) -> None:
-        assert neutral_question(question, AB) == neutral
+    def test_a_question_is_about_one_side_without_its_name(self, question: str, named: bool) -> None:
+        assert names_side(question, AB) is named
 
     def test_sides_may_have_any_names(self) -> None:
-        assert neutral_question("Is the left answer right?", ("left", "right")) == ("Is the answer right?", "left")
-        kind = "Is the answer a kind one?"
-        assert neutral_question(kind, ("a", "b")) == (kind, None)
-        sides = ("response_1", "response_2")
-        assert neutral_question("Is response_2 kind?", sides) == ("Is it kind?", "response_2")
-
-    @given(
-        words=st.lists(
-            st.sampled_from(["argument", "A", "B", "the", "is", "than", "other", "one", "kind", "of"]), max_size=9
-        )
-    )
-    def test_no_name_of_a_side_is_left(self, words: list[str]) -> None:
-        found = neutral_question(" ".join(["Is", *words]) + "?", AB)
-        assert found is None or not {"A", "B"} & set(found[0].strip("?").split())
+        assert names_side("Is the left answer right?", ("left", "right"))
+        assert not names_side("Is the answer left in the right place?", ("left", "right"))
+        assert not names_side("Is the answer a kind one?", ("a", "b"))
+        assert names_side("Is response_2 kind?", ("response_1", "response_2"))
 
 
 class TestGuard:

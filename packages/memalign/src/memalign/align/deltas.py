@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import msgspec
 
 from memalign.memory import FeedbackConflict, Memory, Outcome
 from memalign.types import Check, FeedbackKey, Guideline
 
-__all__ = ["CallAnswer", "Delta", "LeftOut", "apply_answer", "refused_rules"]
+__all__ = ["CallAnswer", "Delta", "apply_answer", "refused_rules"]
 
 replace = msgspec.structs.replace
 
@@ -25,8 +24,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
         feedback: The keys that it states.
         guideline: The id that SUPPORT and REVISE are about.
         checks: The tests and questions of a text.
-        check_faults: Why others were left out.
-        unproven: Tests, in words, that the labels do not bear out, or not yet.
+        unusable: How many other questions it has, which cannot be asked.
     """
 
     action: str
@@ -35,8 +33,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
     checks: tuple[Check, ...] = ()
-    check_faults: tuple[str, ...] = ()
-    unproven: tuple[str, ...] = ()
+    unusable: int = 0
 
     @property
     def writes(self) -> bool:
@@ -69,24 +66,6 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, keys=tuple(key for key in self.keys if key not in keys), deltas=deltas)
 
 
-class LeftOut(msgspec.Struct):
-    """Checks that no guideline got: why, with how often, and the tests that wait for labels, by their guideline."""
-
-    faults: Counter[str] = msgspec.field(default_factory=Counter)
-    unproven: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-
-    def notes(self) -> Iterator[str]:
-        """A line on each, none where there is nothing."""
-        if count := self.faults.total():
-            were = "1 check was" if count == 1 else f"{count} checks were"
-            ordered = sorted(self.faults.items(), key=lambda item: (-item[1], item[0]))
-            reasons = "; ".join(f"{why} ({number})" for why, number in ordered)
-            yield f"{were} left out of new guidelines, which stay: {reasons}"
-        if self.unproven:
-            tests = "; ".join(f"{name}: {', '.join(sentences)}" for name, sentences in self.unproven.items())
-            yield f"tests that the labels do not bear out, or are too few for; their guidelines stay: {tests}"
-
-
 REFUSED_TWICE = (
     "its rule was refused twice: {why}; write it yourself (memalign guideline NAME --add), or reword the feedback"
 )
@@ -95,7 +74,7 @@ NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in i
 
 
 def apply_answer(
-    memory: Memory, answer: CallAnswer, before: Memory, left_out: LeftOut
+    memory: Memory, answer: CallAnswer, before: Memory
 ) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
     """Carry out the deltas of one call, each checked first; every rule from a comment is kept.
 
@@ -103,7 +82,6 @@ def apply_answer(
         memory: The memory, with what calls before this one taught.
         answer: The call's.
         before: The memory before the first call, with the same cases.
-        left_out: Is told of the checks that are left out.
 
     Returns:
         The memory, and what becomes of the call's feedback.
@@ -124,9 +102,6 @@ def apply_answer(
             passed.update(keys)
         elif keys:
             memory = _carried_out(memory, answer, delta, keys)
-            left_out.faults.update(delta.check_faults)
-            if delta.unproven:
-                left_out.unproven[memory.guidelines[-1].id] = delta.unproven
             taught.update(keys)
 
     def outcome(key: FeedbackKey) -> Outcome | None:

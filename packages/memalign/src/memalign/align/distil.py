@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from memalign import aio
-from memalign.align.deltas import CallAnswer, LeftOut, apply_answer, refused_rules
+from memalign.align.deltas import CallAnswer, apply_answer, refused_rules
 from memalign.align.distil_answer import (
     ONE_RULE,
     ONLY_CHECKS,
@@ -84,18 +84,20 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
     if size == 1:
         judge = judge.replace(memory=_with_wordless_examples(judge))
     before = learned = judge.memory
-    outcomes, left_out = dict[FeedbackKey, Outcome | None](), LeftOut()
+    outcomes, unusable = dict[FeedbackKey, Outcome | None](), 0
     with run.timed("distil"):
         calls = _calls(judge, model, run, size)
         tell = partial(run.tell, "distil")
         for answers in await aio.at_most(run.calls.in_flight(model), DistilCall.answers, calls, tell):
             for answer in answers:  # in their order: guideline ids depend on it
-                learned, ended = apply_answer(learned, answer, before, left_out)
+                learned, ended = apply_answer(learned, answer, before)
                 outcomes |= ended
+                unusable += sum(delta.unusable for delta in answer.deltas)
         learned = learned.with_outcomes(outcomes)
         if learned.next_guideline > before.next_guideline:
             learned = learned.with_live_answers()  # what could not be asked about a case can be now
-        run.notes += left_out.notes()
+        if unusable:
+            run.notes.append(f"questions of new guidelines that cannot be asked: {unusable}; the guidelines stay")
         from_nothing = len(calls) > 1 and not any(g.supported_by and not g.people for g in before.semantic)
         tokens = sum(estimate_tokens(guideline.text) + 2 for guideline in learned.semantic)
         outgrown = learned.next_guideline > before.next_guideline and tokens > GUIDELINE_TOKENS

@@ -1,6 +1,6 @@
 """What a distillation call answers: the JSON schema that it is held to, and how it is read, whatever its form.
 
-A check that cannot be used is left out and counted, and its guideline stays.
+A question that cannot be used is left out and counted, and its guideline stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from memalign.align.deltas import Delta
 from memalign.align.learned_tests import ProposedTests, proposals_schema
-from memalign.align.position_terms import neutral_question, without_positions
+from memalign.align.position_terms import names_side, without_positions
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge, named_parts
 from memalign.memory import Annotation, Case, FeedbackConflict
@@ -29,11 +29,6 @@ MOST_QUESTIONS = 3
 """Of one guideline."""
 QUESTION_CHARACTERS = 140  # about 25 words, below the limit of 30
 PART_CHARACTERS = 180  # of each half of a rule: about 25 words, so that a rule stays below the limit of 60
-
-NO_CHECK = "it is not a question with an answer yes or no"
-TOO_MANY = f"its guideline has {MOST_QUESTIONS} already"
-BOTH_SIDES = "it asks about both sides, or about a side that cannot be told"
-TWO_ANSWERS = "it has both answers"
 
 
 # -- the schemas -------------------------------------------------------------------------------------------------------
@@ -137,47 +132,31 @@ class AnswerReader:
 
     def questions(
         self, entries: object, keys: Collection[FeedbackKey], meant: object = None
-    ) -> tuple[tuple[Check, ...], tuple[str, ...]]:
-        """The questions in any JSON value, which a model wrote of the feedback of `keys`, and why others were left out.
+    ) -> tuple[tuple[Check, ...], int]:
+        """The questions in any JSON value, which a model wrote of the feedback of `keys`, and how many are no use.
 
         Their answer speaks for the label that the experts gave. Where they gave several, as of a general rule, it
         speaks for the value that is `meant`, and for none where that is no label. Where labels name sides of an item,
-        the answer becomes that of the better side, whichever a question named.
+        it is that of the better side.
         """
-        value_type = self.judge.value_type
-        records = [self.judge.memory.record(key) for key in keys if key in self.labels.values()]
+        value_type, memory = self.judge.value_type, self.judge.memory
+        records = [memory.record(key) for key in keys if key in self.labels.values()]
         comments = [annotation.rationale for annotation, _ in records if annotation.rationale]
         labels: set[Value] = {annotation.value for annotation, _ in records if annotation.value is not None}
         label = next(iter(labels)) if len(labels) == 1 else None
-        sides = tuple(
-            dict.fromkeys(s for _, case in records for s in sides_of(case.example.content, value_type.choices))
-        )
-        chosen = label if isinstance(label, str) and label in sides else None
         if len(labels) > 1:
             label = next((value for value in value_type.labels if value_text(value) == str(meant)), None)
-        value = None if sides or not value_type.closed else label
+        sides = {side for _, case in records for side in sides_of(case.example.content, value_type.choices)}
         answers: dict[str, set[Literal["yes", "no"]]] = {}
-        faults = []
-        for entry in entries if isinstance(entries, list) else [] if entries is None else [entries]:
-            question, answer = _question(entry)
-            if answer is None:
-                faults.append(NO_CHECK)
-                continue
-            if sides:
-                neutral = neutral_question(question, sides)
-                if neutral is None or (neutral[1] is not None and len(labels) > 1):
-                    faults.append(BOTH_SIDES)
-                    continue
-                question, side = neutral
-                if chosen is not None and side not in (None, chosen):
-                    answer = "no" if answer == "yes" else "yes"
-            if fault := check_fault(question, self._judged, comments, task=self.judge.instructions):
-                faults.append(fault)
-            else:
+        entries = entries if isinstance(entries, list) else [] if entries is None else [entries]
+        for question, answer in map(_question, entries):
+            fault = check_fault(question, self._judged, comments, task=self.judge.instructions)
+            if answer is not None and fault is None and not (sides and names_side(question, value_type.choices)):
                 answers.setdefault(question, set()).add(answer)
+        value = label if value_type.closed and not sides else None
         checks = [Check(question=q, answer=next(iter(a)), value=value) for q, a in answers.items() if len(a) == 1]
-        faults += [TWO_ANSWERS] * (len(answers) - len(checks)) + [TOO_MANY] * len(checks[MOST_QUESTIONS:])
-        return tuple(checks[:MOST_QUESTIONS]), tuple(faults)
+        checks = checks[:MOST_QUESTIONS]
+        return tuple(checks), len(entries) - len(checks)
 
     def _delta(self, change: Mapping[str, Any], tests: ProposedTests, *, questions: bool) -> Delta:
         delta = Delta(
@@ -188,12 +167,12 @@ class AnswerReader:
         )
         if not delta.writes:
             return delta
-        checks, faults, unproven = tests.read(change.get("tests"), delta.feedback)
+        checks, unusable = tests.read(change.get("tests"), delta.feedback), 0
         if questions:
-            more, why = self.questions(change.get("checks"), delta.feedback, change.get("value"))
-            checks, faults = (*checks, *more), (*faults, *why)
+            more, unusable = self.questions(change.get("checks"), delta.feedback, change.get("value"))
+            checks = (*checks, *more)
         fault = self.fault(delta.text, delta.feedback)
-        return msgspec.structs.replace(delta, fault=fault, checks=checks, check_faults=faults, unproven=unproven)
+        return msgspec.structs.replace(delta, fault=fault, checks=checks, unusable=unusable)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""

@@ -168,8 +168,8 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
             raise UnknownKey(f"no case {name!r} in memory; `memalign show NAME --ledger` lists every key, as ID@SOURCE")
         if not unlock and case is not None and memory.label(case) is None:
             raise InputError(f"case {name!r} has no label, so nobody can say when it breaks; align a value first")
-    locks = set(memory.locks) - set(ids) if unlock else {*memory.locks, *ids}
-    guidelines = tuple(unbarred(g, locks) for g in memory.guidelines) if unlock else memory.guidelines
+    locks = {*memory.locks} - {*ids} if unlock else {*memory.locks, *ids}
+    guidelines = tuple(unbarred(guideline, locks) for guideline in memory.guidelines)
     return judge.replace(memory=replace(memory, locks=tuple(sorted(locks)), guidelines=guidelines))
 
 
@@ -188,11 +188,9 @@ def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: 
         InputError: An unknown rule, or a bare name.
     """
     memory = judge.memory
-    if policy is not None:
-        memory = replace(memory, policy=checked_policy(policy))
-    if authority is not None:
-        memory = replace(memory, authority=checked_authority(authority))
-    return judge.replace(memory=without_disputed(memory))
+    rules = memory.policy if policy is None else checked_policy(policy)
+    sources = memory.authority if authority is None else checked_authority(authority)
+    return judge.replace(memory=without_disputed(replace(memory, policy=rules, authority=sources)))
 
 
 def _named(by: str) -> str:
@@ -225,33 +223,30 @@ def _usable(judge: Judge, checks: Iterable[Check | str]) -> tuple[Check, ...]:
             raise InputError(f"{question!r} cannot be a check: {fault}")
         if check.answer not in ("yes", "no"):
             raise InputError(f"the answer of a check is yes or no, not {check.answer!r}")
-        own = replace(check, question=question, value=_spoken_for(judge, check))
+        label = None if check.value is None else _label(judge, check.value)
+        own = replace(check, question=question, value=label)
         if usable.setdefault(question, own) != own:
             raise InputError(f"{question!r} is there twice, with two answers")
     return tuple(usable.values())
 
 
-def _spoken_for(judge: Judge, check: Check) -> Value | None:
+def _label(judge: Judge, value: Value) -> Value:
     """The label that a check's answer speaks for, as the judge's value type has it. Raises InputError."""
-    if check.value is None:
-        return None
-    if not judge.value_type.closed:
+    value_type = judge.value_type
+    if not value_type.closed:
         raise InputError("the labels of this judge are free text: an answer can speak for none")
-    try:
-        label = judge.value_type.parse(check.value)
-    except InvalidValue as error:
-        raise InputError(f"the label of a check: {error}") from None
-    if any(sides_of(case.example.content, judge.value_type.choices) for case in judge.memory.cases):
+    if any(sides_of(case.example.content, value_type.choices) for case in judge.memory.cases):
         raise InputError(
             "the items of this judge have sides: a check asks about each alone, and its answer is that of the better "
             "one; give no label"
         )
-    return label
+    try:
+        return value_type.parse(value)
+    except InvalidValue as error:
+        raise InputError(f"the label of a check: {error}") from None
 
 
 def _checked(text: str) -> str:
-    line = tidy(text)
-    fault = guideline_fault(line)
-    if fault is not None:
+    if fault := guideline_fault(line := tidy(text)):
         raise InputError(f"this text cannot be a guideline: {fault}")
     return line

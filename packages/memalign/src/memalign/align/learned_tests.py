@@ -45,10 +45,6 @@ LONGEST = 4
 CANDIDATES, PAIRED = 1_000, 80
 """Tests that are mined alone, and two together: those that most comments speak of."""
 
-NO_TEST = "it has not the form of a test"
-NOT_READ = "it reads a field that the judge does not"
-TOO_MANY = f"its guideline has {MOST_TESTS} tests already"
-
 
 # -- cases, and what tests say of them ---------------------------------------------------------------------------------
 
@@ -202,39 +198,26 @@ class ProposedTests(msgspec.Struct, kw_only=True, dict=True):
     fields: Sequence[str]
     judged: Collection[tuple[str, str]] = ()
 
-    def read(
-        self, tests: object, keys: Collection[FeedbackKey]
-    ) -> tuple[tuple[Check, ...], tuple[str, ...], tuple[str, ...]]:
-        """The checks that a change's tests become. Never raises.
+    def read(self, tests: object, keys: Collection[FeedbackKey]) -> tuple[Check, ...]:
+        """The checks that a change's tests become: those that may be used and that the labels bear out. Never raises.
 
         Several tests of one change are tried together first, since neither half of a condition tells anything alone.
 
         Args:
             tests: What the change has as its `tests`, any JSON value.
             keys: The feedback that the change names.
-
-        Returns:
-            The checks; why others are none; and the tests, in words, that the labels do not bear out, or not yet.
         """
         annotations = [annotation for key in keys if (annotation := self.memory.annotation(key))]
         comments = [annotation.rationale for annotation in annotations if annotation.rationale]
-        proposals, faults = list[_Proposal](), list[str]()
-        for proposal in map(_Proposal.of, _entries(tests)):
-            if fault := self._fault(proposal, comments):
-                faults.append(fault)
-            elif proposal and proposal not in proposals:
-                proposals.append(proposal)
-        faults += [TOO_MANY] * len(proposals[MOST_TESTS:])
-        proposals = proposals[:MOST_TESTS]
+        usable = (
+            proposal
+            for proposal in map(_Proposal.of, _entries(tests))
+            if proposal is not None
+            and proposal.test.field in self.fields
+            and checked(proposal.test, self.judged, comments) is None
+        )
         labels = {annotation.value for annotation in annotations if annotation.value is not None}
-        checks = self._borne_out(proposals, labels)
-        admitted = {check.test for check in checks}
-        return checks, tuple(faults), tuple(sentence(p.test) for p in proposals if p.test not in admitted)
-
-    def _fault(self, proposal: _Proposal | None, comments: Collection[str]) -> str | None:
-        if proposal is None:
-            return NO_TEST
-        return checked(proposal.test, self.judged, comments) if proposal.test.field in self.fields else NOT_READ
+        return self._borne_out(list(dict.fromkeys(usable))[:MOST_TESTS], labels)
 
     def _borne_out(self, proposals: Sequence[_Proposal], labels: Collection[Value]) -> tuple[Check, ...]:
         """The proposals that the labels bear out: all together, or each that is borne out alone.

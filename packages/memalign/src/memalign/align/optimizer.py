@@ -6,7 +6,7 @@ and exact forgetting added.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +87,14 @@ class MemAlign:
         if self.impact is not None and self.impact < 1:
             raise InputError("impact is how many taught cases are judged again: 1 or more")
         self.calls()
-        if self.authority is not None:
-            object.__setattr__(self, "authority", checked_authority(self.authority))
-        if self.policy is not None:
-            object.__setattr__(self, "policy", checked_policy(self.policy))
-        if self.columns is not None:
-            object.__setattr__(self, "columns", checked_columns(self.columns))
+        knobs: dict[str, Callable[[Any], Any]] = {
+            "authority": checked_authority,
+            "policy": checked_policy,
+            "columns": checked_columns,
+        }
+        for name, check in knobs.items():
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check(value))
 
     def calls(self, answers: AnswerStore | None = None, dry_run: DryRun | None = None) -> Calls:
         """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for.
@@ -272,8 +274,7 @@ class MemAlign:
         """The judge with these knobs."""
         names = ("retrieval_k", "embedding_model", "columns")
         changes: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if self.authority is not None or self.policy is not None:
-            authority = judge.memory.authority if self.authority is None else self.authority
-            policy = judge.memory.policy if self.policy is None else self.policy
-            changes["memory"] = replace(judge.memory, authority=authority, policy=policy)
+        rules = {name: value for name in ("authority", "policy") if (value := getattr(self, name)) is not None}
+        if rules:
+            changes["memory"] = replace(judge.memory, **rules)
         return judge.replace(**changes) if changes else judge

@@ -4,7 +4,7 @@ People who compare write "argument B gives a source"; a model that distils it ke
 expert chose becomes "the preferred argument", and every other "the other argument". Of two between which nobody chose
 (a tie, a comment without a label) the first becomes "one argument". Measured in docs/decisions/0007.
 
-A check asks about one side alone: there "argument B" is just "the argument", and which side it was is told beside it.
+A check asks about one side alone: one that names a side is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["neutral_question", "without_positions"]
+__all__ = ["names_side", "without_positions"]
 
 _ALTERNATIVE = (
     "arg|argument|answer|candidate|comment|completion|option|output|post|reply|response|side|statement|text|version"
@@ -54,48 +54,19 @@ def _lettered(text: str, choices: Sequence[str]) -> str:
     return text
 
 
-_NOUN = (
-    rf"{_ALTERNATIVE}|article|claim|code|essay|explanation|letter|message|passage|plan|poem|proposal|recipe|report"
-    "|review|sentence|solution|story|summary|translation|argumento|mensagem|mensaje|receita|receta|resposta|respuesta"
-    "|resumo|resumen|texto|tradução|traducción"
-)
 _BOTH_SIDES = re.compile(
-    rf"\b(?:both|neither|either)(?: of)?(?: the)? (?!sides?\b)(?:{_NOUN})s?\b|\bthe two (?:{_NOUN})s\b"
-    rf"|\b(?:than|as|from) the other\b|\b(?:the other|outr[oa]|otr[oa]) (?!side\b|lado\b)(?:{_NOUN}|one)\b"
-    r"|\bamb[oa]s\b",
+    rf"\b(?:both|neither|either)(?: of)?(?: the)? (?!sides?\b)(?:{_ALTERNATIVE})s?\b|\bthe two (?:{_ALTERNATIVE})s\b"
+    rf"|\b(?:than|as|from) the other\b|\bthe other (?!side\b)(?:{_ALTERNATIVE}|one)\b|\b(?:outr|otr|amb)[oa]s?\b",
     re.IGNORECASE,
 )
-_ASKS = "Are|Can|Could|Did|Does|Has|Is|Was|Will|Would"
 
 
-def neutral_question(question: str, choices: Sequence[str]) -> tuple[str, str | None] | None:
-    """A question about one side without the side's name, and the name (None: it had none); None if it is about both.
-
-    "Does argument B cite a source?" gives ("Does the argument cite a source?", "B"). None also for a name that cannot
-    be taken out.
-    """
-    question = re.sub(rf"\bthe (?:preferred|chosen|better) (?={_NOUN})", "the ", question)
-    text, named = _lettered(question, choices), set[str]()
-    if _BOTH_SIDES.search(text):
-        return None
-    for choice in choices:
-        name = rf"{re.escape(choice)}\b(?!-)"
-        without, word = text, choice.isalpha() and choice.islower()  # "left", and "a", which is mostly an article
-        if not word:
-            without = re.sub(
-                rf"\b((?i:the|o|a|el|la) )?((?i:{_NOUN}))(?: in| of)? {name}",
-                lambda match: f"{match[1] or 'the '}{match[2].lower()}",
-                without,
-            )
-        without = re.sub(rf"(?<=the ){name} (?={_NOUN})", "", without)
-        if not word:
-            without = re.sub(rf"^({_ASKS}) {name}", r"\1 it", without).replace(" it's ", " its ")
-        if without != text:
-            named.add(choice)
-        text = without
-        # As the first word "A" is an article.
-        if not word and re.search(rf"(?<=\w ){re.escape(choice)}(?![\w-])", text):
-            return None
-    if len(named) > 1:
-        return None
-    return (text[0].upper() + text[1:], named.pop()) if named else (question, None)
+def names_side(question: str, choices: Sequence[str]) -> bool:
+    """Whether a question, which is to be about one side alone, names one, or is about both."""
+    text = _lettered(question, choices)
+    # "left" is a side where a noun follows, "a" is an article, and so is "A" at the beginning of a sentence.
+    words = "|".join(re.escape(choice) for choice in choices if choice.isalpha() and choice.islower())
+    names = "|".join(re.escape(choice) for choice in choices if not (choice.isalpha() and choice.islower()))
+    patterns = [rf"\b(?:the )(?:{words}) (?:{_ALTERNATIVE})\b"] if words else []
+    patterns += [rf"(?<=\w )(?:{names})(?![\w-])"] if names else []
+    return bool(_BOTH_SIDES.search(text)) or any(re.search(pattern, text) for pattern in patterns)

@@ -200,7 +200,7 @@ class AlignResult(Generic[ValueT_co]):
             if row.state not in ("learned", "merged") and row.status != "unchanged":
                 waiting.setdefault((row.state or row.status, row.reason), []).append(row.key or f"line {row.line}")
         changes = self.impact.changes if self.impact else ()
-        tables = {
+        tables: dict[tuple[str, ...], Sequence[Sequence[object]]] = {
             ("New guidelines", "id", "guideline", "from"): [
                 (g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines
             ],
