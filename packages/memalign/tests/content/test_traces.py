@@ -58,6 +58,7 @@ def test_what_had_to_be_repaired_is_named() -> None:
     tree = span_tree(
         [
             {"span_id": "a", "parent_id": "gone", "name": "orphan"},
+            {"span_id": "x", "parent_id": "b", "name": "below a circle"},
             {"span_id": "b", "parent_id": "c", "name": "first of a circle"},
             {"span_id": "c", "parent_id": "b", "name": "second"},
             {"span_id": "c", "name": "twice"},
@@ -66,10 +67,13 @@ def test_what_had_to_be_repaired_is_named() -> None:
     )
     assert tree is not None
     notes = "\n".join(tree.notes)
-    assert "1 of 5 spans (orphan) name a parent that the trace does not hold" in notes
-    assert "1 of 5 spans (twice) have an id that another span has too" in notes
-    assert "2 of 5 spans (first of a circle, its own parent) are below themselves" in notes
-    assert [span.depth for span in tree.spans] == [0, 0, 1, 0, 0]
+    assert "1 of 6 spans (orphan) name a parent that the trace does not hold" in notes
+    assert "1 of 6 spans (twice) have an id that another span has too" in notes
+    assert "2 of 6 spans (first of a circle, its own parent) are below themselves" in notes
+    assert [(span.name, span.depth) for span in tree.spans] == [
+        *(("orphan", 0), ("twice", 0), ("first of a circle", 0), ("below a circle", 1), ("second", 1)),
+        ("its own parent", 0),
+    ]
 
 
 def test_ten_thousand_levels_are_no_recursion() -> None:

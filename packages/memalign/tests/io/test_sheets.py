@@ -162,7 +162,7 @@ except InputError as error:
         (
             {1: HEADER, 2: FIRST, 3: {"XFD": "far"}},
             "A1:XFD3",
-            r"far\.xlsx: row 3 has a cell in column XFD, and at most",
+            r"far\.xlsx goes on to row 3, column XFD, and at most",
         ),
         ({1: HEADER, 2: FIRST, 3: {"AAAAA": "far"}}, "", r"far\.xlsx is no readable XLSX file"),
     ],

@@ -146,7 +146,7 @@ def test_judgments_in_a_file_are_read_on_demand(tmp_path: Path) -> None:
     assert (len(judgments), judgments[3], judgments[-1]) == (10, listed[3], listed[-1])
     assert judgments[2:9:3] == listed[2:9:3]
     assert list(reversed(judgments)) == listed[::-1]
-    assert judgments == listed
+    assert list(judgments) == listed
     assert listed[4] in judgments
     with pytest.raises(IndexError):
         judgments[10]

@@ -13,7 +13,7 @@ convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, M
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -119,8 +119,8 @@ def span_tree(trace: object) -> SpanTree | None:
     notes = []
     if strays := len(spans) - len(links):
         notes.append(f"trace: {strays} of {len(spans)} entries are no spans and are left out")
-    parents = _parents(links, notes)
-    return SpanTree(spans=_in_order(links, parents), info=info, notes=tuple(notes))
+    tree, repairs = _tree(links)
+    return SpanTree(spans=tree, info=info, notes=(*notes, *repairs))
 
 
 # -- the forms ---------------------------------------------------------------------------------------------------------
@@ -381,61 +381,45 @@ def _with_messages(attributes: dict[str, Any]) -> dict[str, Any]:
 # -- the tree ----------------------------------------------------------------------------------------------------------
 
 
-def _parents(links: Sequence[_Link], notes: list[str]) -> list[int | None]:
-    """For each span the place of its parent; what cannot be is noted and becomes None."""
+def _tree(links: Sequence[_Link]) -> tuple[tuple[Span, ...], list[str]]:
+    """The spans, each below its parent and siblings by their start, and what had to be repaired for that."""
     places: dict[tuple[str, str], int] = {}
-    twice = []
-    for place, link in enumerate(links):
-        if link.id and places.setdefault((link.trace, link.id), place) != place:
-            twice.append(place)
+    twice = [n for n, link in enumerate(links) if link.id and places.setdefault((link.trace, link.id), n) != n]
     parents = [places.get((link.trace, link.parent)) if link.parent else None for link in links]
-    orphans = [place for place, link in enumerate(links) if link.parent and parents[place] is None]
+    orphans = [n for n, link in enumerate(links) if link.parent and parents[n] is None]
+    starts = [link.span.start for link in links]
+    by_start = sorted(range(len(links)), key=lambda n: (starts[n] is None, starts[n] or 0))
+    children: dict[int | None, list[int]] = {}
+    for n in by_start:
+        children.setdefault(parents[n], []).append(n)
+    spans: list[Span] = []
+    placed, circles = set[int](), list[int]()
+    # What no uppermost span leads to is in a circle, or below one: the circle is opened above one of its spans.
+    for root in (*children.get(None, ()), *by_start):
+        if root not in placed and parents[root] is not None:
+            way, above = set[int](), parents[root]
+            while above is not None and above not in way:
+                way.add(above)
+                above = parents[above]
+            root = root if above is None else above  # noqa: PLW2901  # one of the circle that it is below
+            circles.append(root)
+        # A stack, not recursion: an agent's loop nests thousands deep.
+        waiting: list[tuple[int, str | None, int]] = [(root, None, 0)]
+        while waiting:
+            n, parent, depth = waiting.pop()
+            if n not in placed:
+                placed.add(n)
+                span = msgspec.structs.replace(links[n].span, id=f"S{len(spans) + 1}", parent=parent, depth=depth)
+                spans.append(span)
+                waiting.extend((child, span.id, depth + 1) for child in reversed(children.get(n, ())))
+    notes = []
     for faulty, fault in (
         (twice, "have an id that another span has too; each is shown"),
         (orphans, "name a parent that the trace does not hold; shown as uppermost"),
-        (_opened_circles(links, parents), "are below themselves; shown as uppermost"),
+        (circles, "are below themselves; shown as uppermost"),
     ):
         if faulty:
-            names_of = ", ".join(links[place].span.name[:40] for place in faulty[:_NAMED_IN_NOTES])
+            some = ", ".join(links[n].span.name[:40] for n in faulty[:_NAMED_IN_NOTES])
             more = f" and {len(faulty) - _NAMED_IN_NOTES} more" if len(faulty) > _NAMED_IN_NOTES else ""
-            notes.append(f"trace: {len(faulty)} of {len(links)} spans ({names_of}{more}) {fault}")
-    return parents
-
-
-def _opened_circles(links: Sequence[_Link], parents: list[int | None]) -> list[int]:
-    """Cut every circle above one of its spans; the places of those spans."""
-    below_a_root: set[int] = set()
-    cuts = []
-    for first in _by_start(links):
-        way: set[int] = set()
-        place: int | None = first
-        while place is not None and place not in below_a_root:
-            if place in way:
-                parents[place] = None
-                cuts.append(place)
-                break
-            way.add(place)
-            place = parents[place]
-        below_a_root |= way
-    return cuts
-
-
-def _in_order(links: Sequence[_Link], parents: Sequence[int | None]) -> tuple[Span, ...]:
-    children: dict[int | None, list[int]] = {}
-    for place in _by_start(links):
-        children.setdefault(parents[place], []).append(place)
-    spans: list[Span] = []
-    # A stack, not recursion: an agent's loop nests thousands deep.
-    waiting: list[tuple[int, str | None, int]] = [(place, None, 0) for place in reversed(children[None])]
-    while waiting:
-        place, parent, depth = waiting.pop()
-        span = msgspec.structs.replace(links[place].span, id=f"S{len(spans) + 1}", parent=parent, depth=depth)
-        spans.append(span)
-        waiting.extend((child, span.id, depth + 1) for child in reversed(children.get(place, ())))
-    return tuple(spans)
-
-
-def _by_start(links: Collection[_Link]) -> list[int]:
-    """The places by start; a span without one comes after those with one, in the order in which it was written."""
-    starts = [link.span.start for link in links]
-    return sorted(range(len(starts)), key=lambda place: (starts[place] is None, starts[place] or 0))
+            notes.append(f"trace: {len(faulty)} of {len(links)} spans ({some}{more}) {fault}")
+    return tuple(spans), notes

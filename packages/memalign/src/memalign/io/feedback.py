@@ -17,7 +17,7 @@ from memalign.errors import InputError, InvalidRows, InvalidValue, RowError
 from memalign.io.frames import is_absent, shown_id
 from memalign.io.rows import Row
 from memalign.io.source import CONTENT_NEEDED, JUDGED, FeedbackSource, Reading, RowSource, case_fields
-from memalign.types import CONTENT_FIELDS, Example, Feedback, FeedbackKey
+from memalign.types import CONTENT_FIELDS, Feedback, FeedbackKey
 from memalign.values import ValueType
 
 __all__ = ["SKIP_HINT", "FeedbackFile", "read_feedback"]
@@ -142,7 +142,8 @@ class _Reading(Reading):
             return
         line, first = self._contents.get(feedback.id, (0, feedback))
         if first.content_hash != feedback.content_hash:
-            raise InputError(f"{_differing(first, feedback)} differ from those of {feedback.id!r} on line {line}")
+            fields = [name for name in CONTENT_FIELDS if first.content.get(name) != feedback.content.get(name)]
+            raise InputError(f"{', '.join(fields)} differ from those of {feedback.id!r} on line {line}")
         if not line and self._hashes.get(feedback.id, feedback.content_hash) != feedback.content_hash:
             raise InputError(
                 f"the judge knows {feedback.id!r} with other content; give this case an id of its own, or unalign "
@@ -176,8 +177,3 @@ def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedba
         elif not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isinf(value)):
             raise InputError(f"value {value!r} is not a label: a boolean, a number or text")
     return Feedback(**case)
-
-
-def _differing(first: Example | Feedback, second: Example | Feedback) -> str:
-    """The content fields in which two rows of one id differ."""
-    return ", ".join(name for name in CONTENT_FIELDS if first.content.get(name) != second.content.get(name))

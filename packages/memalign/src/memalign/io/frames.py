@@ -13,7 +13,7 @@ from memalign.errors import ConfigurationError, InputError, RowError
 from memalign.io.locations import Location, shown_location
 from memalign.io.rows import Row
 
-__all__ = ["Frame", "column_names", "frame_rows", "is_absent", "is_frame", "is_lazy", "parquet_rows", "shown_id"]
+__all__ = ["Frame", "column_names", "frame_rows", "is_absent", "is_frame", "parquet_rows", "shown_id"]
 
 _PROTOCOLS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__")
 _BATCH = 256  # rows of a Parquet file that are read at once
@@ -30,11 +30,6 @@ def is_frame(value: object) -> bool:
     if isinstance(value, str | Path | list | tuple | Mapping | Iterator):
         return False
     return any(hasattr(type(value), protocol) for protocol in _PROTOCOLS)
-
-
-def is_lazy(value: object) -> bool:
-    """Whether it is a frame that is still to be computed."""
-    return type(value).__name__ == "LazyFrame" and hasattr(value, "collect")
 
 
 def column_names(value: Any) -> list[str] | None:

@@ -7,11 +7,11 @@ of another judge, or on an example that has changed since, is never taken for th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self, overload
+from typing import Any, BinaryIO, NamedTuple, overload
 
 import msgspec
 
@@ -143,7 +143,7 @@ def _lines_of(path: Path) -> Iterator[_Line]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
-class JudgmentWriter:
+class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
     """Writes judgments as they come, one flushed line each, and takes up where an earlier run stopped.
 
     `id in writer` says whether an example has its judgment already: made by an earlier run of the same `judge` (a
@@ -236,14 +236,8 @@ class JudgmentWriter:
         finally:
             unlock(self._lock)
 
-    def __enter__(self) -> Self:
-        """Give the writer itself; leaving the block closes it, whatever happened."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the file."""
+    def __exit__(self, *error: object) -> None:
+        """Close the file, whatever happened in the block."""
         self.close()
 
     def _resume(self) -> None:
@@ -288,11 +282,17 @@ class JudgmentWriter:
 class Judgments(Sequence[Judgment]):
     """The judgments of a run in the order of its examples, read from the file whenever one is asked for.
 
-    Raises InputError when the file is no longer what the run left. Equal to any sequence of equal judgments.
+    Args:
+        path: The file.
+        ids: The ids of the examples.
+        begins: Where in the file the line of an id begins.
+        otherwise: The judgment of an example without a line.
+
+    Raises:
+        InputError: When a judgment is asked for, and the file is no longer what the run left.
     """
 
     def __init__(self, path: Path, ids: Sequence[str], begins: Mapping[str, int], otherwise: Judgment | None) -> None:
-        """`begins` has where in `path` the line of an id begins."""
         self._path = path
         self._ids = ids
         self._begins = begins
@@ -312,13 +312,6 @@ class Judgments(Sequence[Judgment]):
 
     def __iter__(self) -> Iterator[Judgment]:
         return self._at(range(len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or isinstance(other, str):
-            return NotImplemented
-        return len(self) == len(other) and all(ours == theirs for ours, theirs in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]  # as a list has none
 
     def __repr__(self) -> str:
         return f"<{len(self)} judgments in {self._path}>"

@@ -114,15 +114,11 @@ def _check_unpacked(path: Path, file: BinaryIO) -> None:
 def _too_large(path: Path, number: int, width: int) -> InputError:
     from openpyxl.utils import get_column_letter
 
-    fault = f" repeats its texts to more than {_LARGEST // 1_000_000} million characters"
-    if number > _MOST_ROWS:
-        fault = (
-            f" goes on to row {number:,}, and at most {_MOST_ROWS:,} are read; delete the stray cells below the table"
-        )
-    elif width > _MOST_COLUMNS:
-        where = f"row {number} has a cell in column {get_column_letter(width)}"
-        fault = f": {where}, and at most {_MOST_COLUMNS:,} columns are read; delete the stray cells beside the table"
-    return InputError(f"{path}{fault}, save it as .csv, or split it")
+    most = f"{_MOST_ROWS:,} rows, {_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read"
+    return InputError(
+        f"{path} goes on to row {number:,}, column {get_column_letter(max(width, 1))}, and at most {most}; delete the "
+        "stray cells beside or below the table, save it as .csv, or split it"
+    )
 
 
 def _row(number: int, letters: dict[str, str], cells: Sequence[Any], columns: Columns) -> Row | RowError:

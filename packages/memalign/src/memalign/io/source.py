@@ -18,7 +18,7 @@ import msgspec
 from memalign.content import check_field
 from memalign.errors import InputError, RowError
 from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
-from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame, is_lazy
+from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame
 from memalign.io.locations import shown_location
 from memalign.io.readers import read_rows
 from memalign.io.review_cells import is_review, restored
@@ -78,7 +78,7 @@ class RowSource:
             return items if items.columns.required or items.columns.names else replace(items, columns=names)
         if isinstance(items, str | Path):
             name = shown_location(items)
-        elif is_lazy(items):
+        elif type(items).__name__ == "LazyFrame":
             raise InputError(f"{name} is a frame that is not computed yet: give frame.collect()")
         elif isinstance(items, Mapping):
             splits = ", ".join(map(str, items))[:80]
