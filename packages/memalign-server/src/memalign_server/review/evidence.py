@@ -27,6 +27,8 @@ __all__ = ["ENOUGH", "Agreement", "Evidence", "Mistake", "Pair", "Trust", "evide
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
+LATEST = 200
+"""Cases that are counted: as many as each new version judges again."""
 _MOST = 1_000  # cases of which people's agreement is computed, the latest first
 _SHOWN = 3  # mistakes, and pairs of people
 
@@ -74,7 +76,7 @@ class Trust:
     Attributes:
         now: The newest verdicts against people's answers, on the cases that are held out.
         before: The verdicts of the empty memory on the same cases; None until it was taught, and of too few.
-        waiting: Cases that are held out and that the reader has not answered.
+        waiting: While there is no figure, the cases that are held out and that the reader has not answered.
         reader_alone: Whether all these answers are the reader's.
         people: Who agrees with whom, those with the most common cases first.
         mistakes: Where the judge is wrong, of the cases that the reader has answered; the latest first.
@@ -117,11 +119,12 @@ def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -
         person: The reader.
     """
     cases = _measured(connection, judge, kind)
+    now = _agreement(((case.verdict, case.answer) for case in cases), kind)
     before = _agreement(_firsts(cases), kind)
     return Trust(
-        now=_agreement(((case.verdict, case.answer) for case in cases), kind),
+        now=now,
         before=before if before.n >= ENOUGH else None,
-        waiting=_waiting(connection, judge, person),
+        waiting=_waiting(connection, judge, person) if now.n < ENOUGH else 0,
         reader_alone=all({*case.people} == {person} for case in cases),
         people=_pairs(connection, judge, kind, person),
         mistakes=_mistakes(connection, judge, kind, person, cases),
@@ -150,22 +153,27 @@ def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str,
 
 
 def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Measured]:
-    """The cases that are held out and that people answered alike, the latest answer last.
+    """The latest cases that are held out and that people answered alike, the latest answer last.
 
     Where they differ, the answer counts that an owner settled on. As soon as enough cases have a verdict of the newest
     version, the others wait for theirs.
     """
+    of_case = and_(queue.c.judge == judge, queue.c.case_id == reviews.c.case_id)
+    blind = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.blind_value.is_not(None))
+    unseen = (queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None))
+    ids = select(reviews.c.case_id).join(queue, of_case).where(*blind, *unseen).order_by(reviews.c.created_at.desc())
+    latest = set[str]()
+    with connection.execute(ids) as newest_first:
+        for case_id in newest_first.scalars():
+            latest.add(case_id)
+            if len(latest) == LATEST:
+                break
+    names = ("case_id", "person", "value", "blind_value", "judge_value", "judge_version", "created_at")
     columns = (queue.c.verdict, queue.c.version, queue.c.first_value, queue.c.first_version, queue.c.settled)
-    names = ("case_id", "person", "value", "blind_value", "judge_value", "judge_version")
-    query = (
-        select(*(reviews.c[name] for name in names), *columns)
-        .join(queue, and_(queue.c.judge == judge, queue.c.case_id == reviews.c.case_id))
-        .where(reviews.c.judge == judge, queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None))
-        .where(reviews.c.state == "answered", reviews.c.blind_value.is_not(None))
-        .order_by(reviews.c.created_at)
-    )
+    query = select(*(reviews.c[name] for name in names), *columns).join(queue, of_case)
+    query = query.where(*blind, reviews.c.case_id.in_(latest))
     by_case: dict[str, list[Any]] = {}
-    for row in connection.execute(query):
+    for row in sorted(connection.execute(query), key=lambda row: str(row.created_at)):
         if row.settled is None or row.settled == row.person:
             by_case.setdefault(row.case_id, []).append(row)
     cases = []
@@ -241,13 +249,14 @@ def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> 
 
 
 def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> list[tuple[str, Agreement]]:
-    own, theirs = reviews.alias(), reviews.alias()
+    answered = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
+    latest = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.person == person)
+    own = latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()  # the limit has it read first
     query = (
-        select(theirs.c.person, own.c.value, theirs.c.value, func.count())
-        .join(theirs, and_(theirs.c.judge == judge, theirs.c.case_id == own.c.case_id, theirs.c.person != person))
-        .where(own.c.judge == judge, own.c.person == person, own.c.state == "answered", own.c.value.is_not(None))
-        .where(theirs.c.state == "answered", theirs.c.value.is_not(None))
-        .group_by(theirs.c.person, own.c.value, theirs.c.value)
+        select(reviews.c.person, own.c.value, reviews.c.value, func.count())
+        .join(own, own.c.case_id == reviews.c.case_id)
+        .where(*answered, reviews.c.person != person)
+        .group_by(reviews.c.person, own.c.value, reviews.c.value)
     )
     common, agreed = Counter[str](), Counter[str]()
     for colleague, one, other, n in connection.execute(query):

@@ -62,9 +62,6 @@ queue = Table(
     judge_column(),
     Column("case_id", String(500), nullable=False, info=CASE_ID),
     Column("content_hash", String(64), nullable=False),
-    Column("example", Text, nullable=False, info=TEXT_ROW),  # JSON
-    Column("judgment", Text, info=MODEL_TEXT),  # JSON; NULL until it is judged, and where it failed
-    Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
     Column("version", Integer),  # of the judge that made the judgment
     Column("seen", Integer, nullable=False, default=0),  # 1: its memory held the case, under this id or another
     Column("verdict", String(200), info=MODEL_TEXT),  # its value as files write it, for counts; cut where it is long
@@ -75,6 +72,10 @@ queue = Table(
     Column("settled", String(200), info=PERSON),  # whose answer holds; "" for nobody's; NULL where nothing is settled
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
+    # The long ones last: a row is read from its beginning, as far as the column that is asked for.
+    Column("example", Text, nullable=False, info=TEXT_ROW),  # JSON
+    Column("judgment", Text, info=MODEL_TEXT),  # JSON; NULL until it is judged, and where it failed
+    Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
     Index("memalign_server_queue_version", "judge", "version"),
@@ -113,8 +114,17 @@ reviews = Table(
     Column("updated_at", _TIME, nullable=False),
     Index("memalign_server_reviews_person", "judge", "person", "state"),
     Index("memalign_server_reviews_order", "judge", "person", "created_at"),
-    Index("memalign_server_reviews_taught", "judge", "state", "taught", "revision"),
+    Index("memalign_server_reviews_latest", "judge", "created_at"),
     Index("memalign_server_reviews_version", "judge", "judge_version"),
+)
+
+# It holds only what is not taught yet: a longer one would look good for every question about answers.
+_untaught = reviews.c.taught != reviews.c.revision
+Index(
+    "memalign_server_reviews_untaught",
+    *(reviews.c.judge, reviews.c.person),
+    sqlite_where=_untaught,
+    postgresql_where=_untaught,
 )
 
 drafts = Table(
