@@ -7,10 +7,10 @@ import json
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from memalign.types import Example
 from memalign_server.pages.rendering import render
 from memalign_server.people.access import Asking
 from memalign_server.review.evidence import ENOUGH, figures_of, trust_of
+from memalign_server.review.finding import case_text
 from memalign_server.server import JUDGE, Here
 
 __all__ = ["router"]
@@ -24,7 +24,7 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
     kind = server.judges.latest(judge).judge.value_type
     with server.store.read() as connection:
         trust = trust_of(connection, judge, kind, person.name)
-    texts = {mistake.example.id: _first_text(mistake.example) for mistake in trust.mistakes}
+    texts = {mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes}
     return render(request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, enough=ENOUGH)
 
 
@@ -37,8 +37,3 @@ def download_figures(judge: str, server: Here) -> Response:
     text = json.dumps(figures, ensure_ascii=False, indent=2) + "\n"
     headers = {"content-disposition": 'attachment; filename="figures.json"'}
     return Response(text, media_type="application/json", headers=headers)
-
-
-def _first_text(example: Example) -> str:
-    value = example.content.get("outputs", next(iter(example.content.values())))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
