@@ -75,8 +75,8 @@ def main() -> None:
     unseen = [case(row) for row in labelled if row["part"] != "synthetic"]
     labels = [float(case.label) for case in unseen]
     calibrator = fit(ValueType.of("int:1..4"), taught)
-    predictions = [calibrator.says(case.known) for case in unseen]
-    own = [sum(float(level) * chance for level, chance in (case.known.chances or {}).items()) for case in unseen]
+    predictions = [calibrator.says(case.observation) for case in unseen]
+    own = [sum(float(level) * chance for level, chance in (case.observation.chances or {}).items()) for case in unseen]
     weighed = [sum(float(level) * chance for level, chance in chances.items()) for chances in predictions]
     print(f"taught {len(taught)}, unseen {len(unseen)}\n")
     print("| | Pearson | Spearman | Kendall | RMSE |\n|---|---|---|---|---|")

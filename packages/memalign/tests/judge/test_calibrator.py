@@ -156,7 +156,7 @@ def told(kind: str, label: Any, **changes: Any) -> Observation:
     answers = {
         name: 3 * speaks(kind, label, said) for name, said in checks_of(kind).items() if name.startswith("tells")
     }
-    return cases_of(kind, count=1)[0].known._replace(answers=answers, verdict=TYPES[kind][0], **changes)
+    return cases_of(kind, count=1)[0].observation._replace(answers=answers, verdict=TYPES[kind][0], **changes)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -172,7 +172,7 @@ def test_checks_decide_where_the_verdict_tells_nothing(kind: str) -> None:
 def test_a_wrong_sign_in_every_guideline_is_corrected(kind: str) -> None:
     calibrator = fitted(kind, count=80, turned=True)
     for label in (TYPES[kind][0], TYPES[kind][-1]):
-        known = told(kind, label, expected=cases_of(kind, count=1, turned=True)[0].known.expected)
+        known = told(kind, label, expected=cases_of(kind, count=1, turned=True)[0].observation.expected)
         assert calibrator.verdict(known) == label
 
 
@@ -240,11 +240,11 @@ def test_where_guidelines_were_written_for_the_cases_new_ones_count_like_these()
     # The model leans to yes: what is usual of the new check is what is usual of the others.
     named = [
         case._replace(
-            known=case.known._replace(
-                answers={f"#0.{name}": 2.0 + (margin or 0.0) for name, margin in case.known.answers.items()},
+            observation=case.observation._replace(
+                answers={f"#0.{name}": 2.0 + (margin or 0.0) for name, margin in case.observation.answers.items()},
                 expected=tuple(
                     Expectation(label=each.label, checks=tuple((f"#0.{name}", sign) for name, sign in each.checks))
-                    for each in case.known.expected
+                    for each in case.observation.expected
                 ),
             )
         )
@@ -293,7 +293,7 @@ def test_fewer_than_ten_known_verdicts_decide_nothing() -> None:
 
 def test_an_unknown_verdict_is_neither_right_nor_wrong() -> None:
     cases = [
-        case if number % 2 else case._replace(known=case.known._replace(verdict=None))
+        case if number % 2 else case._replace(observation=case.observation._replace(verdict=None))
         for number, case in enumerate(cases_of("bool"))
     ]
     worth = fitted("bool", cases).worth
@@ -337,7 +337,7 @@ def test_a_fit_is_a_pure_function(kind: str, seed: int) -> None:
 
 def test_length_counts_up_to_three_spreads() -> None:
     cases = [
-        case._replace(known=case.known._replace(length=float(number % 5)))
+        case._replace(observation=case.observation._replace(length=float(number % 5)))
         for number, case in enumerate(cases_of("bool"))
     ]
     calibrator = fitted("bool", cases)
@@ -351,7 +351,7 @@ def test_a_models_probabilities_count_beyond_its_label() -> None:
 
     cases = [case(label, 0.95 if label else 0.6) for label in [True, False] * 20]
     calibrator = fitted("bool", cases)
-    sure, unsure = (calibrator.verdict(case(True, chance).known) for chance in (0.95, 0.6))
+    sure, unsure = (calibrator.verdict(case(True, chance).observation) for chance in (0.95, 0.6))
     assert (sure, unsure) == (True, False)
 
 

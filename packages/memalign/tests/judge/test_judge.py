@@ -218,6 +218,8 @@ class TestOneItem:
     def test_an_example_or_fields_but_not_both(self) -> None:
         one, _ = judge()
         assert one(Example(id="t", inputs="q", outputs="a")).value is True
+        with pytest.raises(TypeError, match=r"judge\(…\) takes an Example, or the fields inputs, .* and no foo"):
+            one(foo=1)  # type: ignore[call-arg]
         with pytest.raises(InputError, match="not both"):
             one(Example(id="t", inputs="q", outputs="a"), outputs="b")
 

@@ -305,3 +305,15 @@ def test_equal_memories_have_equal_hashes_whatever_was_hidden(kept: Memory, data
     assert left.hash == afresh.hash
     assert left.matrix.tobytes() == afresh.matrix.tobytes()
     assert all(left.annotations_on(each) == afresh.annotations_on(each) for each in afresh.cases)
+
+
+def test_the_guidelines_in_force_print_as_people_read_them() -> None:
+    rules = (
+        Guideline(id="G1", text="Say sorry first.", supported_by=keys("t-1@ana")),
+        Guideline(id="G2", text="Name a date.", origin="dora"),
+        Guideline(id="G3", text="Be brief.", retired_by="dora"),
+    )
+    semantic = Memory(guidelines=rules).semantic
+    assert repr(semantic) == str(semantic) == "G1: Say sorry first. (t-1@ana)\nG2: Name a date. (dora)"
+    assert "Name a date." in semantic._repr_html_()
+    assert repr(Memory().semantic) == "no guidelines"

@@ -115,7 +115,7 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
         if name not in prompt.guideline_ids:
             notes.append("a finding dropped: it names a guideline that was not shown")
         elif name not in findings:  # named twice it is one finding
-            quoted = quotation(evidence, prompt.shown)
+            quoted = quotation(evidence, prompt.item_texts)
             if quoted is None and isinstance(evidence, str) and evidence.strip():
                 notes.append(f"evidence for {name} dropped: the item does not have these words")
             findings[name] = Finding(
@@ -143,8 +143,8 @@ _QUOTES = str.maketrans(dict.fromkeys("\"'`´‘’‚‛“”„‟′″«»�
 _OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # as above
 
 
-def quotation(evidence: object, shown: Iterable[str]) -> str | None:
-    """The words that `evidence` quotes, if one of the texts that a model was `shown` has them; else None.
+def quotation(evidence: object, texts: Iterable[str]) -> str | None:
+    """The words that `evidence` quotes, if one of the texts that a model was shown has them; else None.
 
     White space counts as one space, all quotation marks as the same one, and JSON's escapes as what they stand for, on
     both sides: the texts are JSON, and a model may escape a second time. Nothing else is forgiven: a piece of a word is
@@ -152,11 +152,11 @@ def quotation(evidence: object, shown: Iterable[str]) -> str | None:
 
     Args:
         evidence: What the model wrote.
-        shown: The fields of the item as they stood in the prompt.
+        texts: The fields of the item as they stood in the prompt.
     """
     if not isinstance(evidence, str):
         return None
-    words, plain = " ".join(evidence.split()), [_plain(text) for text in shown]
+    words, plain = " ".join(evidence.split()), [_plain(text) for text in texts]
     for quoted in (words, words.strip(_OUTER)):
         wanted = _plain(quoted)
         if any(map(str.isalnum, wanted)) and any(True for text in plain for _ in places(text, wanted)):

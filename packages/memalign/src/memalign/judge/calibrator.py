@@ -43,7 +43,7 @@ FAR, WIDTH = 3.0, 0.3
 SURE = 6.0
 """Log-odds of an answer, at most: what models say beyond tells nothing more."""
 SAME = 1e-9
-"""Two verdicts are as near to a label where their nearness differs by no more, and a step that wins less is the last."""
+"""Two verdicts are as near to a label if their nearness differs by no more; a step that wins less is the last."""
 STEPS = 50
 
 
@@ -111,24 +111,24 @@ class Columns(NamedTuple):
         """What each column stands for."""
         return (*[HABIT] * len(self.labels), VERDICT, *[LENGTH] * len(self.code), FIRES, CHECKS, MINED, *self.alone)
 
-    def rows(self, known: Observation) -> Array:
+    def rows(self, observation: Observation) -> Array:
         """What is known of an item, of shape (labels, columns)."""
-        terms, nothing = self.terms(known), np.zeros((len(self.labels), 4))
+        terms, nothing = self.terms(observation), np.zeros((len(self.labels), 4))
         shared = sum(terms.values(), nothing)
         alone = [terms.get(name, nothing)[:, 3] for name in self.alone]
-        length = np.clip((known.length - self.length[0]) / self.length[1], -FAR, FAR)
+        length = np.clip((observation.length - self.length[0]) / self.length[1], -FAR, FAR)
         habit = np.eye(len(self.labels)) - 1 / len(self.labels)
-        return np.column_stack([habit, self._verdict(known), self.code.T * length, shared[:, :3], *alone])
+        return np.column_stack([habit, self._verdict(observation), self.code.T * length, shared[:, :3], *alone])
 
-    def terms(self, known: Observation) -> dict[str, Array]:
+    def terms(self, observation: Observation) -> dict[str, Array]:
         """What each answered check adds to four columns (labels, 4): FIRES, CHECKS, MINED, and its own."""
         answers = {
             name: self._centred(name, margin)
-            for name, margin in known.answers.items()
+            for name, margin in observation.answers.items()
             if margin is not None and (self.asks_new or name in self.usual)
         }
         terms: dict[str, Array] = {}
-        counting = [expected for expected in known.expected if any(name in answers for name, _ in expected.checks)]
+        counting = [rule for rule in observation.expected if any(name in answers for name, _ in rule.checks)]
         for expected in counting:
             towards = self._towards(expected.label)
             signed = [(name, sign, sign * answers[name]) for name, sign in expected.checks if name in answers]
@@ -165,10 +165,10 @@ class Columns(NamedTuple):
             return np.array([other == label for other in self.labels]) - 1 / len(self.labels)
         return np.asarray(np.sign(float(label) - self.middle) * self.code[0])
 
-    def _verdict(self, known: Observation) -> Array:
-        if known.verdict is None or known.verdict not in self.labels:
+    def _verdict(self, observation: Observation) -> Array:
+        if observation.verdict is None or observation.verdict not in self.labels:
             return np.zeros(len(self.labels))
-        chances = known.chances or {known.verdict: 1.0}
+        chances = observation.chances or {observation.verdict: 1.0}
         if self.kind == "ranks":
             mean = sum(float(label) * chance for label, chance in chances.items())
             return np.asarray(self.code[0] * (mean - self.middle) / self.half)
@@ -190,28 +190,28 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
     worth: Worth = Worth()
     fitted: bool = True
 
-    def says(self, known: Observation) -> dict[Value, float]:
+    def says(self, observation: Observation) -> dict[Value, float]:
         """The probability of each label, of an item of which this is known; the likeliest one is the verdict."""
-        scores = self.columns.rows(known) @ self.weights
+        scores = self.columns.rows(observation) @ self.weights
         return dict(zip(self.columns.labels, map(float, softmax(scores[None])[0]), strict=True))
 
-    def verdict(self, known: Observation) -> Value:
+    def verdict(self, observation: Observation) -> Value:
         """The likeliest label."""
-        chances = self.says(known)
+        chances = self.says(observation)
         return max(chances, key=lambda label: chances[label])
 
-    def parts(self, known: Observation, value: Value) -> dict[str, float]:
+    def parts(self, observation: Observation, value: Value) -> dict[str, float]:
         """What adds up to the score of a verdict, by the name of a check, `HABIT`, `VERDICT` or `LENGTH`.
 
         Args:
-            known: What is known of the item.
+            observation: What is known of the item.
             value: The verdict, whoever gave it.
 
         Returns:
             The log-odds for it against the strongest other label. A check has its share of what all checks have
             together.
         """
-        columns, rows = self.columns, self.columns.rows(known)
+        columns, rows = self.columns, self.columns.rows(observation)
         place, units = columns.labels.index(value), np.eye(len(columns.labels))
         others = np.where(units[place] == 1, -np.inf, rows @ self.weights)
         counts = units[place] - units[int(np.argmax(others))]
@@ -220,7 +220,7 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
             if name in (HABIT, VERDICT, LENGTH):
                 parts[name] = parts.get(name, 0.0) + float(part)
         weight = dict(zip(columns.names, map(float, self.weights), strict=True))
-        for name, term in columns.terms(known).items():
+        for name, term in columns.terms(observation).items():
             parts[name] = float(counts @ term @ [weight[FIRES], weight[CHECKS], weight[MINED], weight.get(name, 0.0)])
         return parts
 
@@ -244,7 +244,7 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
     start = Calibrator(columns=columns, weights=starts, fitted=False)
     if len(cases) < FEWEST or len({case.label for case in cases}) < 2:
         return start
-    rows, numbers = np.stack([columns.rows(case.known) for case in cases]), np.arange(len(cases))
+    rows, numbers = np.stack([columns.rows(case.observation) for case in cases]), np.arange(len(cases))
     codes = np.array([columns.labels.index(case.label) for case in cases])
 
     def fitted(chosen: NDArray[np.bool_]) -> Calibrator:
@@ -255,10 +255,10 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
     calibrated: list[float] = []
     for fold in range(FOLDS):
         rest = fitted(numbers % FOLDS != fold)
-        for known, label in cases[fold::FOLDS]:
-            if known.verdict is not None:  # one that is not known is neither right nor wrong
-                own.append(_nearness(value_type, known.verdict, label))
-                calibrated.append(_nearness(value_type, rest.verdict(known), label))
+        for observation, label in cases[fold::FOLDS]:
+            if observation.verdict is not None:  # one that is not known is neither right nor wrong
+                own.append(_nearness(value_type, observation.verdict, label))
+                calibrated.append(_nearness(value_type, rest.verdict(observation), label))
     return msgspec.structs.replace(fitted(numbers >= 0), worth=Worth.of(own, calibrated))
 
 
@@ -269,14 +269,14 @@ def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[
         ranks = [float(case.label) for case in cases] or [float(label) for label in labels]
         middle, half = fmean(ranks), (float(labels[-1]) - float(labels[0])) / 2
     margins: dict[str, list[float]] = {}
-    for known, _ in cases:
-        for name, margin in known.answers.items():
+    for observation, _ in cases:
+        for name, margin in observation.answers.items():
             if margin is not None:
                 margins.setdefault(name, []).append(_bounded(margin))
-    lengths = np.array([known.length for known, _ in cases] or [0.0])
+    lengths = np.array([observation.length for observation, _ in cases] or [0.0])
     centre = 0.0 if sides else float(lengths.mean())  # swapping sides must turn every sign: nothing is taken off
     wordless = {name for name in margins if name.startswith(Expectation.WORDLESS)}
-    named = {name for known, _ in cases for expected in known.expected for name, _ in expected.checks}
+    named = {name for observation, _ in cases for expected in observation.expected for name, _ in expected.checks}
     if value_type.numeric:
         code = np.linspace(-1.0, 1.0, len(labels))[None]
     elif sides:

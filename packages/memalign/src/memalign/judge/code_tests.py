@@ -243,7 +243,7 @@ def standing_fault(check: Check) -> str | None:
 
 
 def is_mined(guideline: Guideline) -> bool:
-    """Whether code found the guideline in the labels: nobody said it, nobody took it over, and all its checks are tests."""
+    """Whether code found the guideline in the labels: nobody said it or took it over, and all its checks are tests."""
     untouched = not guideline.people and not guideline.supported_by
     return untouched and bool(guideline.checks) and all(check.test for check in guideline.checks)
 

@@ -66,7 +66,7 @@ NAMED = 3
 
 
 class AskedCheck(NamedTuple):
-    """A question that a judgment asks, the first guideline with this check, and the feedback behind all that have it."""
+    """A question of a judgment, the first guideline with this check, and the feedback behind all that have it."""
 
     question: str
     guideline: str
@@ -183,7 +183,7 @@ def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) 
     calibrator, memory, value_type = calibrator_of(judge), judge.memory, judge.value_type
     if calibrator is None:
         return own
-    known = Observation(
+    observation = Observation(
         answers={**answered.margins, **test_margins(memory, example, value_type)},
         expected=expectations(memory.semantic),
         verdict=own.value,
@@ -191,14 +191,14 @@ def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) 
         length=length_of(example, value_type),
     )
     decides = calibrator.worth.decides
-    value = calibrator.verdict(known) if decides or own.value is None else own.value
+    value = calibrator.verdict(observation) if decides or own.value is None else own.value
     judgment = replace(
         own,
         value=value,
         decided_by="calibrator" if decides else "model",
-        findings=_contributing(own.findings, calibrator.parts(known, value)),
+        findings=_contributing(own.findings, calibrator.parts(observation, value)),
         # How sure the verdict delivered is, the calibrator says where labelled cases taught it; else the model itself.
-        confidence=calibrator.says(known).get(value) if calibrator.fitted else own.confidence,
+        confidence=calibrator.says(observation).get(value) if calibrator.fitted else own.confidence,
     )
     if not decides:
         return judgment
@@ -209,11 +209,11 @@ def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) 
 def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
     """The findings with what each contributes to the verdict, and with what no expert taught, the weightiest first."""
     taught = [replace(f, contribution=parts.get(f.check)) if f.check else f for f in findings]
-    asked = {finding.check for finding in findings}
+    checked = {finding.check for finding in findings}
     untaught = [
         Finding(guideline=None, check=name, contribution=part)
         for name, part in parts.items()
-        if name not in asked and part != 0.0
+        if name not in checked and part != 0.0
     ]
     return tuple(sorted((*taught, *untaught), key=lambda finding: -abs(finding.contribution or 0.0)))
 
@@ -323,8 +323,8 @@ async def answered_about(
     if value and len(items) == 1:
         requests = [(items[0], [*questions, *value])]
     elif value:
-        shown = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
-        whole = render_item(fit_fields(shown, budget_of(judge, limits).item).fields)
+        parts = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
+        whole = render_item(fit_fields(parts, budget_of(judge, limits).item).fields)
         requests.append((whole, value))
     decisions = list[Decision]()
     spent = Usage()

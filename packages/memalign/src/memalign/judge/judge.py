@@ -146,7 +146,7 @@ class Judge(Generic[ValueT_co]):
         object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
 
     def __hash__(self) -> int:
-        """Equal judges have equal hashes; parameters are left out, since 0 and 0.0 are equal and written differently."""
+        """Equal judges have equal hashes; parameters are left out, since 0 and 0.0 are equal and not the same text."""
         return hash((self.name, self.instructions, self.value_type, self.memory.hash))
 
     def __reduce__(self) -> tuple[Callable[..., Judge], tuple[()]]:
@@ -157,10 +157,10 @@ class Judge(Generic[ValueT_co]):
 
     def __repr__(self) -> str:
         text = " ".join(self.instructions.split())
-        shown = text if len(text) <= 80 else f"{text[:79]}…"
+        short = text if len(text) <= 80 else f"{text[:79]}…"
         return (
             f"Judge(name={self.name!r}, feedback_value_type={self.value_type.spec!r}, model={self.model_name!r}, "
-            f"instructions={shown!r}, memory={self.memory!r})"
+            f"instructions={short!r}, memory={self.memory!r})"
         )
 
     def _repr_html_(self) -> str:
@@ -265,7 +265,7 @@ class Judge(Generic[ValueT_co]):
     ) -> Sequence[Judgment[ValueT_co]]:
         """Judge many items; the judgments come back in the order of the items.
 
-        An item that fails keeps its error in its judgment and never stops the rest. Where the limit is reached, or where
+        An item that fails keeps its error in its judgment and never stops the rest. Where the limit is reached, or
         dozens in a row failed and none was answered, the run stops, and the rest have an error that begins with
         `NotJudged`.
 

@@ -56,7 +56,7 @@ class Observation(NamedTuple):
 class LabelledCase(NamedTuple):
     """An item and the label that experts gave it."""
 
-    known: Observation
+    observation: Observation
     label: Value
 
 
@@ -112,8 +112,8 @@ def labelled_cases(judge: Judge) -> list[LabelledCase]:
         label = memory.label(case)
         if label is None or label not in judge.value_type.labels:
             continue
-        if (known := _observation(judge, case, made_by)) is not None:
-            labelled.setdefault(case.example.content_hash, LabelledCase(known, label))
+        if (observation := _observation(judge, case, made_by)) is not None:
+            labelled.setdefault(case.example.content_hash, LabelledCase(observation, label))
     return [labelled[content] for content in sorted(labelled)[:MOST]]  # by hash: as good as drawn, whatever came first
 
 

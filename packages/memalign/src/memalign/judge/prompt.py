@@ -46,7 +46,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         facts: What tests found in the item, which the request says too.
         notes: What was cut or left out.
         seconds: By phase: `retrieve` (its cases) and `assemble` (the prompt).
-        shown: The encoded texts of the item itself: what evidence may quote.
+        item_texts: The encoded texts of the item itself: what evidence may quote.
         unread: How many tokens the judge may read in the item's trace before its verdict, 0 where nothing of it was
             left out of the prompt; see `read_trace`.
     """
@@ -57,12 +57,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[Finding, ...]
     notes: tuple[str, ...]
     seconds: dict[str, float]
-    shown: tuple[str, ...] = ()
+    item_texts: tuple[str, ...] = ()
     unread: int = 0
 
 
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
-    """What `judge` asks `model` about an item that `check_item` accepts: the same bytes for the same memory and item."""
+    """What `judge` asks about an item that `check_item` accepts: the same bytes for the same memory and item."""
     started, limits = time.perf_counter(), model.limits
     # What tests find is said before the item; it takes its tokens from what is left for cases and item. A weak model is
     # shown no names of guidelines.
@@ -86,7 +86,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     averages = samples > 1 or judge.parameters.get("swap", False)  # and averages probabilities rather than votes
     request = ChatRequest(
         system=stable.system,
-        user=render_item(item.fields, [shown for _, shown in examples], lines),
+        user=render_item(item.fields, [rendered for _, rendered in examples], lines),
         schema=stable.schema,
         about=example.id,
         schema_name="judgment",
@@ -104,7 +104,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
         facts=findings,
         notes=(*notes, *example_notes, *item.notes, *(tree.notes if tree else ()), *stable.notes),
         seconds={"retrieve": retrieved - started, "assemble": time.perf_counter() - retrieved},
-        shown=tuple(item.fields.values()),
+        item_texts=tuple(item.fields.values()),
         unread=max(budget.item - used, 1) if item.outlined else 0,
     )
 
@@ -123,12 +123,11 @@ def check_item(judge: Judge, example: Example) -> None:
 def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
     """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
     tokens, choices = budget_of(judge, limits).item, judge.value_type.choices
-    shown: Sequence[Mapping[str, Any]] | None = parts_of_sides(
-        example.content, named_parts(judge.instructions), choices
-    )
-    if shown is None:
-        shown = each_side({name: part_in(example.content, name) for name in named_parts(judge.instructions)}, choices)
-    return tuple(render_item(fit_fields(side, tokens).fields) for side in shown)
+    parts = named_parts(judge.instructions)
+    sides: Sequence[Mapping[str, Any]] | None = parts_of_sides(example.content, parts, choices)
+    if sides is None:
+        sides = each_side({name: part_in(example.content, name) for name in parts}, choices)
+    return tuple(render_item(fit_fields(side, tokens).fields) for side in sides)
 
 
 # -- what is the same for every item -----------------------------------------------------------------------------------
@@ -182,8 +181,8 @@ def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[
         if used + costs[guideline.id] <= tokens or guideline.pinned:
             chosen.add(guideline.id)
             used += costs[guideline.id]
-    shown = tuple(guideline for guideline in guidelines if guideline.id in chosen)
-    return shown, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
+    fitting = tuple(guideline for guideline in guidelines if guideline.id in chosen)
+    return fitting, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
 
 
 def _cost_of(guideline: Guideline) -> int:
@@ -211,9 +210,9 @@ def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
     """
     guidelines = judge.memory.semantic
     most = min(limits.context_tokens // 8, 500 if limits.brief else 4000)
-    shown = min(sum(map(_cost_of, guidelines)), most)
+    fitting = min(sum(map(_cost_of, guidelines)), most)
     pinned = sum(_cost_of(guideline) for guideline in guidelines if guideline.pinned)
-    system = estimate_tokens(judge.instructions) + TASK_TOKENS + max(shown, pinned)
+    system = estimate_tokens(judge.instructions) + TASK_TOKENS + max(fitting, pinned)
     free = max(limits.context_tokens - system - _answer_tokens(judge, limits) - beside, 256)
     return Budget(
         guidelines=most,
@@ -258,7 +257,7 @@ def _fitted_cases(
     judge: Judge, hits: Sequence[Retrieved], budget: Budget
 ) -> tuple[list[tuple[str, RenderedExample]], tuple[str, ...]]:
     """The cases that fit, by id, the most useful last, and notes. What people said of this very item always fits."""
-    shown: list[tuple[str, RenderedExample]] = []
+    fitting: list[tuple[str, RenderedExample]] = []
     notes: list[str] = []
     used = 0
     for hit in hits:
@@ -268,9 +267,9 @@ def _fitted_cases(
             notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
             continue
         used += cost
-        shown.append((hit.case.id, rendered))
+        fitting.append((hit.case.id, rendered))
         notes.extend(f"example {hit.case.id}: {note}" for note in missing)
-    return shown[::-1], tuple(notes)
+    return fitting[::-1], tuple(notes)
 
 
 def shown_case(

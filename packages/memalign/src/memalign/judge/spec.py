@@ -65,8 +65,8 @@ def named_parts(instructions: str) -> tuple[str, ...]:
     if not parts:
         raise InvalidInstructions(f"the instructions name no field of the item; name at least one of: {_FIELDS}")
     whole = {part.field for part in parts if not part.steps}
-    shown = [part for part in parts if not part.steps or part.field not in whole]
-    return tuple(str(part) for part in sorted(shown, key=lambda part: CONTENT_FIELDS.index(part.field)))
+    listed = [part for part in parts if not part.steps or part.field not in whole]
+    return tuple(str(part) for part in sorted(listed, key=lambda part: CONTENT_FIELDS.index(part.field)))
 
 
 def _part(braces: str) -> Part:
@@ -91,10 +91,10 @@ def never_rendered(instructions: str) -> str | None:
     if (match := _TAG.search(instructions)) is None:
         return None
     tag = " ".join(match.group().split())
-    shown = tag if len(tag) <= 40 else f"{tag[:39]}…"
+    short = tag if len(tag) <= 40 else f"{tag[:39]}…"
     return (
-        f"the instructions hold {shown}: they are never rendered as a template, so the model reads it as it is written. "
-        "Say the condition in words, such as: where there is a reference, compare with it"
+        f"the instructions hold {short}: they are never rendered as a template, so the model reads it as it is "
+        "written. Say the condition in words, such as: where there is a reference, compare with it"
     )
 
 
@@ -146,7 +146,7 @@ OF_MODELS = frozenset({"models", "reflection_model"})
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
-    """`parameters`, checked; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
+    """`parameters`, checked; a copy, since the caller's own may change. Raises InputError with what is allowed."""
     if not isinstance(parameters, Mapping):
         raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
     parameters = dict(parameters)

@@ -96,13 +96,13 @@ async def read_trace(
     changed = msgspec.structs.replace(
         prompt,
         request=msgspec.structs.replace(prompt.request, user=text(0) if made else prompt.request.user),
-        shown=(*prompt.shown, *results),
+        item_texts=(*prompt.item_texts, *results),
         notes=(*prompt.notes, *read, f"tool calls: {ended}"),
     )
     return changed, usage + Usage(seconds={"trace_tools": time.perf_counter() - started})
 
 
-# -- tools, of which `prompts.trace_text` says what each shows ----------------------------------------------------------
+# -- tools, of which `prompts.trace_text` says what each shows ---------------------------------------------------------
 
 
 def tool_call_schema(*, brief: bool) -> dict[str, Any]:

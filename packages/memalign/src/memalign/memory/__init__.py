@@ -7,12 +7,13 @@ from memalign.memory.model import (
     Case,
     Expectation,
     FeedbackConflict,
-    LedgerEntry,
+    Guidelines,
     Memory,
     Outcome,
     PreAlignmentVerdict,
     Tombstone,
 )
+from memalign.memory.status import LedgerEntry
 
 __all__ = [
     "Annotation",
@@ -20,6 +21,7 @@ __all__ = [
     "Case",
     "Expectation",
     "FeedbackConflict",
+    "Guidelines",
     "LedgerEntry",
     "Memory",
     "Outcome",

@@ -40,15 +40,15 @@ def with_live_answers(memory: Memory) -> Memory:
         for key in guideline.exposed_to:
             met_by.setdefault(key, set()).add(guideline.id)
 
-    def live(case: Case) -> Case:
+    def with_live(case: Case) -> Case:
         if case.answers is None:
             return case
-        met = set[str]().union(*(met_by.get(annotation.key, ()) for annotation in memory.annotations_on(case)))
-        asked = {q for q, asking in questions.items() if any(guideline.id not in met for guideline in asking)}
-        asked |= _written_for(case.answers)
-        return _with(case, _only(case.answers, asked.__contains__))
+        exposed = set[str]().union(*(met_by.get(annotation.key, ()) for annotation in memory.annotations_on(case)))
+        live = {q for q, asking in questions.items() if any(guideline.id not in exposed for guideline in asking)}
+        live |= _written_for(case.answers)
+        return _with(case, _only(case.answers, live.__contains__))
 
-    cases = tuple(map(live, memory.cases))
+    cases = tuple(map(with_live, memory.cases))
     unchanged = all(new is old for new, old in zip(cases, memory.cases, strict=True))
     return memory if unchanged else replace(memory, cases=cases)
 
@@ -59,13 +59,13 @@ def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tup
     That is verdicts, and the answers to questions that were written for the case. Answers to the memory's own questions
     stay as long as these.
     """
-    gone = frozenset(ids)
+    changed = frozenset(ids)
 
     def unexposed(case: Case) -> Case:
-        if case.pre_alignment is not None and not gone.isdisjoint(key.id for key in case.pre_alignment.exposed_to):
+        if case.pre_alignment is not None and not changed.isdisjoint(key.id for key in case.pre_alignment.exposed_to):
             case = replace(case, pre_alignment=None)
         answers = case.answers
-        if answers is None or gone.isdisjoint(key.id for key in answers.exposed_to):
+        if answers is None or changed.isdisjoint(key.id for key in answers.exposed_to):
             return case
         written = _written_for(answers)
         bare = replace(answers, verdict=None, chances={}, expected=(), exposed_to=())

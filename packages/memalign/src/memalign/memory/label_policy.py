@@ -71,7 +71,7 @@ def policy_reason(
         return "a tie: no label counts until somebody settles it"
     if first[0] != second[0]:
         return "the other label is of an unknown source"
-    rule = next(name for name, won, lost in zip(policy, first[1:], second[1:], strict=True) if won != lost)
+    rule = next(name for name, one, other in zip(policy, first[1:], second[1:], strict=True) if one != other)
     if rule == "authority":
         sources = {annotation.source for annotation in winners}
         return f"by authority: {next(source for source in authority if source in sources)}"

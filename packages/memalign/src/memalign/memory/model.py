@@ -34,7 +34,7 @@ __all__ = [
     "Case",
     "Expectation",
     "FeedbackConflict",
-    "LedgerEntry",
+    "Guidelines",
     "Memory",
     "Outcome",
     "PreAlignmentVerdict",
@@ -203,6 +203,19 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Guidelines(tuple[Guideline, ...]):
+    """Guidelines that print as people read them: one a line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self)) or "no guidelines"
+
+    def _repr_html_(self) -> str:
+        """The table of a notebook."""
+        return table(("id", "guideline", "from"), [(g.id, g.text, ", ".join(map(str, g.supported_by))) for g in self])
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
@@ -224,9 +237,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # -- what a judge uses ---------------------------------------------------------------------------------------
 
     @cached_property
-    def semantic(self) -> tuple[Guideline, ...]:
-        """The guidelines in force, in the order in which prompts show them."""
-        return tuple(guideline for guideline in self.guidelines if self.status(guideline) == "active")
+    def semantic(self) -> Guidelines:
+        """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
+        return Guidelines(guideline for guideline in self.guidelines if self.status(guideline) == "active")
 
     @property
     def episodic(self) -> tuple[Case, ...]:
@@ -309,27 +322,27 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         With selectors and a source, both must match. Raises UnknownKey for a selector that names nothing here, or
         several things; see `select_keys`.
         """
-        annotations = [annotation for annotation in self.annotations() if source is None or annotation.source == source]
+        keys = [annotation.key for annotation in self.annotations() if source in (None, annotation.source)]
         if not selectors:
             if source is None:
                 raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
-            if not annotations:
+            if not keys:
                 sources = ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
                 raise UnknownKey(f"no feedback of source {source!r}; sources: {sources}")
-            return tuple(annotation.key for annotation in annotations)
-        chosen = select_keys([annotation.key for annotation in annotations], selectors)
-        for selector, keys in chosen.items():
-            if not keys:
+            return tuple(keys)
+        chosen = select_keys(keys, selectors)
+        for selector, named in chosen.items():
+            if not named:
                 where = f" of source {source!r}" if source is not None else ""
                 raise UnknownKey(f"no feedback {str(selector)!r}{where}; `memalign show NAME --ledger` lists every key")
-        return tuple(dict.fromkeys(key for keys in chosen.values() for key in keys))
+        return tuple(dict.fromkeys(key for named in chosen.values() for key in named))
 
     def matching(self, text: str, *, source: str | None = None) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
         finder = Finder(text)
         pairs = ((case, annotation) for case in self.cases for annotation in case.annotations)
-        found = {annotation.key: finder.places(case.example, annotation) for case, annotation in pairs}
-        return {key: places for key, places in found.items() if places and source in (None, key.source)}
+        places = {a.key: finder.places(case.example, a) for case, a in pairs if source in (None, a.source)}
+        return {key: fields for key, fields in places.items() if fields}
 
     @cached_property
     def _guidelines_by_id(self) -> Mapping[str, Guideline]:
@@ -390,25 +403,24 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """This memory with these guidelines, each in the place of the one of its id, or behind all others."""
         changed = {guideline.id: guideline for guideline in guidelines}
         number = max((self.next_guideline - 1, *(guideline.number for guideline in changed.values()))) + 1
-        standing = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
-        return replace(self, guidelines=(*standing, *changed.values()), next_guideline=number)
+        before = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
+        return replace(self, guidelines=(*before, *changed.values()), next_guideline=number)
 
     def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
         """This memory with these annotations, each in the place of the one of its key; other cases stay as they are."""
         changed = {annotation.key: annotation for annotation in annotations}
         touched = {key.id for key in changed}
-        cases = tuple(
-            replace(case, annotations=tuple(changed.get(annotation.key, annotation) for annotation in case.annotations))
-            if case.id in touched
-            else case
-            for case in self.cases
-        )
+
+        def with_changed(case: Case) -> Case:
+            return replace(case, annotations=tuple(changed.get(a.key, a) for a in case.annotations))
+
+        cases = tuple(with_changed(case) if case.id in touched else case for case in self.cases)
         return replace(self, cases=cases) if changed else self
 
     def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
         """This memory with what a distillation made of the feedback of these keys."""
         annotations = (annotation for key in outcomes if (annotation := self.annotation(key)))
-        return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in annotations)
+        return self.with_annotations(replace(a, outcome=outcomes[a.key]) for a in annotations)
 
     def without_cases(self, cases: Collection[Case]) -> Memory:
         """This memory without these cases; what they taught stays."""
@@ -417,9 +429,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
         """This memory without the guidelines of these ids; what they had replaced steps in, and their answers go."""
-        gone = frozenset(ids)
-        standing = (guideline for guideline in self.guidelines if guideline.id not in gone)
-        guidelines = tuple(replace(g, replaced_by=None) if g.replaced_by in gone else g for g in standing)
+        rest = (guideline for guideline in self.guidelines if guideline.id not in ids)
+        guidelines = tuple(replace(g, replaced_by=None) if g.replaced_by in ids else g for g in rest)
         return replace(self, guidelines=guidelines).with_live_answers()
 
     def with_live_answers(self) -> Memory:
@@ -447,10 +458,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The cases' vectors as one array of shape (cases, d); a case without a vector is all zeros."""
         import numpy as np  # numpy takes a quarter of a second; only retrieval needs it
 
-        rows = [np.frombuffer(case.vector, dtype=np.float32) if case.vector else None for case in self.cases]
-        width = next((row.shape[0] for row in rows if row is not None), 0)
-        empty = np.zeros(width, dtype=np.float32)
-        return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)
+        width = max((len(case.vector or b"") for case in self.cases), default=0) // 4
+        matrix = np.zeros((len(self.cases), width), dtype=np.float32)
+        for row, case in enumerate(self.cases):
+            if case.vector:
+                matrix[row] = np.frombuffer(case.vector, dtype=np.float32)
+        return matrix
 
     # -- as people read it ---------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
@@ -75,11 +75,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield str(name)
             yield from _texts(part)
     elif isinstance(value, list | tuple):
-        yield from _each(value)
+        for part in value:
+            yield from _texts(part)
     elif value is not None and not isinstance(value, bool):
         yield str(value)
-
-
-def _each(values: Iterable[Any]) -> Iterator[str]:
-    for value in values:
-        yield from _texts(value)

@@ -20,13 +20,14 @@ MOST_CHARACTERS = 2000
 # What stands in every sentence of one language and in few of another. Words of English and another (a, as, do, he, me,
 # no) are left out.
 _WORDS = {
-    "English": "about all an and any are at be been but by can could did does for from had have here how i if in into is "
-    "it its just more my not of on or our she some than that the their them then there these they this those to us was "
-    "we were what when where which who will with without would you your",
-    "Portuguese": "ao aos com da das e ela elas ele eles em essa esse eu foi isso isto lhe mais mas meu meus minha minhas "
-    "muito na nas nem o onde os ou pela pelas pelo pelos qual quando sem seu seus sua suas tem ter um uma umas uns",
-    "Spanish": "al con cuando del donde el ella ellas ellos en eso esos fue hasta hay la las lo los mi mis muy otra otro "
-    "pero sin solo su sus un una unas unos usted ustedes y ya yo",
+    "English": "about all an and any are at be been but by can could did does for from had have here how i if in into "
+    "is it its just more my not of on or our she some than that the their them then there these they this those to us "
+    "was we were what when where which who will with without would you your",
+    "Portuguese": "ao aos com da das e ela elas ele eles em essa esse eu foi isso isto lhe mais mas meu meus minha "
+    "minhas muito na nas nem o onde os ou pela pelas pelo pelos qual quando sem seu seus sua suas tem ter um uma umas "
+    "uns",
+    "Spanish": "al con cuando del donde el ella ellas ellos en eso esos fue hasta hay la las lo los mi mis muy otra "
+    "otro pero sin solo su sus un una unas unos usted ustedes y ya yo",
     "either": "antes como de desde dos entre es esta este esto ha ja nos para por porque que se ser sobre te",
 }
 _KIND = {word: kind for kind, words in _WORDS.items() for word in words.split()}
