@@ -64,7 +64,7 @@ CASES: list[tuple[str, str, str, bool, str]] = [
 PAGES = [
     ("judges", "/"), ("review", "/judges/replies/review"), ("verdict", "/judges/replies/review?case=rude-call"),
     ("changed", "/judges/replies/changed"), ("memory", "/judges/replies/memory"),
-    ("found", "/judges/replies/memory?find=sorry"), ("trust", "/judges/replies/trust"), ("data", "/judges/replies/data"),
+    ("found", "/judges/replies/memory?find=sorry"), ("trust", "/judges/replies/trust"), ("data", "/judges/replies/setup?open=cases"),
     ("erase", "/judges/replies/erase?key=wrong-size"), ("what-to-erase", "/judges/replies/erase"),
     ("settle", "/judges/replies/settle"), ("account", "/account"),
     ("empty-review", "/judges/greetings/review"), ("empty-changed", "/judges/greetings/changed"),

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 SHAPES = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
 OF_JUDGES = [
     "/", "/judges/tone/review", "/judges/tone/review?case=late", "/judges/tone/changed", "/judges/tone/memory",
-    "/judges/tone/memory?find=late", "/judges/tone/trust", "/judges/tone/data", "/judges/tone/erase",
-    "/judges/tone/erase?key=late", "/judges/tone/settle",
+    "/judges/tone/memory?find=late", "/judges/tone/trust", "/judges/tone/settle", "/judges",
+    *(f"/judges/tone/setup?open={block}" for block in ("question", "cases", "experts", "erase", "")),
 ]  # fmt: skip
 OF_PEOPLE = ["/account"]
 FAULTY = ["/nowhere", "/judges/none/review", "/judges/tone/review?case=none", "/join/none"]
@@ -51,11 +51,12 @@ def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: st
     page.goto("/sign-in")
     found = faults_of(page, "/sign-in")
     enter(page, url, "olga")
-    page.goto("/account")
+    page.goto("/judges/tone/setup?open=experts")
     page.fill("input[name=name]", "ana")
-    page.click("button:has-text('Make a link')")
+    page.click("button:has-text('Copy invitation')")
     link = page.inner_text("[role=status] code")
     found |= faults_of(page, "invited")
+    page.goto("/account")
     page.click("button:has-text('Make a token')")
     page.wait_for_selector("[role=status] code:has-text('memalign_')")
     found |= faults_of(page, "token")

@@ -333,7 +333,7 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
     for case in ("late", "twice"):
         say(owner, case, rationale="Never so cold.")
     job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
-    doors = (
+    doors = (  # Set up, with its downloads, is for owners
         f"{TONE}/cases",
         f"{TONE}/cases?order=useful",
         f"{TONE}/jobs/{job}",

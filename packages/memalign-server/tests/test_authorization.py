@@ -12,11 +12,8 @@ from fastapi.testclient import TestClient
 
 from memalign_server.people.access import OWNER, TEAM
 from server_support import world
-from server_support.reviewing import post
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from starlette.types import Message, Scope
 
 DOORS = {
@@ -29,7 +26,7 @@ BY_REVIEWERS = {
     "POST /judges/{judge}/review/words", "POST /judges/{judge}/teach", "POST /judges/{judge}/teach/later",
     "POST /judges/{judge}/jobs/{job}/again", "POST /judges/{judge}/learned/confirm",
     "POST /judges/{judge}/learned/better", "POST /judges/{judge}/learned/take-back",
-    "POST /judges/{judge}/learned/conflict", "POST /judges/{judge}/data",
+    "POST /judges/{judge}/learned/conflict",
     "POST /api/v1/judges/{judge}/judge", "POST /api/v1/judges/{judge}/cases",
     "POST /api/v1/judges/{judge}/cases/{case}/thumb", "PUT /api/v1/judges/{judge}/cases/{case}/answer",
     "POST /api/v1/judges/{judge}/teach", "POST /api/v1/judges/{judge}/align", "POST /api/v1/judges/{judge}/unalign",
@@ -111,7 +108,7 @@ def is_right(route: str, admits: str, person: str, status: int) -> bool:
     return status not in (401, 403, 500)
 
 
-@pytest.mark.parametrize("path", ["/api/v1/judges/tone/align", "/judges/tone/data"])
+@pytest.mark.parametrize("path", ["/api/v1/judges/tone/align", "/judges/tone/setup/cases"])
 @pytest.mark.parametrize("form", ["application/json", "multipart/form-data; boundary=x"])
 def test_no_byte_of_nobodys_body_is_read(path: str, form: str, site: world.Shared) -> None:
     statuses = list[int]()
@@ -139,11 +136,3 @@ def test_a_reviewer_speaks_for_nobody_else(site: world.Shared) -> None:
     assert reviewer.post("/api/v1/judges/tone/align", json={"feedback": [row]}).status_code == 403
     assert reviewer.post("/api/v1/judges/tone/unalign", json={"source": "owner"}).status_code == 403
     assert reviewer.post("/api/v1/judges/tone/unalign", json={"keys": ["t-1"]}).status_code == 403
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
-def test_a_team_sends_keys_nowhere_else(host: str, tmp_path: Path) -> None:
-    with world.shared_server(tmp_path, host=host) as site:
-        form: dict[str, Any] = {"name": "leak", "instructions": "Good? {{ outputs }}", "value_type": "bool"}
-        refused = post(site.signed_in("owner"), "/judges", **form, model="openai:m@http://10.0.0.1/v1")
-    assert (refused.status_code, "keys would go there" in refused.text) == (422, True)

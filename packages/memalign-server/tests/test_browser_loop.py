@@ -10,7 +10,7 @@ import pytest
 
 from memalign import Registry
 from server_support import world
-from test_browser import answered, chromium, enter, no_script_fails, opened, served, until, url
+from test_browser import answered, chromium, enter, erase, no_script_fails, opened, served, until, url
 from test_review import failing
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def test_an_invited_experts_first_day(chromium: Browser, url: str, tmp_path: Pat
     with served(url) as address:
         owner, expert = (opened(chromium, address) for _ in range(2))
         enter(owner, url, "olga")
-        owner.goto("/account")
+        owner.goto("/judges/tone/setup?open=experts")
         owner.fill("input[name=name]", "ana")
-        owner.click("button:has-text('Make a link')")
+        owner.click("button:has-text('Copy invitation')")
         link = owner.inner_text("[role=status] code")
         expert.goto(link)
         expert.click("button:has-text('Go on as ana')")
@@ -52,11 +52,9 @@ def test_an_invited_experts_first_day(chromium: Browser, url: str, tmp_path: Pat
         expert.wait_for_selector("text=/You taught it th/")
         assert "A reply must show sympathy before facts" in expert.inner_text("main")
         assert expert.locator(".turn-row .tag.fixed").count() == 4
-        owner.goto("/judges/tone/erase?key=late")
-        owner.click("text=Erase it for good")
-        owner.wait_for_selector("text=It is gone, from every version and every table.")
+        erase(owner, "three weeks late")
         with owner.expect_download() as download:
-            owner.click("text=Download the receipt")
+            owner.click("text=Download signed file")
         receipt = tmp_path / "receipt.json"
         download.value.save_as(receipt)
         words = receipt.read_text("utf-8")

@@ -79,7 +79,7 @@ def test_a_deleted_judge_leaves_no_row(way: str, shared: world.Shared) -> None:
     number = number_of(url, "tone")
     assert {"memalign_server_queue", "memalign_server_reviews", "memalign_server_jobs"} <= set(rows_of(url, number))
     if way == "page":
-        page = owner.get("/judges/tone/erase").text
+        page = owner.get("/judges/tone/setup").text
         assert "/judges/tone/delete" in page
         assert post(owner, "/judges/tone/delete", name="another").status_code == 422
         assert post(owner, "/judges/tone/delete", name="tone").headers["location"] == "/"
@@ -98,7 +98,7 @@ def test_a_judge_that_is_gone_has_no_jobs_and_its_heir_nothing(shared: world.Sha
     jobs = [job.id for job in shared.server.jobs.recent("other")]
     assert jobs
     assert post(owner, "/judges/other/delete", name="other").status_code == 303
-    heir: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool"}
+    heir: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "kind": "bool"}
     for made in (False, True):
         if made:
             assert post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b").status_code == 303

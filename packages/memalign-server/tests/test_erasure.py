@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from sqlalchemy import MetaData, select, text
 from typer.testing import CliRunner
 
 from memalign import Registry
+from memalign.align import write_guideline
 from memalign.errors import UnknownKey
 from memalign_server import Settings, create_app
 from memalign_server.store import Store
@@ -204,12 +206,12 @@ def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> N
         assert done.exit_code == 1, done.output
         said = done.output.partition("erased")[2]
     else:
-        job = post(site.client, "/judges/tone/erase", matching="okafor", confirmed="yes").headers["location"]
+        job = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers["location"]
         wait(site.client)
         said = site.client.get(job).text
-        assert "It is gone" not in said
+        assert "Erased for good" not in said
     assert "crm_notes.about" in said
-    assert "NO" in said
+    assert ("NO" if way == "command" else "Not everything is gone") in said
     assert "back on Monday" not in said
     assert site.tables_with("okafor") == {"crm_notes.about"}
 
@@ -236,15 +238,116 @@ def test_another_judge_with_the_text_is_named(site: Site) -> None:
     assert site.nowhere("okafor")
 
 
+def ticks(page: str) -> list[str]:
+    return re.findall(r'name="tick" value="([^"]+)" checked', page)
+
+
+def erased(site: Site, **form: Any) -> str:
+    """The receipt's page after a form of Erase a person."""
+    begun = post(site.client, "/judges/tone/erase", **form)
+    assert begun.status_code == 303, begun.text
+    wait(site.client)
+    return str(site.client.get(begun.headers["location"]).text)
+
+
 def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
     spread(site)
-    page = post(site.client, "/judges/tone/erase", matching="okafor").text
-    assert "12 cases, 6 comments" in page
+    page = post(site.client, "/judges/tone/find", matching="okafor").text
+    assert "12 cases, 6 comments mention it" in " ".join(page.split())
+    assert page.count("case, taught") == 3
+    assert page.count("case, not taught") == 9
     assert MATTERS[0] in page
-    done = post(site.client, "/judges/tone/erase", matching="okafor", confirmed="yes").headers["location"]
-    wait(site.client)
-    page = site.client.get(done).text
-    assert "It is gone, from every version and every table." in page
+    assert "Erase 12 cases for good" in page
+    page = erased(site, matching="okafor", tick=ticks(page))
+    assert "We searched again afterwards: 0 left." in page
     assert "12 cases, 6 comments" in page
     assert "okafor" not in page.lower()
     assert site.nowhere("okafor")
+    assert "No case, comment or sentence mentions it." in post(site.client, "/judges/tone/find", matching="okafor").text
+
+
+def test_what_has_no_tick_stays(site: Site) -> None:
+    spread(site)
+    page = post(site.client, "/judges/tone/find", matching="okafor").text
+    untouched = post(site.client, "/judges/tone/erase", matching="okafor")
+    assert (untouched.status_code, "nothing is ticked" in untouched.text) == (422, True)
+    chosen = [tick for tick in ticks(page) if tick.endswith(("okafor-1", "okafor-7@local"))]
+    assert "Erase 1 case for good" in post(site.client, "/judges/tone/erase/ticks", tick=chosen).text
+    page = erased(site, matching="okafor", tick=chosen)
+    assert "16 that mention it and had no tick" in page
+    assert "Erase the" not in page  # it would take what has lost its tick
+    assert not site.tables_with("parcel is three weeks late", "okafor-7@", "is owed more on okafor-7")
+    assert site.tables_with("card was charged twice")
+
+
+def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    post(site.client, "/judges/tone/review/words", case="late", words="Ask Ms Lindqvist first.", revision="0")
+    rows = [{**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}]
+    site.registry().align("tone", rows)
+    site.registry().update("tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local"))
+    page = " ".join(post(site.client, "/judges/tone/find", matching="lindqvist").text.split())
+    assert "1 comment, 1 learned sentence mention it" in page
+    assert "comment, yours" in page
+    assert "learned, yours" in page
+    learned = [tick for tick in ticks(page) if tick.startswith("s:")]
+    assert "1 learned sentence" in erased(site, matching="lindqvist", tick=learned)
+    assert not site.tables_with("gets a call")
+    assert site.tables_with("Ask Ms Lindqvist")
+    page = post(site.client, "/judges/tone/find", matching="philippa").text
+    assert ("comment, Philippa" in page, "Too short." in page) == (True, True)
+    page = erased(site, matching="philippa", tick=ticks(page))
+    assert "0 left" in page, re.findall("<h1>.*?<dl>", page, re.DOTALL)
+    assert site.nowhere("philippa", "Too short")
+
+
+def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memalign.registry import registry as module
+
+    def late(*arguments: Any, search: Any = module.search_again) -> Any:
+        monkeypatch.undo()
+        answer(site.client, "thanks", value="true", rationale="Mr Okafor is kind.")
+        return search(*arguments)
+
+    put_in(site.client, [CASES[0], *OTHERS])
+    monkeypatch.setattr(module, "search_again", late)
+    form = {"matching": "okafor", "whole": "true"}
+    begun = post(site.client, "/judges/tone/erase", parts=True, **form)
+    assert 'name="matching" value="okafor"' in begun.text  # it is in no address, and in this page alone
+    wait(site.client)
+    page = site.client.get(begun.headers["hx-push-url"]).text
+    assert "Not everything is gone" in page
+    assert "We searched again afterwards: 1 left." in page
+    assert "Comments that were written while you erased: 1." in page
+    assert "Erase the 1 that is left" in page
+    assert "okafor" not in page.lower()
+    assert "We searched again afterwards: 0 left." in erased(site, **form)
+    assert site.nowhere("okafor")
+
+
+def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
+    put_in(site.client, [CASES[0], *OTHERS])
+    begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers["location"]
+    wait(site.client)
+    post(site.client, begun, reference="DSR 118")
+    assert 'value="DSR 118"' in site.client.get(begun).text
+    receipt = site.client.get(f"{begun}/file").json()
+    assert (receipt["reference"], receipt["by"], receipt["cases"], receipt["complete"]) == ("DSR 118", "local", 1, True)
+    for facts, words in (
+        (receipt, "as this server wrote it"),
+        ({**receipt, "cases": 2}, "it was changed"),
+        ([], "changed"),
+    ):
+        files = {"file": ("receipt.json", json.dumps(facts))}
+        assert words in site.client.post("/judges/tone/receipts", files=files).text
+
+
+def test_verdicts_in_which_an_erased_sentence_had_a_part_are_asked_again(site: Site) -> None:
+    put_in(site.client, [CASES[0], *OTHERS])
+    answer(site.client, "okafor-1", value="false", rationale="Mr Okafor is owed more.")
+    post(site.client, "/judges/tone/teach")
+    wait(site.client)
+    page = erased(site, matching="okafor", whole="true")
+    assert "0 left" in page
+    cases = [json.loads(line) for line in site.client.get("/judges/tone/download/cases.jsonl").text.splitlines()]
+    assert all(case["judgment"] for case in cases)

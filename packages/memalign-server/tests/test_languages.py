@@ -186,14 +186,16 @@ def teacher(request: ChatRequest) -> dict[str, Any]:
 
 PAGES = (
     "/", "/judges/tone/review", "/judges/tone/review?case=c-1", "/judges/tone/memory?find=simpatia", "/judges/tone/trust",
-    "/judges/tone/data", "/judges/tone/erase", "/judges/tone/erase?key=c-1", "/judges/tone/settle",
+    *(f"/judges/tone/setup?open={block}" for block in ("question", "cases", "experts", "erase")), "/judges",
+    "/judges/tone/settle",
     "/nowhere", "/judges/tone/review?case=none",
     "/judges/none/review", "/account",
 )  # fmt: skip
 FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/judges/tone/review", {"case": "c-11", "form": "f", "state": "answered"}),
-    ("/judges/tone/data", {"what": "cases"}),
-    ("/judges", {"name": "a/b", "instructions": "{{ outputs }}", "value_type": "bool"}),
+    ("/judges/tone/setup/cases", {"what": "cases"}),
+    ("/judges", {"name": "a/b", "instructions": "{{ outputs }}"}),
+    ("/judges/tone/find", {"matching": "simpatia"}),
     ("/judges/tone/pull", {"experiment": " ", "uri": "http://localhost"}),
 )
 
@@ -226,15 +228,15 @@ def test_pages_of_people_show_no_english_word(shared: world.Shared) -> None:
     for code in OTHERS:
         for browser in (owner, visitor, reviewer):
             browser.headers["accept-language"] = code
-        invited = post(owner, "/people", name=f"Zoe {code}")
+        invited = post(owner, "/judges/tone/experts", name=f"Zoe {code}")
         link = re.findall(r"<code>http://[^/]+(/join/[^<]+)</code>", invited.text)[0]
         answers = {
             "invited": invited,
             "token": post(owner, "/token"),
-            "taken": post(owner, "/people", name="owner"),
-            "forbidden": reviewer.get("/judges/tone/erase"),
+            "taken": post(owner, "/judges/tone/experts", name="owner"),
+            "forbidden": reviewer.get("/judges/tone/setup"),
             "forged": owner.post("/token", headers={"origin": "https://evil.example"}),
-            **{path: owner.get(path) for path in ("/account", "/judges/tone/data", "/judges/tone/trust")},
+            **{path: owner.get(path) for path in ("/account", "/judges/tone/setup", "/judges/tone/trust")},
             **{path: visitor.get(path) for path in ("/sign-in", link, "/join/none")},
         }
         found |= {f"{code} {name}": seen(page.text) for name, page in answers.items()}

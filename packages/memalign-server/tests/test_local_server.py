@@ -43,7 +43,7 @@ def test_an_unknown_judge_is_a_problem(local: TestClient) -> None:
 @pytest.mark.parametrize("role", ["reviewer", "owner"])
 @pytest.mark.parametrize("name", ["ana", "local"])
 def test_nobody_is_added_by_a_page_of_an_open_server(local: TestClient, name: str, role: str) -> None:
-    refused = local.post("/people", data={"name": name, "role": role})
+    refused = local.post("/judges/tone/experts", data={"name": name, "role": role})
     assert (refused.status_code, "memalign serve --add-owner NAME" in refused.text) == (409, True)
     assert local.get("/api/v1/me").json() == {"name": "local", "role": "owner", "by": "open"}
 

@@ -49,7 +49,7 @@ def test_a_listed_person_signs_in_and_returns(site: world.Shared, openid: Provid
     assert round_trip(browser, openid, back="/account").headers["location"] == "/account"
     assert browser.get("/api/v1/me").json() == {"name": "Zoe", "role": "reviewer", "by": "session"}
     assert round_trip(site.browser(), openid, back="//evil.example").headers["location"] == "/"
-    assert "Zoe" in site.signed_in("owner").get("/account").text
+    assert "Zoe" in site.signed_in("owner").get("/judges/tone/setup?open=experts").text
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
 JUDGES = "/api/v1/judges"
+EXPERTS = "/judges/tone/experts"
+SETUP = "/judges/tone/setup?open=experts"
 ME = "/api/v1/me"
 
 
 def members(page: Any) -> dict[str, str]:
-    """The ids of the people on the account page, by name."""
-    rows = re.findall(r"<b>([^<]+)</b>.*?/people/(\w+)/link", page.text, re.DOTALL)
+    """The ids of the people on the page, by name."""
+    rows = re.findall(r"<b>([^<]+)</b>(?:(?!<b>).)*?/experts/(\w+)/link", page.text, re.DOTALL)
     return dict(rows)
 
 
@@ -38,7 +40,7 @@ def link_on(page: Any) -> str:
 
 
 def invited(owner: TestClient, name: str, role: str = "reviewer") -> str:
-    return link_on(post(owner, "/people", name=name, role=role))
+    return link_on(post(owner, EXPERTS, name=name, role=role))
 
 
 def entered(shared: world.Shared, path: str) -> TestClient:
@@ -83,10 +85,10 @@ def test_a_link_used_twice_at_once_admits_one(shared: world.Shared) -> None:
 def test_a_new_link_takes_the_place_of_the_old_one(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     first = invited(owner, "Zoë")
-    second = link_on(post(owner, f"/people/{members(owner.get('/account'))['Zoë']}/link"))
+    second = link_on(post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/link"))
     assert shared.browser().post(first).status_code == 404
     browser = entered(shared, second)
-    third = link_on(post(owner, f"/people/{members(owner.get('/account'))['Zoë']}/link"))
+    third = link_on(post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/link"))
     assert entered(shared, third).get(ME).json()["name"] == "Zoë"  # on another machine
     assert browser.get(ME).status_code == 200
 
@@ -106,8 +108,8 @@ def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Share
     put_in(owner)
     browser = entered(shared, invited(owner, "Zoë"))
     answer(browser, "late", value="false", rationale="Cold.")
-    waiting = link_on(post(owner, f"/people/{members(owner.get('/account'))['Zoë']}/link"))
-    post(owner, f"/people/{members(owner.get('/account'))['Zoë']}/remove")
+    waiting = link_on(post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/link"))
+    post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/remove")
     assert browser.get(JUDGES).status_code == 401
     assert shared.browser().post(waiting).status_code == 404
     again = entered(shared, invited(owner, "ZOE\u0308"))
@@ -117,23 +119,23 @@ def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Share
 
 def test_a_team_keeps_an_owner(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
-    own = members(owner.get("/account"))["owner"]
-    assert post(owner, f"/people/{own}/remove").status_code == 422
+    own = members(owner.get(SETUP))["owner"]
+    assert post(owner, f"{EXPERTS}/{own}/remove").status_code == 422
     invited(owner, "Zoë", "owner")
-    assert post(owner, f"/people/{own}/remove").status_code == 303
+    assert post(owner, f"{EXPERTS}/{own}/remove").status_code == 303
     assert owner.get(ME).status_code == 401
 
 
 @pytest.mark.parametrize("name", ["owner", "OWNER", " owner ", "\uff4fwner", "local", "API", "", "a\nb"])
 def test_nobody_takes_a_name_that_looks_the_same(shared: world.Shared, name: str) -> None:
-    assert post(shared.signed_in("owner"), "/people", name=name).status_code == 422
+    assert post(shared.signed_in("owner"), EXPERTS, name=name).status_code == 422
 
 
 @pytest.mark.parametrize("spelled", ["ângela", "ÂNGELA", "a\u0302ngela", "\uff21\u0302ngela"])
 def test_a_capital_beyond_english_is_the_same_letter(shared: world.Shared, spelled: str) -> None:
     owner = shared.signed_in("owner")
     assert entered(shared, invited(owner, "Ângela")).get(ME).json()["name"] == "Ângela"
-    second = post(owner, "/people", name=spelled)
+    second = post(owner, EXPERTS, name=spelled)
     assert (second.status_code, "is taken" in second.text) == (422, True)
 
 

@@ -47,11 +47,11 @@ def test_the_loop_on_postgresql(site: TestClient) -> None:
     page = site.get(changed).text
     assert "You taught it this" in page
     assert "fixed" in page
-    for path in ("memory", "trust", "data", "settle", "review?again=true"):
+    for path in ("memory", "trust", "setup", "settle", "review?again=true"):
         assert site.get(f"/judges/tone/{path}").status_code == 200, path
-    done = post(site, "/judges/tone/erase", key="late", confirmed="yes").headers["location"]
+    done = post(site, "/judges/tone/erase", matching="late", whole="true").headers["location"]
     wait(site)
     page = site.get(done).text
-    assert "It is gone, from every version and every table." in page, re.findall("role=.alert.>(.*?)<", page)
-    assert re.search(r"/judges/tone/receipts/\w+", page)
+    assert "We searched again afterwards: 0 left." in page, re.findall("role=.alert.>(.*?)<", page)
+    assert re.search(r"/judges/tone/receipts/\w+/file", page)
     assert "three weeks late" not in site.get("/judges/tone/download/cases.jsonl").text

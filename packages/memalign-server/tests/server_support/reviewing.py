@@ -26,7 +26,7 @@ def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, jud
     """Upload cases and wait until they are judged."""
     lines = "\n".join(json.dumps(each) for each in (CASES if cases is None else cases))
     answer = client.post(
-        f"/judges/{judge}/data",
+        f"/judges/{judge}/setup/cases",
         files={"file": ("cases.jsonl", lines)},
         data={"what": "cases"},
         follow_redirects=False,

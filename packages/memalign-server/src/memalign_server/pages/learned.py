@@ -125,8 +125,10 @@ def start_again(judge: str, job: str, server: Here, person: Asking) -> Response:
 
 def _page_of(job: Job) -> str:
     """The page that shows a job, while it runs and when it has ended."""
-    if job.kind in ("erase", "queue", "pull"):
-        return link(job.judge, "setup", open="erase" if job.kind == "erase" else "cases", job=job.id)
+    if job.kind == "erase":
+        return link(job.judge, f"receipts/{job.id}")
+    if job.kind in ("queue", "pull"):
+        return link(job.judge, "setup", open="cases", job=job.id)
     if job.kind == "teach" and job.state != "done":
         return link(job.judge, "teach", job=job.id)
     return link(job.judge, "learned", job=job.id)

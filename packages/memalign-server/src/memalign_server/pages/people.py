@@ -1,15 +1,17 @@
-"""The doors: a personal link, an OpenID provider, the way out. And the account page, where owners add people."""
+"""The doors: a personal link, an OpenID provider, the way out. Behind them the account, and the experts of Set up."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from memalign_server.pages.rendering import render
+from memalign_server.pages.languages import LANGUAGES
+from memalign_server.pages.rendering import LANGUAGE_COOKIE, link, render
+from memalign_server.pages.setup import render_setup
 from memalign_server.people.access import COOKIE, OWNER, Asking, set_session
 from memalign_server.people.openid import OpenId
 from memalign_server.people.people import (
@@ -25,14 +27,17 @@ from memalign_server.people.people import (
     start_session,
     take_link,
 )
-from memalign_server.problems import Problem
-from memalign_server.server import Here, Server
+from memalign_server.problems import Problem, Refused
+from memalign_server.server import JUDGE, Here, Server
 from memalign_server.settings import Settings
 
-__all__ = ["doors", "inside", "link_address", "router"]
+__all__ = ["doors", "experts", "inside", "link_address", "router"]
 
 doors = APIRouter()
 router = APIRouter()
+experts = APIRouter(prefix="/judges/{judge}/experts", dependencies=[JUDGE, OWNER])
+
+_YEAR = 365 * 24 * 3600
 
 Secret = Annotated[str, Path(max_length=100)]
 PersonId = Annotated[str, Path(max_length=32)]
@@ -137,66 +142,68 @@ def _end(request: Request, server: Server) -> None:
 
 
 @router.get("/account")
-def account_page(request: Request, server: Here, person: Asking) -> Response:
-    """Who one is; for owners the people and the token of programs."""
-    return _account(request, server, person)
+def account_page(request: Request, server: Here) -> Response:
+    """Who one is, the language, the way out; for owners the token of programs."""
+    return render(request, "account.html", page="account", token="")
 
 
-@router.post("/people", dependencies=[OWNER])
+@router.post("/language")
+def choose_language(language: Annotated[str, Form()], back: Annotated[str, Form()] = "/") -> Response:
+    """Keep the language that a person chose, and go back to where they were."""
+    if language not in LANGUAGES:
+        raise Refused("'{given}' is none of {allowed}", given=language, allowed=", ".join(LANGUAGES))
+    answer = RedirectResponse(inside(back), 303)
+    answer.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
+    return answer
+
+
+@router.post("/token", dependencies=[OWNER])
+def renew_token(request: Request, server: Here) -> Response:
+    """A new API token in the place of the old one; the page shows it this once."""
+    with server.store.write() as connection:
+        token = make_token(connection)
+    return render(request, "account.html", page="account", token=token)
+
+
+# -- the experts, in a block of Set up ---------------------------------------------------------------------------------
+
+
+@experts.post("")
 def invite(
     request: Request,
+    judge: str,
     server: Here,
     person: Asking,
     name: Annotated[str, Form(max_length=1000)],
     role: Annotated[Role, Form()] = Role.REVIEWER,
 ) -> Response:
     """Add somebody; the page shows the link that lets them in, this once."""
-    _check_team(person)
-    with server.store.write() as connection:
-        secret = make_link(connection, add_person(connection, name, role))
-    return _account(request, server, person, guest=name.strip(), link=_link(request, server, secret))
-
-
-@router.post("/people/{member}/link", dependencies=[OWNER])
-def renew_link(request: Request, server: Here, person: Asking, member: PersonId) -> Response:
-    """A new link for somebody whose browser forgot them, or who has another one; the link before it is void."""
-    with server.store.write() as connection:
-        secret = make_link(connection, member)
-        name = next(row.name for row in list_people(connection) if row.id == member)
-    return _account(request, server, person, guest=name, link=_link(request, server, secret))
-
-
-@router.post("/people/{member}/remove", dependencies=[OWNER])
-def remove(server: Here, member: PersonId) -> Response:
-    """Take somebody out of the team: their link and their sessions open nothing from now on."""
-    with server.store.write() as connection:
-        remove_person(connection, member)
-    return RedirectResponse("/account", 303)
-
-
-@router.post("/token", dependencies=[OWNER])
-def renew_token(request: Request, server: Here, person: Asking) -> Response:
-    """A new API token in the place of the old one; the page shows it this once."""
-    with server.store.write() as connection:
-        token = make_token(connection)
-    return _account(request, server, person, token=token)
-
-
-def _check_team(person: Person) -> None:
     if person.by == "open":
         raise Problem(
             409, "this server is open to its machine: the first owner is added by `memalign serve --add-owner NAME`"
         )
+    with server.store.write() as connection:
+        secret = make_link(connection, add_person(connection, name, role))
+    return _experts(request, server, judge, person, guest=name.strip(), secret=secret)
 
 
-def _link(request: Request, server: Server, secret: str) -> str:
-    return link_address(server.settings, str(request.base_url), secret)
+@experts.post("/{member}/link")
+def renew_link(request: Request, judge: str, server: Here, person: Asking, member: PersonId) -> Response:
+    """A new link for somebody whose browser forgot them, or who has another one; the link before it is void."""
+    with server.store.write() as connection:
+        secret = make_link(connection, member)
+        name = next(row.name for row in list_people(connection) if row.id == member)
+    return _experts(request, server, judge, person, guest=name, secret=secret)
 
 
-def _account(
-    request: Request, server: Server, person: Person, *, guest: str = "", link: str = "", token: str = ""
-) -> Response:
-    with server.store.read() as connection:
-        members = list_people(connection) if person.owner else []
-    context: dict[str, Any] = {"members": members, "guest": guest, "personal_link": link, "token": token}
-    return render(request, "account.html", page="account", **context)
+@experts.post("/{member}/remove")
+def remove(judge: str, server: Here, member: PersonId) -> Response:
+    """Take somebody out of the team: their link and their sessions open nothing from now on."""
+    with server.store.write() as connection:
+        remove_person(connection, member)
+    return RedirectResponse(link(judge, "setup", open="experts"), 303)
+
+
+def _experts(request: Request, server: Server, judge: str, person: Person, *, guest: str, secret: str) -> Response:
+    address = link_address(server.settings, str(request.base_url), secret)
+    return render_setup(request, server, judge, person, "experts", guest=guest, personal_link=address)

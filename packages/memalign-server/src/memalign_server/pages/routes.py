@@ -7,13 +7,13 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from memalign_server.pages import data, forgetting, home, learned, people, pulling, review, trust
+from memalign_server.pages import erasing, home, learned, people, question, review, setup, trust
 from memalign_server.pages.errors import install_errors
 
 __all__ = ["ROUTERS", "install_pages"]
 
-_PAGES = (people, home, review, learned, forgetting, trust, data, pulling)
-ROUTERS: list[APIRouter] = [page.router for page in _PAGES]
+_PAGES = (people, home, review, learned, trust, question, setup, erasing)
+ROUTERS: list[APIRouter] = [*(page.router for page in _PAGES), people.experts]
 
 
 def install_pages(app: FastAPI) -> None:

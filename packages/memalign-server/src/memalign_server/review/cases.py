@@ -34,6 +34,7 @@ __all__ = [
     "cases_of",
     "disputed_cases",
     "list_cases",
+    "new_cases",
     "next_cases",
     "progress_of",
     "store_judgments",
@@ -103,6 +104,27 @@ class Progress:
         return max(0, self.total - self.answered - self.skipped - self.unclear)
 
 
+def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> list[Example]:
+    """Those cases that the queue of a judge does not have, by id or by content. Raises InputError for too long an id."""
+    distinct = {example.id: example for example in examples}
+    if long := next((case_id for case_id in distinct if len(case_id) > LONGEST_ID), None):
+        raise Refused(
+            "id '{id}…' has {n} characters; give shorter ones, {most} at most",
+            id=long[:60],
+            n=len(long),
+            most=LONGEST_ID,
+        )
+    ids = _present(connection, judge, queue.c.case_id, list(distinct))
+    hashes = [example.content_hash for example in distinct.values()]
+    contents = _present(connection, judge, queue.c.content_hash, hashes)
+    new = {
+        example.content_hash: example
+        for example in reversed(distinct.values())
+        if example.id not in ids and example.content_hash not in contents
+    }
+    return list(new.values())[::-1]
+
+
 def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> Added:
     """Put cases in the queue of a judge, unjudged; content that is in it already stays as it is.
 
@@ -117,23 +139,11 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     Raises:
         InputError: An id is too long.
     """
-    distinct = list({example.id: example for example in examples}.values())
-    if long := next((example.id for example in distinct if len(example.id) > LONGEST_ID), None):
-        raise Refused(
-            "id '{id}…' has {n} characters; give shorter ones, {most} at most",
-            id=long[:60],
-            n=len(long),
-            most=LONGEST_ID,
-        )
-    ids = _present(connection, judge, queue.c.case_id, [example.id for example in distinct])
-    contents = _present(connection, judge, queue.c.content_hash, [example.content_hash for example in distinct])
-    rows = list[dict[str, Any]]()
-    drawn = 0
-    for example in distinct:
-        if example.id in ids or example.content_hash in contents:
-            continue
-        contents.add(example.content_hash)
-        place = len(rows) % ONE_IN
+    examples = list(examples)
+    new = new_cases(connection, judge, examples)
+    rows, drawn = list[dict[str, Any]](), 0
+    for number, example in enumerate(new):
+        place = number % ONE_IN
         drawn = randbelow(ONE_IN) if place == 0 else drawn
         rows.append(
             {
@@ -148,7 +158,8 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
         )
     for start in range(0, len(rows), _AT_ONCE):
         connection.execute(insert(queue), rows[start : start + _AT_ONCE])
-    return Added(added=tuple(row["case_id"] for row in rows), known=len(distinct) - len(rows))
+    known = len({example.id for example in examples}) - len(new)
+    return Added(added=tuple(example.id for example in new), known=known)
 
 
 def store_judgments(

@@ -152,6 +152,13 @@
   };
   doc.addEventListener("htmx:afterSwap", arrive);
 
+  // Set up: a link that is copied, a receipt that is printed
+  doc.addEventListener("click", ({ target }) => {
+    const copy = target.closest("[data-copy]");
+    if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = copy.dataset.copied; }, () => {});
+    else if (target.closest("[data-print]")) window.print();
+  });
+
   const start = () => {
     arrive();
     change((all) => { for (const entry of Object.values(all)) Object.assign(entry, { why: undefined, next: 0 }); });

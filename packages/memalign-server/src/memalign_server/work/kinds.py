@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from memalign import Judge
 from memalign.align import MemAlign
+from memalign.errors import MemalignError, UnknownKey
 from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
@@ -93,28 +94,55 @@ async def unalign(work: Work) -> dict[str, Any]:
 
 
 async def erase(work: Work) -> dict[str, Any]:
-    """Erase cases and feedback from all versions and tables; the result is the receipt, without names.
+    """Erase what `keys`, `source` and `matching` name, these `sentences`, and all of these `sources`, from everywhere.
 
-    It cannot be stopped half way. The receipt is in the job's row from the moment at which the text is gone.
+    It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the text
+    is gone. Verdicts in which a guideline that went had a part are asked again.
     """
-
-    def run() -> Receipt:
-        return work.registry.erase(
-            work.judge,
-            tuple(work.arguments.get("keys") or ()),
-            source=work.arguments.get("source"),
-            matching=work.arguments.get("matching"),
-            optimizer=_optimizer(work),
-            progress=work.progress,
-        )
-
-    erasing = asyncio.ensure_future(asyncio.to_thread(run))
+    before = {example.id for example in await asyncio.to_thread(unjudged, work.store, work.judge)}
+    erasing = asyncio.ensure_future(asyncio.to_thread(_erase, work))
+    result: dict[str, Any] = {"kept": work.arguments.get("kept", 0)}
     try:
-        receipt = await asyncio.shield(erasing)
+        result |= (await asyncio.shield(erasing)).without_names()
+        blank = [case for case in await asyncio.to_thread(unjudged, work.store, work.judge) if case.id not in before]
+        version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
+        judge = await asyncio.to_thread(work.registry.load, work.judge, version)
+        judgments = await judge_cases(work.store, judge, version, blank, progress=work.progress)
+        result["asked_again"] = sum(judgment.error is None for judgment in judgments)
     except asyncio.CancelledError:
         await asyncio.wait((erasing,))
-        receipt = erasing.result()
-    return receipt.without_names()
+        result |= erasing.result().without_names()
+    except MemalignError as error:
+        if not erasing.done() or erasing.exception() is not None:
+            raise
+        result["problem"] = str(error)  # of asking again: what was to go is gone
+    return result
+
+
+def _erase(work: Work) -> Receipt:
+    """Erase one selection after the other; the last one searches again for what the others have left in our tables."""
+    arguments, receipts, problem = work.arguments, list[Receipt](), None
+    selections: list[dict[str, Any]] = [{"source": source} for source in arguments.get("sources") or ()]
+    selections += [{"matching": sentence} for sentence in arguments.get("sentences") or ()]
+    named = {name: arguments[name] for name in ("source", "matching") if arguments.get(name)}
+    if arguments.get("keys") or named or not selections:
+        selections.append({"selectors": tuple(arguments.get("keys") or ()), **named})
+    for selection in selections:
+        options = {**selection, "optimizer": _optimizer(work), "progress": work.progress}
+        try:
+            receipts.append(work.registry.erase(work.judge, **options))
+        except UnknownKey as error:  # what it names went with what was erased before, if anything was
+            problem = error
+    if problem is not None and not receipts:
+        raise problem
+    left = dict.fromkeys(place for one in receipts[:-1] for place in one.left if not place.startswith("memalign_"))
+    names = ("keys", "cases", "guidelines", "elsewhere")
+    sums: dict[str, Any] = {
+        name: dict.fromkeys(part for one in receipts for part in getattr(one, name)) for name in names
+    }
+    sums["left"] = dict.fromkeys((*receipts[-1].left, *left))
+    changes: dict[str, Any] = {name: tuple(parts) for name, parts in sums.items()}
+    return replace(receipts[-1], **changes)
 
 
 async def teach(work: Work) -> dict[str, Any]:

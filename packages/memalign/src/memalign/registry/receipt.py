@@ -104,10 +104,9 @@ class Receipt:
         return {**as_json(self), "complete": self.complete, "counts": self.counts}
 
     def without_names(self) -> dict[str, Any]:
-        """The same as JSON values, without a key or an id of a case: what may be kept."""
-        named = ("keys", "cases", "pending")
-        values = {name: value for name, value in self.to_dict().items() if name not in named}
-        return {**values, "waiting": len(self.pending)}
+        """The same as JSON values, with how many cases and comments went instead of their names: what may be kept."""
+        values = {name: value for name, value in self.to_dict().items() if name not in ("keys", "pending")}
+        return {**values, "cases": len(self.cases), "comments": len(self.keys), "waiting": len(self.pending)}
 
     def __str__(self) -> str:
         lines = [f"{self.judge}: {self.counts} {'would be erased' if self.dry_run else f'erased for good, {self.at}'}"]

@@ -1,0 +1,168 @@
+"""The question that experts decide: made, changed, and tried on a model before it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import exists, update
+
+from memalign import Judge, aio
+from memalign.errors import (
+    AccessDenied,
+    ConfigurationError,
+    InputError,
+    MemalignError,
+    ModelRejected,
+    ModelUnavailable,
+    RateLimited,
+)
+from memalign.memory import Memory
+from memalign.types import Example
+from memalign.values import ValueType
+from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.people import Person
+from memalign_server.problems import Refused
+from memalign_server.review.cases import list_cases
+from memalign_server.review.judges import question_of
+from memalign_server.server import JUDGE, Here, Server
+from memalign_server.store.tables import queue, reviews
+
+__all__ = ["KINDS", "has_answers", "router"]
+
+router = APIRouter(prefix="/judges", dependencies=[OWNER])
+
+KINDS = ("bool", "int:1..5", "A|B|tie")
+"""What experts may answer with, as the page offers it; judges of other types are made elsewhere, and keep theirs."""
+_PATIENCE = 12.0  # seconds that a trial may take: browsers are told to wait for fifteen
+_FIELDS = "Request:\n{{ inputs }}\n\nReply:\n{{ outputs }}"
+_PAIR_FIELDS = "Request:\n{{ inputs }}\n\nReplies A and B:\n{{ outputs }}"
+_NAME_WORDS = 6
+_FAULTS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
+    ("slow", (TimeoutError,)),
+    ("down", (ModelUnavailable,)),
+    ("busy", (RateLimited,)),
+    ("refused", (AccessDenied, ModelRejected)),
+    ("unusable", (ConfigurationError,)),
+    ("unclear", (InputError,)),
+)
+"""What can be wrong with a model, the surest first; `tried.html` says it in words."""
+
+
+class Draft(BaseModel):
+    """What somebody wrote into the block of the question."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+    question: str = Field("", max_length=2000)
+    kind: str = Field("", max_length=200)
+    model: str = Field("", max_length=500)
+    instructions: str = Field("", max_length=100_000)
+    name: str = Field("", max_length=200)
+    judge: str = Field("", max_length=200)
+
+
+Drafted = Annotated[Draft, Form()]
+
+
+@router.post("")
+def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
+    """A new judge with an empty memory; then its cases."""
+    judge = _new(draft, person, {judge.name for judge in server.registry.list()})
+    server.registry.create(judge)
+    return RedirectResponse(link(judge.name, "setup", open="cases"), 303)
+
+
+@router.post("/{judge}/setup/question", dependencies=[JUDGE])
+def save_question(judge: str, server: Here, person: Asking, draft: Drafted) -> Response:
+    """Keep a changed question as a new version, and have the cases judged by it that nobody has answered."""
+    fixed = has_answers(server, judge)
+    saved = server.registry.update(judge, lambda latest: _changed(latest, draft, person, fixed=fixed))
+    if saved.version == saved.parent:
+        return RedirectResponse(link(judge, "setup"), 303)
+    answered = exists().where(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+    blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
+    with server.store.write() as connection:
+        connection.execute(update(queue).where(queue.c.judge == judge, ~answered).values(blank))
+    job = server.jobs.start("queue", judge, {}, asked_by=person.name)
+    return RedirectResponse(link(judge, "setup", job=job.id), 303)
+
+
+@router.post("/try")
+def try_question(request: Request, server: Here, person: Asking, draft: Drafted) -> Response:
+    """Ask a model once: about the first case, or an invented one; or say what is wrong and where to put it right."""
+    case, judgment, fault, detail = None, None, "", ""
+    try:
+        if draft.judge:
+            with server.store.read() as connection:
+                case = next(iter(list_cases(connection, draft.judge, person.name, limit=1)), None)
+            latest = server.judges.latest(draft.judge).judge
+            judge = _changed(latest, draft, person, fixed=has_answers(server, draft.judge))
+        else:
+            judge = _new(draft, person, set())
+        # Without its memory, for what an expert has said of a case is answered without the model.
+        trial = judge.replace(memory=Memory()).ajudge(case.example if case else _invented(judge))
+        judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
+    except (MemalignError, TimeoutError) as error:
+        fault = next((name for name, kinds in _FAULTS if isinstance(error, kinds)), "unusable")
+        fault = "key" if re.search(r"needs a key|a provider's key", str(error)) else fault
+        detail = told(speaking(request), error)
+    return render(request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail)
+
+
+def has_answers(server: Server, judge: str) -> bool:
+    """Whether anybody has answered a case: from then on a judge keeps its kind of answer."""
+    query = reviews.select().where(reviews.c.judge == judge, reviews.c.state == "answered").limit(1)
+    with server.store.read() as connection:
+        answered = connection.execute(query).first() is not None
+    return answered or bool(server.judges.latest(judge).judge.memory.cases)
+
+
+def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
+    """The judge of a draft; without a name it gets one from its question."""
+    if not (draft.question or draft.instructions):
+        raise Refused("write the question first")
+    _check_address(draft.model, None, person)
+    kind = ValueType.of(draft.kind or KINDS[0])
+    stem = "-".join(re.findall(r"\w+", draft.question.lower())[:_NAME_WORDS])[:60] or "judge"
+    names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 2)))
+    return Judge(
+        name=draft.name or next(name for name in names if name not in taken),
+        instructions=draft.instructions or f"{draft.question}\n\n{_PAIR_FIELDS if kind.choices else _FIELDS}",
+        feedback_value_type=kind,
+        model=draft.model or None,
+    )
+
+
+def _changed(judge: Judge, draft: Draft, person: Person, *, fixed: bool) -> Judge:
+    """The judge with what was changed of it; its memory stays."""
+    text = draft.instructions.replace("\r\n", "\n") or judge.instructions
+    if draft.question not in text:  # "" is in every text
+        old = question_of(judge)
+        text = text.replace(old, draft.question, 1) if old in text else f"{draft.question}\n\n{text}"
+    kind = ValueType.of(draft.kind) if draft.kind else judge.value_type
+    if fixed and kind != judge.value_type:
+        raise Refused("answers were given already, so the kind of answer stays: make a new judge for another one")
+    _check_address(draft.model, judge.model_name, person)
+    model = judge.model if draft.model == (judge.model_name or "") else draft.model or None
+    return judge.replace(instructions=text, feedback_value_type=kind, model=model)
+
+
+def _check_address(model: str, present: str | None, person: Person) -> None:
+    if person.by != "open" and "://" in model and model != present:
+        raise Refused(
+            "nothing made here can name a model's address: the server's keys would go there. "
+            "Whoever runs the server can, with `memalign create`"
+        )
+
+
+def _invented(judge: Judge) -> Example:
+    """A case that nobody wrote, with what the judge reads."""
+    request, reply = "When does my order arrive?", "It left us today and arrives on Thursday."
+    pair = {"A": reply, "B": "Please wait."} if judge.value_type.choices else reply
+    turns = [{"role": "user", "content": request}, {"role": "assistant", "content": reply}]
+    return Example(id="invented", inputs=request, outputs=pair, expectations=reply, conversation=turns)

@@ -1,0 +1,248 @@
+"""Set up, for owners: the question, the cases, the experts and erasing, one block open at a time.
+
+Cases come from a file or from an MLflow experiment. MLflow's client sends the server's credentials to the tracking
+server, reads files and databases that a URI names, and takes every experiment that these credentials open. So who signed
+in cannot name a tracking URI: whoever runs the server does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, File, Form, Request, UploadFile
+from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from sqlalchemy import func, select
+
+from memalign.errors import InputError
+from memalign.io import read_feedback
+from memalign.types import as_json, json_line
+from memalign_server.pages.question import KINDS, has_answers
+from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
+from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.people import Person, list_people
+from memalign_server.problems import Problem, Refused
+from memalign_server.review.cases import add_cases, new_cases
+from memalign_server.review.judges import question_of
+from memalign_server.server import JUDGE, Here, Server
+from memalign_server.store.tables import queue, reviews
+
+__all__ = ["render_setup", "router"]
+
+router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
+
+Block = Literal["question", "cases", "experts", "erase", ""]
+
+INSTALL = 'pip install "mlflow>=3.11.1"'
+MOST = 10_000
+"""Traces that one pull may read."""
+_FIRST = 3  # rows that are shown before a file is added
+_BAD = 5  # bad rows that are named
+_AT_ONCE = 500
+
+
+@router.get("/setup")
+def setup_page(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    open: Block = "",  # the query's name
+    job: str | None = None,
+    added: int = 0,
+    known: int = 0,
+) -> Response:
+    """The four blocks; with a job what it brought."""
+    begun = server.jobs.find(job) if job is not None else None
+    news = {"job": begun if begun is not None and begun.judge == judge else None, "added": added, "known": known}
+    return render_setup(request, server, judge, person, open, **news)
+
+
+def render_setup(request: Request, server: Server, judge: str, person: Person, open: Block, **news: Any) -> Response:
+    """The page with one block open; `news` is what the block shows beside what the server knows."""
+    latest = server.judges.latest(judge).judge
+    mine = reviews.c.judge == judge, reviews.c.state == "answered"
+    counts = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(*mine)
+    total = select(func.count()).select_from(queue).where(queue.c.judge == judge)
+    with server.store.read() as connection:
+        answers = {name: (n, at) for name, n, at in connection.execute(counts.group_by(reviews.c.person))}
+        cases = connection.execute(total).scalar_one()
+        unjudged = connection.execute(total.where(queue.c.judgment.is_(None))).scalar_one()
+        answered = connection.execute(select(func.count(reviews.c.case_id.distinct())).where(*mine)).scalar_one()
+        members = list_people(connection)
+    context: dict[str, Any] = {
+        "question": question_of(latest),
+        "kind": latest.value_type.spec,
+        "kinds": KINDS,
+        "fixed": has_answers(server, judge),
+        "model": latest.model_name or "",
+        "instructions": latest.instructions,
+        "cases": cases,
+        "answered": answered,
+        "unjudged": unjudged,
+        "suffixes": ",".join(SUFFIXES),
+        "members": members,
+        "answers": answers,
+        "mlflow": find_spec("mlflow") is not None,
+        "tracking": server.settings.mlflow,
+        "names_uri": _may_name_uri(person),
+        "most": MOST,
+    }
+    nothing = {"job": None, "added": 0, "known": 0, "guest": "", "personal_link": "", "mentions": None, "genuine": None}
+    return render(
+        request, "setup.html", judge=judge, page="setup", open=open, **context, **nothing | {"matching": ""} | news
+    )
+
+
+# -- cases -------------------------------------------------------------------------------------------------------------
+
+
+@router.post("/setup/cases")
+def take_cases(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    file: Annotated[UploadFile | None, File()] = None,
+    column: Annotated[list[str] | None, Form()] = None,
+    what: Annotated[Literal["show", "cases", "feedback", "judge"], Form()] = "show",
+) -> Response:
+    """Show what a file holds, put its cases in the queue, teach its feedback; or judge what is not judged yet."""
+    if what == "judge":
+        job = server.jobs.start("queue", judge, {}, asked_by=person.name)
+        return RedirectResponse(link(judge, "setup", open="cases", job=job.id), 303)
+    if file is None or not file.filename:
+        raise Refused("choose a file first")
+    latest = server.judges.latest(judge).judge
+    try:
+        upload = read_upload(file.file, file.filename, latest, column or ())
+        if what == "show":
+            return _preview(request, server, judge, upload)
+    except InputError as error:
+        if what != "show":
+            raise
+        return render(request, "upload.html", judge=judge, upload=None, problem=told(speaking(request), error))
+    if not upload.cases:
+        raise Refused("no row of {name} can be used as it is", name=upload.name)
+    if what == "feedback":
+        rows = read_feedback(upload.source, value_type=latest.value_type, name=upload.name, skip_invalid=True).rows
+        lines = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
+        lines = [
+            line if line.get("source", "unknown") != "unknown" else {**line, "source": person.name} for line in lines
+        ]
+        job = server.jobs.start("align", judge, {"feedback": lines, "skip_invalid": True}, asked_by=person.name)
+        return RedirectResponse(link(judge, "learned", job=job.id), 303)
+    with server.store.write() as connection:
+        added = add_cases(connection, judge, upload.cases)
+    counts = {"added": len(added.added), "known": added.known}
+    job_id = server.jobs.start("queue", judge, {}, asked_by=person.name).id if added.added else None
+    return RedirectResponse(link(judge, "setup", open="cases", job=job_id, **counts), 303)
+
+
+def _preview(request: Request, server: Server, judge: str, upload: Upload) -> Response:
+    with server.store.read() as connection:
+        new = len(new_cases(connection, judge, upload.cases))
+    rows = []
+    for case in upload.cases[:_FIRST]:
+        values = [case.content.get(question.field) for question in upload.questions]
+        sides = [question.side for question in upload.questions]
+        values = [
+            value[side] if side and isinstance(value, dict) else value
+            for value, side in zip(values, sides, strict=True)
+        ]
+        rows.append([value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values])
+    bad = upload.bad[:_BAD]
+    return render(request, "upload.html", judge=judge, upload=upload, rows=rows, new=new, bad=bad)
+
+
+def _may_name_uri(person: Person) -> bool:
+    """Whether a person may name a tracking URI: on a server without accounts, which only its own machine reaches."""
+    return person.by == "open"
+
+
+@router.post("/pull")
+def pull_cases(
+    judge: str,
+    server: Here,
+    person: Asking,
+    experiment: Annotated[str, Form(max_length=500)] = "",
+    uri: Annotated[str, Form(max_length=2000)] = "",
+    filter: Annotated[str, Form(max_length=2000)] = "",  # the field's name
+    most: Annotated[int, Form(ge=1, le=MOST)] = 500,
+) -> Response:
+    """Begin to read an experiment's traces into the queue, and to judge them."""
+    if find_spec("mlflow") is None:
+        raise Refused("MLflow is not installed beside this server. Run: {command}", command=INSTALL)
+    if uri.strip() and not _may_name_uri(person):
+        raise Problem(403, "a tracking URI cannot be named here: the server's credentials would go there")
+    chosen = uri.strip() or server.settings.mlflow
+    if not chosen:
+        raise Refused("name a tracking URI, such as http://localhost:5000; memalign serve --mlflow sets one for all")
+    if not experiment.strip():
+        raise Refused("name an experiment, or give its id")
+    arguments = {"experiment": experiment.strip(), "uri": chosen, "filter": filter.strip() or None, "most": most}
+    job = server.jobs.start("pull", judge, arguments, asked_by=person.name)
+    return RedirectResponse(link(judge, "setup", open="cases", job=job.id), 303)
+
+
+# -- all of it out, and the end ----------------------------------------------------------------------------------------
+
+
+@router.get("/download/{name}")
+def download(judge: str, name: str, server: Here) -> Response:
+    """A file with everything of one kind."""
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    if name == "judge.json":
+        return JSONResponse(server.registry.export(judge), headers=headers)
+    if name == "feedback.jsonl":
+        cases = server.judges.latest(judge).judge.memory.cases
+        lines = (
+            json_line(
+                {
+                    "id": case.id,
+                    **case.example.content,
+                    **_values(annotation, "value", "rationale", "source", "created_at"),
+                }
+            )
+            for case in cases
+            for annotation in case.annotations
+        )
+        return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
+    if name == "cases.jsonl":
+        return StreamingResponse(_queued(server, judge), media_type="application/jsonl", headers=headers)
+    raise Refused(
+        "there is no download '{name}'; there are {allowed}",
+        name=name,
+        allowed="feedback.jsonl, cases.jsonl, judge.json",
+    )
+
+
+def _values(row: object, *names: str) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(row, name)) is not None}
+
+
+def _queued(server: Server, judge: str) -> Iterator[bytes]:
+    last, rows = 0, list[Any]()
+    while not last or len(rows) == _AT_ONCE:
+        query = select(queue).where(queue.c.judge == judge, queue.c.number > last).order_by(queue.c.number)
+        with server.store.read() as connection:
+            rows = list(connection.execute(query.limit(_AT_ONCE)))
+        for row in rows:
+            example = {name: value for name, value in json.loads(row.example).items() if value not in (None, {})}
+            judgment = None if row.judgment is None else json.loads(row.judgment)
+            yield json_line({**example, "judgment": judgment, "version": row.version})
+        if not rows:
+            return
+        last = rows[-1].number
+
+
+@router.post("/delete")
+def delete_judge_page(judge: str, server: Here, name: Annotated[str, Form(max_length=200)] = "") -> Response:
+    """Delete a judge with all that belongs to it, once its name is typed."""
+    if name.strip() != judge:
+        raise Refused("type the judge's name to delete it: '{judge}'", judge=judge)
+    server.registry.delete(judge)
+    return RedirectResponse("/", 303)

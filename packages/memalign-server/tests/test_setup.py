@@ -1,0 +1,298 @@
+"""Set up as an owner meets it: the question and its trial, files of every kind, experts, and what each says when it cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastapi.testclient import TestClient
+from openpyxl import Workbook
+
+from memalign.errors import ModelUnavailable
+from memalign_server.review.judges import question_of
+from memalign_server.store.tables import queue
+from server_support import world
+from server_support.reviewing import CASES, answer, post, put_in, wait
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memalign import Registry
+
+SETUP = "/judges/tone/setup"
+FILE = "/judges/tone/setup/cases"
+TABLE = "customer_message,agent_reply\nWhere is it?,On its way.\nWhy so late?,We are sorry.\n"
+
+
+def sent(client: TestClient, name: str, body: str | bytes, what: str = "show", **form: Any) -> Any:
+    """A file as the page sends it."""
+    return client.post(FILE, files={"file": (name, body)}, data={"what": what, **form}, follow_redirects=False)
+
+
+def registry_of(client: TestClient) -> Registry:
+    return client.app.state.server.registry  # type: ignore[attr-defined,no-any-return]  # a FastAPI
+
+
+# -- the question ------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Path) -> None:
+    world.registry(tmp_path, judges=())
+    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
+        assert "What should your experts decide?" in client.get("/").text
+        made = post(client, "/judges", question="Is this reply good enough to send?", kind="bool", model="scripted")
+        assert made.headers["location"] == "/judges/is-this-reply-good-enough-to/setup?open=cases"
+        assert "No cases yet." in client.get("/judges/is-this-reply-good-enough-to/setup").text
+        judge = registry_of(client).load("is-this-reply-good-enough-to")
+        assert (judge.fields, judge.value_type.spec) == (("inputs", "outputs"), "bool")
+        assert client.get("/", follow_redirects=False).headers["location"].endswith("/review")
+        post(client, "/judges", question="Is this reply good enough to send?", kind="A|B|tie")
+        assert {judge.name for judge in registry_of(client).list()} == {judge.name, f"{judge.name}-2"}
+        assert "Is this reply good enough to send?" in client.get("/").text
+
+
+def test_a_changed_question_is_a_new_version_by_which_open_cases_are_judged(local: TestClient) -> None:
+    put_in(local)
+    answer(local, "late", value="false")
+    saved = post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
+    wait(local)
+    judge = registry_of(local).load("tone")
+    assert judge.instructions == "Is the reply kind?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+    assert len(registry_of(local).history("tone")) == 2
+    with local.app.state.server.store.read() as connection:  # type: ignore[attr-defined]  # a FastAPI
+        versions = {row.case_id: row.version for row in connection.execute(queue.select())}
+    assert versions == {case["id"]: 1 if case["id"] == "late" else 2 for case in CASES}
+    assert "Is the reply kind? Yes or No." in local.get(saved.headers["location"]).text
+    post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
+    assert len(registry_of(local).history("tone")) == 2  # nothing was changed
+
+
+def test_all_that_the_model_is_told_can_be_changed(local: TestClient) -> None:
+    text = "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
+    post(local, f"{SETUP}/question", question="How warm is it?", kind="int:1..5", instructions=text)
+    judge = registry_of(local).load("tone")
+    assert (judge.instructions, judge.value_type.spec, question_of(judge)) == (text, "int:1..5", "How warm is it?")
+
+
+def test_the_kind_of_answer_stays_once_there_are_answers(local: TestClient) -> None:
+    put_in(local)
+    answer(local, "late", value="false")
+    assert 'name="kind"' not in local.get(f"{SETUP}?open=question").text
+    refused = post(local, f"{SETUP}/question", question="Warm?", kind="int:1..5")
+    assert (refused.status_code, "the kind of answer stays" in refused.text) == (422, True)
+
+
+def test_a_judge_of_another_type_keeps_it(local: TestClient) -> None:
+    registry_of(local).create(world.judge("mood").replace(feedback_value_type="happy|sad|neither"))
+    page = local.get("/judges/mood/setup?open=question").text
+    assert "happy|sad|neither" in page
+    assert 'name="kind"' not in page
+    post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
+    assert registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
+
+
+def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
+    trial = {"judge": "tone", "question": "Is it kind?", "model": "scripted"}
+    assert "Of an invented case it said: <b>Yes</b>" in post(local, "/judges/try", **trial).text
+    put_in(local)
+    tried = post(local, "/judges/try", **trial).text
+    assert "On the first case it said: <b>Yes</b>, “It answers the question.”" in tried
+    assert len(registry_of(local).history("tone")) == 1
+
+
+def test_a_trial_of_a_taught_case_asks_the_model(local: TestClient) -> None:
+    put_in(local)
+    registry_of(local).align("tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}])
+    assert "<b>Yes</b>" in post(local, "/judges/try", judge="tone", question="Is it kind?", model="scripted").text
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("", "a provider&#39;s key is missing."),
+        ("openai:gpt-4.1-mini", "a provider&#39;s key is missing."),
+        ("nobody:m", "a model of this name cannot be used."),
+        ("openai:m@http://127.0.0.1:9/v1", "It did not answer"),
+        ("openai:m@http://user:secret@127.0.0.1/v1", "a model of this name cannot be used."),
+    ],
+)
+def test_a_trial_says_what_is_wrong_and_where_to_put_it_right(
+    local: TestClient, monkeypatch: pytest.MonkeyPatch, model: str, words: str
+) -> None:
+    if "http" in model:
+        monkeypatch.setattr("memalign_server.pages.question._PATIENCE", 0.5)  # it would be asked again for longer
+    for judge in ("", "tone"):
+        tried = post(local, "/judges/try", judge=judge, question="Is it kind?", model=model)
+        assert (tried.status_code, words in tried.text) == (200, True), tried.text
+
+
+def test_a_model_that_is_down_is_said_in_words(tmp_path: Path) -> None:
+    def down(_request: object) -> dict[str, Any]:
+        raise ModelUnavailable("connection refused")
+
+    world.registry(tmp_path)
+    with TestClient(world.server(tmp_path, script=down), base_url=world.ADDRESS) as client:
+        tried = post(client, "/judges/try", judge="tone", question="Is it kind?", model="scripted").text
+    assert "nothing answers there. Start the model&#39;s server, or name another model here." in tried
+
+
+@pytest.mark.parametrize("path", ["/judges", "/judges/try", f"{SETUP}/question"])
+def test_a_team_sends_its_keys_nowhere(shared: world.Shared, path: str) -> None:
+    form = {"question": "Good?", "model": "openai:m@http://10.0.0.1/v1", "judge": "tone"}
+    assert "keys would go there" in post(shared.signed_in("owner"), path, **form).text
+    shared.server.registry.create(world.judge("far", model="openai:m@http://10.0.0.1/v1"))
+    kept = post(shared.signed_in("owner"), "/judges/far/setup/question", **form)  # which has it from elsewhere
+    assert kept.status_code == 303
+
+
+# -- cases -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
+    page = sent(local, "june.csv", TABLE).text
+    assert "<b>june.csv</b>" in page
+    assert "<option selected>customer_message</option>" in page
+    assert "<option selected>agent_reply</option>" in page
+    assert "<td>Why so late?</td><td>We are sorry.</td>" in page
+    assert "Add 2 cases" in page
+    assert "No cases yet." in local.get(SETUP).text
+    added = sent(local, "june.csv", TABLE, "cases", column=["customer_message", "agent_reply"])
+    wait(local)
+    page = local.get(added.headers["location"]).text
+    assert "2 new" in page
+    assert "2 cases, 0 of them answered." in local.get(SETUP).text
+
+
+def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
+    book, body = Workbook(), io.BytesIO()
+    for row in (("Question", "Answer", "Date"), ("Where is it?", "On its way.", "2026-06-01")):
+        book.active.append(row)
+    book.save(body)
+    page = sent(local, "june.xlsx", body.getvalue()).text
+    assert "<td>Where is it?</td><td>On its way.</td>" in page
+
+
+def test_it_says_how_many_are_new_and_how_many_were_there(local: TestClient) -> None:
+    sent(local, "a.csv", TABLE, "cases")
+    more = TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n"
+    assert "Add 1 case<" in sent(local, "b.csv", more).text
+    page = local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
+    assert "1 new, 3 were there already." in page
+    page = sent(local, "b.csv", more).text
+    assert ("Add" not in page, "Nothing new: all 4 were there already." in page) == (True, True)
+    assert (
+        "Nothing new: all 4 were there already."
+        in local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
+    )
+
+
+def test_columns_are_chosen_where_the_guess_is_wrong(local: TestClient) -> None:
+    table = "x;y;z\nfirst;second;third\n"
+    page = sent(local, "a.csv", table).text
+    assert "<td>first</td><td>second</td>" in page
+    page = sent(local, "a.csv", table, column=["z", "x"]).text
+    assert "<td>third</td><td>first</td>" in page
+    assert "Choose a column of its own for each." in sent(local, "a.csv", table, column=["z", "z"]).text
+    assert "Choose a column of its own for each." in sent(local, "a.csv", "only\nthis\n").text
+
+
+def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
+    page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
+    assert "2 rows cannot be used and are left out." in page
+    assert "Line 4: " in page
+    assert "nothing is in the column agent_reply" in page
+    assert "3 cells, but the header has 2" in page
+    assert "Add 3 cases" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("cases.pdf", b"%PDF", "a file is one of .csv"),
+        ("cases.jsonl", b"", "cases.jsonl is empty"),
+        ("cases.xlsx", b"no sheet", "cases.xlsx"),
+        ("cases.csv", "Frage,Antwort\nfür,grün".encode("latin-1"), "save it as CSV UTF-8"),
+        ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a", "outputs": "b"}), "give shorter ones"),
+        ("../../cases.csv", b"a,a\n1,2\n", "cases.csv: the header names a twice"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(local: TestClient, name: str, body: bytes | str, words: str) -> None:
+    answered = sent(local, name, body)
+    assert words in answered.text
+    assert "/tmp" not in answered.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "body", "content"),
+    [
+        ("A|B|tie", "{{ inputs }} {{ outputs }}", "question,answer_a,answer_b\nq,one,two\n",
+         {"inputs": "q", "outputs": {"A": "one", "B": "two"}}),
+        ("A|B|tie", "{{ inputs }} {{ outputs }}", '{"question": "q", "outputs": {"A": "one", "B": "two"}}',
+         {"inputs": "q", "outputs": {"A": "one", "B": "two"}}),
+        ("bool", "{{ conversation }}", '{"messages": [{"role": "user", "content": "Hi"}]}',
+         {"conversation": [{"role": "user", "content": "Hi"}]}),
+        ("bool", "{{ outputs }} {{ expectations }}", "reply,reference,page\nyes,no,3\n",
+         {"outputs": "yes", "expectations": "no"}),
+    ],
+)  # fmt: skip
+def test_pairs_and_conversations_are_taken_in(
+    local: TestClient, kind: str, fields: str, body: str, content: dict[str, Any]
+) -> None:
+    judge = world.judge("other").replace(feedback_value_type=kind, instructions=f"Good? {fields}")
+    registry_of(local).create(judge)
+    name = "a.jsonl" if body.startswith("{") else "a.csv"
+    path = "/judges/other/setup/cases"
+    assert "Add 1 case<" in local.post(path, files={"file": (name, body)}).text
+    local.post(path, files={"file": (name, body)}, data={"what": "cases"})
+    (case,) = map(json.loads, local.get("/judges/other/download/cases.jsonl").text.splitlines())
+    assert {field: case[field] for field in content} == content
+    assert case["id"].startswith("c-")
+
+
+def test_feedback_in_a_file_is_taught_by_its_own_button(local: TestClient) -> None:
+    lines = "\n".join(json.dumps({**case, "value": True, "rationale": "Fine."}) for case in CASES[:2])
+    assert "2 rows have a verdict or a comment of a person." in sent(local, "f.jsonl", lines).text
+    sent(local, "f.jsonl", lines, "feedback")
+    wait(local)
+    assert len(registry_of(local).load("tone").memory.cases) == 2
+    assert '"source":"local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('": "', '":"')
+
+
+def test_cases_that_a_model_could_not_judge_are_judged_later(tmp_path: Path) -> None:
+    broken = [True]
+
+    def shaky(request: Any) -> dict[str, Any]:
+        if broken:
+            raise ModelUnavailable("connection refused")
+        return world.answer(request)
+
+    world.registry(tmp_path)
+    with TestClient(world.server(tmp_path, script=shaky), base_url=world.ADDRESS) as client:
+        put_in(client)
+        assert "5 cases are not judged yet." in client.get(f"{SETUP}?open=cases").text
+        broken.clear()
+        post(client, FILE, what="judge")
+        wait(client)
+        assert "not judged yet" not in client.get(f"{SETUP}?open=cases").text
+
+
+# -- experts -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_open_server_says_that_it_is_open(local: TestClient) -> None:
+    page = local.get(f"{SETUP}?open=experts").text
+    assert "Everybody on this machine can use this server" in page
+    assert "memalign serve --add-owner" in page
+    assert "Copy invitation" not in page
+
+
+def test_experts_are_listed_with_their_answers(shared: world.Shared) -> None:
+    owner, reviewer = shared.signed_in("owner"), shared.signed_in("reviewer")
+    put_in(owner)
+    answer(reviewer, "late", value="false")
+    page = owner.get(f"{SETUP}?open=experts").text
+    assert "1 answer, last " in page
+    assert "reviewer answered for you." in owner.get(SETUP).text
+    assert reviewer.get(SETUP).status_code == 403
