@@ -14,6 +14,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
 from server_support import world
+from tests.support.patience import PATIENCE
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 
@@ -45,9 +46,7 @@ def faults(address: str, examples: int) -> list[str]:
         def one(case: Any, real: bool) -> None:
             if real and "judge" in case.path_parameters:
                 case.path_parameters["judge"] = "tone"
-            if real and isinstance(case.body, dict) and "value_type" in case.body:
-                case.body |= {"value_type": "bool", "instructions": "Good? {{ outputs }}"}
-            case.call_and_validate(checks=CHECKS)
+            case.call_and_validate(checks=CHECKS, timeout=PATIENCE)
 
         try:
             one()
