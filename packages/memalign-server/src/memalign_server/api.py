@@ -317,7 +317,9 @@ def list_review_cases(
         Literal["added", "useful"], Query(description="`useful`: open or skipped ones in the order of the pages.")
     ] = "added",
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
-    after: Annotated[int, Query(ge=0, le=2**62, description="`next` of the piece before; in the order `added`.")] = 0,
+    after: Annotated[
+        int, Query(ge=0, le=2**31 - 1, description="`next` of the piece before; in the order `added`.")
+    ] = 0,
 ) -> ReviewCases:
     """Cases of the queue. The next one for you is `?order=useful&limit=1`."""
     latest = server.judges.latest(judge).judge

