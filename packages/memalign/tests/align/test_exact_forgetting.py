@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from memalign import Judge
+from memalign.align import lock
+from memalign.errors import ModelRejected
 from memalign.judge import signature_of
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer
 from tests.support.invariants import check_memory
-from tests.support.learning import SETTINGS, bare, learn, row
+from tests.support.learning import SETTINGS, Imp, bare, learn, own_words, row, states, text_of, without, words_in
 from tests.support.world import World, judge_in, labelled, said
 
 RULE = "Accept whatever names a date."
@@ -51,3 +55,33 @@ def test_what_the_bare_judge_judged_is_not_judged_again(tmp_path: Path) -> None:
     asked = len(model.requests)
     empty.judge_many(items, out=tmp_path / "judged.jsonl")
     assert len(model.requests) == asked
+
+
+@pytest.mark.parametrize("step", ["distil", "unalign", "lock"])
+def test_an_error_that_quotes_the_prompt_keeps_no_withdrawn_word(step: str) -> None:
+    quoting = [step == "distil"]
+
+    class Server(Imp):
+        """Some servers send back what they refuse."""
+
+        async def __call__(self, request: ChatRequest) -> Answer:
+            if quoting[0] and (request.schema_name == "judgment") == (step == "lock"):
+                return ModelRejected(f"blocked: {request.system} {request.user}")
+            return await super().__call__(request)
+
+    rows = [row(1, "ana", "add", value=True), row(2, "ben", "add", value=True), row(3, "cleo", "add", value=True)]
+    judge, _ = bare(Server(), shard_size=3)
+    if step == "lock":
+        judge = lock(learn(judge, rows[:1]).judge, "t-1")
+        quoting[0] = True
+        judge = learn(judge, rows[1:]).judge
+    elif step == "unalign":
+        judge = learn(judge, rows).judge
+        quoting[0] = True
+        judge = judge.unalign("t-1").judge
+    else:
+        judge = learn(judge, rows).judge
+    assert set(states(judge).values()) & {"pending"}, "or the test is about nothing"
+    gone = rows[0] if step == "lock" else rows[1]
+    left = without(judge.memory, gone["id"])
+    assert not own_words([gone]) & set(words_in(text_of(left)))

@@ -114,7 +114,13 @@ def apply_answer(
         if key in passed and key not in faults:
             return Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=answer.exposed_to)
         fault = f"its rule was not taken: {faults[key]}" if key in faults else None
-        return Outcome(kind="waiting", reason=answer.fault or fault or NOT_MENTIONED)
+        if answer.fault is None:
+            return Outcome(kind="waiting", reason=fault or NOT_MENTIONED)
+        # What went wrong may be told in words of the prompt: some servers send back what they refuse.
+        annotation = before.annotation(key)
+        same = annotation is not None and annotation.outcome is not None and annotation.outcome.reason == answer.fault
+        failed = Outcome(kind="waiting", reason=answer.fault, exposed_to=answer.exposed_to)
+        return annotation.outcome if annotation is not None and same else failed
 
     dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]
     named = (new for new in answer.conflicts if not any(rest.issuperset(new.feedback) for rest in dismissed))

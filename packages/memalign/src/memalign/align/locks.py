@@ -76,10 +76,11 @@ async def _mended(
             raise _UnansweredError(judgment)
         culprits, rest = await _culprits(learned, case, fresh, past)
     except _UnansweredError as unanswered:
-        # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
-        # other people's reasons: they outlive its erasure.
-        why = f"a locked case could not be checked: {unanswered}"
-        return _postponed(learned, fresh, why), LockCheck(id=case.id, holds=True, answered=False, reason=why)
+        # Rather learned later than broken now: the next align distils the lessons again. Other people's reasons, which
+        # outlive the erasure of the case, do not name it, nor hold what a server may have sent back of it.
+        why, error = "a locked case could not be checked: ", str(unanswered)
+        check = LockCheck(id=case.id, holds=True, answered=False, reason=why + error)
+        return _postponed(learned, fresh, why + error.partition(":")[0]), check
     if not culprits and not rest:
         label = value_text(learned.memory.label(case))
         reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"

@@ -221,8 +221,8 @@ class MemAlign:
             learned = await keep_locks(judge, learned, run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
-            waits = Outcome(kind="waiting", reason=f"{TO_BE_DERIVED}{error}")
-            waiting = dict.fromkeys((annotation.key for annotation in judge.memory.pending), waits)
+            keys = tuple(annotation.key for annotation in judge.memory.pending)
+            waiting = dict.fromkeys(keys, Outcome(kind="waiting", reason=f"{TO_BE_DERIVED}{error}", exposed_to=keys))
             learned = judge.replace(memory=judge.memory.with_outcomes(waiting))
         return run.result(learned)
 

@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             may not enter a prompt. `waiting`: no answer, or what it taught is gone. `taught`: there is a remark on its
             rule.
         reason: Why, in words that repeat nobody's.
-        exposed_to: Of an example and a refused one, the feedback that the call saw: with one of them the outcome goes.
+        exposed_to: But for a remark, the feedback that the call saw: with one of them the outcome goes.
     """
 
     kind: Literal["example", "refused", "waiting", "taught"]
