@@ -144,7 +144,7 @@ def test_one_label_only_cannot_tell_agreement_from_chance(measure, pairs):
 
 
 @pytest.mark.parametrize("units", [[["A", "A"], ["A"]], [["A"], ["B"]], []])
-def test_alpha_needs_two_labels_of_a_case_that_two_people_labelled(units):
+def test_alpha_needs_two_labels_and_a_case_of_two_people(units):
     assert krippendorff_alpha(units) is None
 
 

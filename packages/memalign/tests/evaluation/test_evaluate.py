@@ -87,7 +87,7 @@ def judge_of(kind, verdicts, **more):
     ],
     ids=["most people", "who has authority", "the latest"],
 )
-def test_a_case_of_several_annotations_has_the_label_of_the_judges_policy(memory, label):
+def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label):
     when = {"ana": "2026-03-01", "ben": "2026-01-01", "eva": "2026-01-02"}
     rows = [said("t-1", who == "ana", who, created_at=moment) for who, moment in when.items()]
     judge = judge_of("bool", {"t-1": label, "t-2": True}, memory=memory)
@@ -190,7 +190,7 @@ def test_every_value_type_has_its_measures(kind, pairs, metrics, wrong):
     assert all(name.split("_")[0] in str(result) for name in metrics)
 
 
-def test_the_confusion_matrix_has_all_labels_or_those_that_occur_on_a_long_scale():
+def test_the_confusion_matrix_of_a_long_scale_has_labels_that_occur():
     labels = many("A|B|tie", [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15)
     assert labels.labels == ("A", "B", "tie")
     assert labels.confusion == ((20, 10, 0), (5, 15, 0), (0, 0, 0))  # 10 times people said A and the judge B
@@ -303,7 +303,7 @@ def test_only_cases_that_both_scored_count():
             compare(first, second)
 
 
-def test_scores_are_compared_by_concordance_and_where_that_is_none_by_being_right():
+def test_scores_are_compared_by_concordance_where_there_is_one():
     truth = [1, 2, 3, 4, 5] * 8
     before = cases(*[(6 - label, label) for label in truth])
     result = compare(before, cases(*[(min(5, label + (i % 3 == 0)), label) for i, label in enumerate(truth)]))

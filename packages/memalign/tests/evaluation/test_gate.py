@@ -239,7 +239,7 @@ class TestJudgmentsOfAFile:
         assert len(model.requests) == 1
 
 
-def test_a_result_is_a_junit_suite_a_part_of_the_page_and_json() -> None:
+def test_a_result_is_junit_markdown_and_json() -> None:
     base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
     judge, _ = judge_that(lambda number: number % 3 == 0)
     rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(60)]

@@ -97,7 +97,7 @@ class TestWhatItSays:
         assert sides["people with each other"][0].value == pytest.approx(50 / 60)
         assert "of pairs, on 20 cases" in as_markdown(page)
 
-    def test_a_guideline_says_where_it_applied_and_how_that_went(self, page: Report) -> None:
+    def test_a_guideline_says_where_it_applied_and_was_right(self, page: Report) -> None:
         used = rows_of(page, TAUGHT)
         assert sum(int(row[-2]) for row in used.values()) == sum(n % 2 == 0 for n in range(30, 130))
         assert all(row[-1] == row[-2] and row[1] for row in used.values()), "even numbers are right, and taught by ana"
@@ -204,6 +204,12 @@ class TestPage:
         assert "url(" not in text
         assert "<script>" not in text
         assert "&lt;script&gt;" in text
+
+    def test_a_conversation_is_read_as_people_speak(self) -> None:
+        turns = [{"role": "user", "content": "item 1 is late."}, {"role": "assistant", "content": "Sorry."}]
+        labelled = [Feedback(id="h-1", conversation=turns, value=True, source="ana")]
+        page = page_of(judge(instructions="Even? {{ conversation }}"), labelled)
+        assert page.cases[0].content == {"conversation": "user: item 1 is late.\nassistant: Sorry."}
 
     def test_it_prints_dark_on_white(self, page: Report) -> None:
         styles = re.findall(r"@media ([^{]*prefers-color-scheme: dark[^{]*)", as_html(page))

@@ -32,9 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_the_new_content_takes_the_old_ones_place_when_it_is_whole_and_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_content_takes_its_place_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, steps = tmp_path / "card.jsonl", list[object]()
     path.write_bytes(b"old")
     monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append((os.fstat(descriptor).st_size, path.read_bytes())))
@@ -63,7 +61,7 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, before: dict[s
 
 
 @posix
-def test_a_link_stays_one_and_who_may_read_a_file_stays_so(tmp_path: Path) -> None:
+def test_a_link_stays_one_and_private_files_private(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         write(tmp_path / "bundle.json", b"{}")

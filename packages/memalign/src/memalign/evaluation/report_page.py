@@ -5,7 +5,6 @@ The page is gathered once, as parts with sentences, tables and cases; HTML and M
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
 from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate, labels_by_source, labels_of_several
@@ -358,10 +358,7 @@ def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:
             id=case.id,
             label=value_text(case.label),
             value="" if case.value is None else value_text(case.value),
-            content={
-                name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-                for name, value in content.items()
-            },
+            content={name: as_read(name, value) for name, value in content.items()},
             words=words | ({"the judge": reason} if reason else {}),
         )
     return cases
