@@ -7,7 +7,7 @@ import json
 import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -205,7 +205,9 @@ def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("call", [Judge.__call__, Judge.ajudge])
 def test_an_editor_knows_the_fields(call: Any) -> None:
-    names = inspect.signature(call).parameters
-    assert list(names)[2:] == ["inputs", "outputs", "expectations", "conversation", "trace", "id"]
+    (fields,) = get_args(
+        inspect.signature(call, eval_str=True, locals={"ValueT_co": bool}).parameters["fields"].annotation
+    )
+    assert list(fields.__annotations__) == ["inputs", "outputs", "expectations", "conversation", "trace", "id"]
     with pytest.raises(TypeError, match="answer"):
         judge()[0](outputs="x", answer="y")  # type: ignore[call-arg]

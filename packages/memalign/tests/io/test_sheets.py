@@ -59,18 +59,6 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
     assert read_feedback(path, hashes={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, "a case that is known"
 
 
-def test_a_missing_cell_names_its_line_and_the_option(tmp_path: Path) -> None:
-    (tmp_path / "f.csv").write_text("id,outputs,value\nt-1,a,\nt-2,b,yes\n", "utf-8")
-    with pytest.raises(InvalidRows, match=r"(?s)line 2 \(t-1\): .*a value, a rationale or both.*--skip-invalid"):
-        read_feedback(tmp_path / "f.csv")
-
-
-def test_a_file_without_ids_gets_them_from_its_content(tmp_path: Path) -> None:
-    (tmp_path / "f.csv").write_text("who;outputs;value;source\n1;a;yes;ana\n2;a;no;ben\n3;b;no;ana\n", "utf-8")
-    rows = read_feedback(tmp_path / "f.csv").rows
-    assert rows[0].id == rows[1].id != rows[2].id
-
-
 def test_a_plain_csv_from_excel_is_named(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_bytes(b"id;outputs;value\nt-1;caf\xe9;0,5\n")
     with pytest.raises(
