@@ -19,7 +19,7 @@ from annotated_types import Ge, Le
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Judge, Judgment, aio
+from memalign import Example, Judge, aio
 from memalign.errors import (
     ConfigurationError,
     InputError,
@@ -366,28 +366,6 @@ class TestMany:
         assert judge()[0].judge_many([]) == []
         with pytest.raises(InvalidRows, match="line 2"):
             judge()[0].judge_many([self.items[0], {"id": "y"}])
-        with pytest.raises(InputError, match="concurrency must be 1 or more"):
-            judge()[0].judge_many(self.items, concurrency=0)
-
-    def test_an_interrupted_run_goes_on_where_it_stopped(self, tmp_path: Path) -> None:
-        out = tmp_path / "judged.jsonl"
-        failing = {"3", "7"}
-
-        def sometimes(request: ChatRequest) -> Answer:
-            answer = self.echo(request)
-            return ModelUnavailable("down") if answer["rationale"] in failing else answer
-
-        one, model = judge(sometimes)
-        one.judge_many(self.items, out=out)
-        assert len(out.read_text("utf-8").splitlines()) == 12
-        failing.clear()
-        asked = len(model.requests)
-        again = one.judge_many(self.items, out=out)
-        assert len(model.requests) - asked == 2, "only what failed is judged again"
-        assert [judgment.rationale for judgment in again] == [str(n) for n in range(12)]
-        lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-        assert [line["id"] for line in lines] == [item["id"] for item in self.items]
-        assert not any(line["error"] for line in lines)
 
     def test_another_judges_file_is_refused_and_left_alone(self, tmp_path: Path) -> None:
         out = tmp_path / "judged.jsonl"
@@ -715,11 +693,6 @@ class TestBudget:
         assert 0 < len(judgment.example_ids) < 5
         assert len(model.requests[-1].user) < 600 * 4
         assert any("over the budget of 600 tokens" in note for note in judgment.notes)
-
-
-def test_a_judgment_without_a_value_says_why() -> None:
-    judgments = judge(lambda _: ModelUnavailable("down"))[0].judge_many([{"id": "1", "inputs": "q", "outputs": "a"}])
-    assert judgments == [Judgment(id="1", error="ModelUnavailable: down", memory_hash=Memory().hash)]
 
 
 class TestSurface:

@@ -21,7 +21,7 @@ from memalign.align.forget import forget
 from memalign.align.result import Run
 from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge
-from memalign.judge.decision import Answered, AskedCheck, answered_about, asked_checks
+from memalign.judge.decision import Answered, answered_about, asked_checks
 from memalign.judge.observations import FEWEST, expectations
 from memalign.judge.spec import base_fingerprint_of, lacks
 from memalign.judge.standing import same_cases
@@ -29,7 +29,7 @@ from memalign.judge.verdict import decide
 from memalign.memory import Answers, Case, Expectation
 from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
-from memalign.types import Judgment, Usage
+from memalign.types import Finding, Judgment, Usage
 
 __all__ = ["PastCases", "Relearn", "agrees", "ask", "labelled_cases"]
 
@@ -129,7 +129,7 @@ class PastCases:
         return judgment
 
     async def answers(
-        self, judge: Judge, case: Case, model: DecisionModel, checks: Sequence[AskedCheck]
+        self, judge: Judge, case: Case, model: DecisionModel, checks: Sequence[Finding]
     ) -> Answered | str:
         """What `model` answers about the case, with a verdict where it judges, or why it answers nothing."""
         async with self._slots:
@@ -174,7 +174,7 @@ def _lacks(judge: Judge, case: Case, model: DecisionModel, enough: float) -> boo
         return False
     own = {annotation.key for annotation in judge.memory.annotations_on(case)}
     askable = {q for expected in expectations(judge.memory.semantic, unmet=own) for q, _ in expected.checks}
-    checks = [check.question for check in asked_checks(judge.memory, model.limits)]
+    checks = [check.check for check in asked_checks(judge.memory, model.limits)]
     if not askable:  # all guidelines saw the case: it is to be asked once about those that are written without it
         return bool(checks) and recorded is not case.answers
     questions = [question for question in checks if question in askable]
@@ -190,7 +190,7 @@ async def _answers(
     made_by = base_fingerprint_of(judge)
     rewritten = unknowing.memory.next_guideline > judge.memory.next_guideline  # without the case: those are other words
     answers = Answers(judge=made_by) if rewritten else _recorded(case, made_by)
-    checks = [check for check in asked_checks(unknowing.memory, model.limits) if check.question not in answers.margins]
+    checks = [check for check in asked_checks(unknowing.memory, model.limits) if check.check not in answers.margins]
     example_ids: tuple[str, ...] = ()
     try:
         if answers.verdict is None and _gives_verdict(judge) and not decides_alone(judge):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
@@ -35,7 +35,7 @@ from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of, open_judging_model
 from memalign.prompts.fitting import fit_fields
 from memalign.prompts.rendering import render_item, render_verdict_question
-from memalign.types import Example, FeedbackKey, Finding, Guideline, Judgment, Usage
+from memalign.types import Example, Finding, Guideline, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answered",
-    "AskedCheck",
     "answered_about",
     "asked_checks",
     "calibrator_of",
@@ -63,14 +62,6 @@ MOST_LABELS = 10
 """With more labels there is no calibrator."""
 NAMED = 3
 """Guidelines that a reason in words names, the weightiest first."""
-
-
-class AskedCheck(NamedTuple):
-    """A question of a judgment, the first guideline with this check, and the feedback behind all that have it."""
-
-    question: str
-    guideline: str
-    taught_by: tuple[FeedbackKey, ...]
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,30 +253,28 @@ def _in_words(memory: Memory, findings: Sequence[Finding]) -> str:
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-def asked_checks(memory: Memory, limits: Limits) -> tuple[AskedCheck, ...]:
-    """The questions that a judgment asks, each once, in the order of the guidelines; of a model in this process 24.
+def asked_checks(memory: Memory, limits: Limits) -> tuple[Finding, ...]:
+    """The questions that a judgment asks, each once, as findings without answers in the order of the guidelines.
 
-    Those of pinned guidelines come first, then those of the best supported.
+    A model in this process is asked 24: those of pinned guidelines first, then those of the best supported.
     """
 
-    def make() -> tuple[AskedCheck, ...]:
-        every = questions_of(memory.semantic)
-        tests = {check.question for g in memory.semantic for check in g.checks if check.test is not None}
-        questions = [question for question in every if question not in tests]
-        if limits.brief and len(questions) > MOST_BRIEF:
-            ranked = sorted(
-                questions,
-                key=lambda q: (not any(g.pinned for g in every[q]), -sum(len(g.supported_by) for g in every[q])),
-            )
-            chosen = frozenset(ranked[:MOST_BRIEF])
-            questions = [question for question in questions if question in chosen]
+    def make() -> tuple[Finding, ...]:
+        asking = questions_of(memory.semantic)
+
+        def rank(question: str) -> tuple[bool, int]:
+            rules = asking[question]
+            return not any(rule.pinned for rule in rules), -sum(len(rule.supported_by) for rule in rules)
+
+        chosen = frozenset(sorted(asking, key=rank)[: MOST_BRIEF if limits.brief else None])
         return tuple(
-            AskedCheck(
-                question=question,
-                guideline=every[question][0].id,
-                taught_by=tuple(dict.fromkeys(key for g in every[question] for key in memory.sources_of(g))),
+            Finding(
+                guideline=rules[0].id,
+                check=question,
+                taught_by=tuple(dict.fromkeys(key for rule in rules for key in memory.sources_of(rule))),
             )
-            for question in questions
+            for question, rules in asking.items()
+            if question in chosen
         )
 
     return cached(memory, ("asked checks", limits.brief), make)
@@ -298,7 +287,7 @@ async def answered_about(
     calls: Calls,
     *,
     verdict: bool = False,
-    checks: Sequence[AskedCheck] | None = None,
+    checks: Sequence[Finding] | None = None,
 ) -> Answered:
     """What `model` answers about an item: to all questions of the judge's guidelines, and for its verdict.
 
@@ -316,7 +305,7 @@ async def answered_about(
     started = time.perf_counter()
     timeout, limits = judge.parameters.get("timeout"), model.limits
     asking = asked_checks(judge.memory, limits) if checks is None else tuple(checks)
-    questions = [Question(key=f"q{n}", text=check.question) for n, check in enumerate(asking, 1)]
+    questions = [Question(key=f"q{n}", text=check.check) for n, check in enumerate(asking, 1)]
     value = [_verdict_question(judge, limits)] if verdict else []
     items = items_alone(judge, example, limits)
     requests = [(item, questions) for item in items if questions]
@@ -351,7 +340,7 @@ async def answered_about(
 
 
 def _read(
-    asking: Sequence[AskedCheck], sides: Sequence[Mapping[str, Mapping[str, float]]]
+    asking: Sequence[Finding], sides: Sequence[Mapping[str, Mapping[str, float]]]
 ) -> tuple[dict[str, float | None], tuple[Finding, ...]]:
     """The margin and the finding of every question with an answer about each of the `sides`."""
     margins: dict[str, float | None] = {}
@@ -361,11 +350,11 @@ def _read(
         if not answers or len(answers) < len(sides):
             continue
         applying = [margin for margin in map(margin_of, answers) if margin is not None]
-        margins[check.question] = None if len(applying) < len(answers) else applying[0] - sum(applying[1:])
-        finding = Finding(guideline=check.guideline, check=check.question, taught_by=check.taught_by)
+        margins[check.check] = None if len(applying) < len(answers) else applying[0] - sum(applying[1:])
+        finding = check
         if len(answers) == 1:
             answer = max(("yes", "no", "n/a"), key=lambda label: answers[0].get(label, 0.0))
-            finding = replace(finding, answer=answer, probability=answers[0].get("yes", 0.0))
+            finding = replace(check, answer=answer, probability=answers[0].get("yes", 0.0))
         findings.append(finding)
     return margins, tuple(findings)
 

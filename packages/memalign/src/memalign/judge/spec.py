@@ -7,7 +7,10 @@ import re
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from memalign.content import Part, first_lacking
 from memalign.errors import ConfigurationError, InputError, InvalidInstructions, TemplateTagWarning
@@ -131,15 +134,20 @@ def misfit(judge: Judge, row: Feedback) -> str | None:
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
 
-_RANGES = {  # the kind of number, the least, the most
-    "temperature": (float, 0, 2),
-    "max_tokens": (int, 1, 10**6),
-    "seed": (int, -(2**63), 2**63),
-    "timeout": (float, 0, 10**6),
-    "samples": (int, 1, 100),
-    "trace_tool_calls": (int, 0, 100),
+_PARAMETERS: dict[str, tuple[Any, str]] = {  # beside `models`: what each may be, and in words
+    "temperature": (Annotated[float, Meta(ge=0, le=2)], "a number from 0 to 2"),
+    "max_tokens": (Annotated[int, Meta(ge=1, le=10**6)], "a whole number from 1 to 1000000"),
+    "seed": (Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], "a whole number of 64 bits"),
+    "timeout": (Annotated[float, Meta(ge=0, le=10**6)], "a number from 0 to 1000000"),
+    "samples": (Annotated[int, Meta(ge=1, le=100)], "a whole number from 1 to 100"),
+    "trace_tool_calls": (Annotated[int, Meta(ge=0, le=100)], "a whole number from 0 to 100"),
+    "swap": (bool, "true or false"),
+    "reasoning_effort": (
+        Literal["none", "minimal", "low", "medium", "high", "xhigh"],
+        "none, minimal, low, medium, high or xhigh",
+    ),
+    "reflection_model": (str, "the name of a model"),
 }
-_CHOICES = {"swap": (True, False), "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh")}
 
 OF_MODELS = frozenset({"models", "reflection_model"})
 """Parameters that change no verdict: how the models are reached, what they cost, and who writes the guidelines."""
@@ -153,23 +161,16 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
     for key, value in parameters.items():
         if key == "models":
             parameters[key] = checked_models(value)
-        elif key == "reflection_model":
-            if not isinstance(value, str):
-                raise InputError(f"parameter reflection_model={value!r}: it is the name of a model")
+            continue
+        if key not in _PARAMETERS:
+            raise InputError(f"parameter {key}={value!r}: parameters are {', '.join((*_PARAMETERS, 'models'))}")
+        kind, words = _PARAMETERS[key]
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            raise InputError(f"parameter {key}={value!r}: it is {words}") from None
+        if key == "reflection_model":
             parameters[key] = canonical_name(value)
-        elif key in _CHOICES:
-            if value not in _CHOICES[key] or isinstance(value, bool) != isinstance(_CHOICES[key][0], bool):
-                allowed = " or ".join(str(choice).lower() for choice in _CHOICES[key])
-                raise InputError(f"parameter {key}={value!r}: it is {allowed}")
-        elif key in _RANGES:
-            number, least, most = _RANGES[key]
-            fits = isinstance(value, int if number is int else int | float) and not isinstance(value, bool)
-            if not fits or not least <= value <= most:
-                kind = "a whole number" if number is int else "a number"
-                raise InputError(f"parameter {key}={value!r}: it is {kind} from {least} to {most}")
-        else:
-            names = ", ".join((*_RANGES, *_CHOICES, *sorted(OF_MODELS)))
-            raise InputError(f"parameter {key}={value!r}: parameters are {names}")
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:

@@ -18,11 +18,12 @@ replace = msgspec.structs.replace
 
 
 def questions_of(guidelines: Iterable[Guideline]) -> dict[str, tuple[Guideline, ...]]:
-    """Every question that a check of the guidelines asks, once, and the guidelines that ask it."""
+    """Every question that a check of the guidelines asks a model, once, and the guidelines that ask it."""
     asking: dict[str, tuple[Guideline, ...]] = {}
     for guideline in guidelines:
         for check in guideline.checks:
-            asking[check.question] = (*asking.get(check.question, ()), guideline)
+            if check.test is None:
+                asking[check.question] = (*asking.get(check.question, ()), guideline)
     return asking
 
 
