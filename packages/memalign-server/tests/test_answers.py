@@ -25,7 +25,6 @@ from memalign_server.review.answers import (
     say_drafts,
     settle,
     take_over,
-    undo,
 )
 from memalign_server.review.cases import add_cases, case_of, next_cases
 from memalign_server.review.drafts import draft_of
@@ -201,6 +200,15 @@ def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> 
     assert for_owners(tables) == [("c-00", ["zoe", "ana"])]
 
 
+def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connection) -> None:
+    for case in ("c-00", "c-01"):
+        for person, value in (("ana", False), ("ben", True)):
+            say(tables, person, case, value)
+    tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
+    (first,) = differences(tables, JUDGE, "ana", kind=YES_NO, limit=1)
+    assert first.case.example.id == "c-01"
+
+
 @pytest.mark.parametrize(("holder", "teaches"), [("ana", ["ana"]), ("ben", ["ben"]), ("", [])])
 def test_what_an_owner_settles_alone_is_taught(tables: Connection, holder: str, teaches: list[str]) -> None:
     kept_by_both(tables)
@@ -226,15 +234,14 @@ def test_a_new_answer_opens_what_was_settled(tables: Connection, person: str, va
 
 
 def test_an_answer_that_goes_takes_its_dispute_with_it(tables: Connection) -> None:
-    kept_by_both(tables)
-    undo(tables, JUDGE, "ben", "c-00", kind=YES_NO)
-    assert taught(tables, "c-00") == ["ana"]
-    say(tables, "ben", "c-00", True)
-    settle(tables, JUDGE, "c-00", "ben")
-    tables.execute(reviews.delete().where(reviews.c.person == "ben"))  # as an erasure does
-    assert taught(tables, "c-00") == []
-    refresh_disputes(tables, JUDGE, kind=YES_NO)
-    assert taught(tables, "c-00") == ["ana"]
+    for holder in (None, "ben"):
+        kept_by_both(tables)
+        settle(tables, JUDGE, "c-00", holder)
+        tables.execute(reviews.delete().where(reviews.c.person == "ben"))  # as an erasure does
+        assert taught(tables, "c-00") == []
+        assert waiting(tables, "ana") == for_owners(tables) == []
+        refresh_disputes(tables, JUDGE, kind=YES_NO)  # as the next teaching does
+        assert taught(tables, "c-00") == ["ana"]
 
 
 # -- the way through the cases -----------------------------------------------------------------------------------------

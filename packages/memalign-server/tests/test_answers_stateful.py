@@ -23,12 +23,12 @@ from memalign_server.review.answers import (
     keep_answer,
     open_settlements,
     previous_case,
+    refresh_disputes,
     review,
     review_of,
     save,
     settle,
     take_over,
-    undo,
 )
 from memalign_server.review.cases import add_cases, cases_of, next_cases
 from memalign_server.review.drafts import draft_of, end_draft
@@ -79,19 +79,16 @@ class Reviewing(RuleBasedStateMachine):
         query = select(reviews).where(reviews.c.judge == "tone")
         return {(row.person, row.case_id): review(row) for row in self.connection.execute(query)}
 
-    def changed(self, person: str, case: str, value: str | None) -> None:
+    def changed(self, person: str, case: str, value: str) -> None:
         """What follows from a new verdict: it was not kept yet, and what it contradicts is open again."""
         if self.values.get((person, case)) == value:
             return
         self.chosen.discard((person, case))
         holder = self.holders.get(case)
-        agrees = value is None or (holder and self.values.get((holder, case)) == value)
+        agrees = holder and self.values.get((holder, case)) == value
         if holder is not None and (holder in ("", person) or not agrees):
             del self.holders[case]
-        if value is None:
-            del self.values[person, case]
-        else:
-            self.values[person, case] = value
+        self.values[person, case] = value
 
     @rule(person=PEOPLE, case=ITEMS, value=st.sampled_from(KIND.labels), words=st.sampled_from(["", "Cold.", "Late."]))
     def answer(self, person: str, case: str, value: str, words: str) -> None:
@@ -117,18 +114,20 @@ class Reviewing(RuleBasedStateMachine):
         )
 
     @rule(person=PEOPLE, case=ITEMS)
-    def take_back(self, person: str, case: str) -> None:
-        before = review_of(self.connection, "tone", person, case)
-        try:
-            undo(self.connection, "tone", person, case, kind=KIND)
-        except InputError:
-            assert before is not None
-            assert before.taught
-            return
+    def be_erased(self, person: str, case: str) -> None:
+        """What somebody said of a case goes, as an erasure takes it; the next teaching sees who still differs."""
+        for table in (reviews, drafts):
+            own = (table.c.person == person, table.c.case_id == case)
+            self.connection.execute(delete(table).where(*own))
+        refresh_disputes(self.connection, "tone", kind=KIND)
+        self.words.pop((person, case), None)
         if (person, case) in self.values:
-            self.firsts.pop((person, case), None)
+            self.firsts.pop((person, case))
             self.way[person].remove(case)
-            self.changed(person, case, None)
+            self.chosen.discard((person, case))
+            del self.values[person, case]
+            if self.holders.get(case) == person:
+                del self.holders[case]
 
     @rule(person=PEOPLE, other=PEOPLE, case=ITEMS)
     def agree_with(self, person: str, other: str, case: str) -> None:

@@ -16,7 +16,7 @@ from memalign.types import FeedbackKey
 from memalign.values import Value, ValueType
 from memalign_server.people.people import LOCAL
 from memalign_server.problems import Refused
-from memalign_server.review.cases import QueuedCase, case_of, disputed_cases, progress_of, queued
+from memalign_server.review.cases import QueuedCase, case_of, cases_of, disputed_cases, progress_of, queued
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.judgment_erasing import forget_judgments
@@ -27,14 +27,11 @@ __all__ = [
     "TEACHES",
     "Answer",
     "Difference",
-    "Disagreement",
     "Review",
     "Saved",
     "Settlement",
     "answers_on",
     "differences",
-    "disagreement_count",
-    "disagreements",
     "keep_answer",
     "open_settlements",
     "position",
@@ -46,7 +43,6 @@ __all__ = [
     "say_drafts",
     "settle",
     "take_over",
-    "undo",
     "withdrawn",
 ]
 
@@ -177,33 +173,12 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         if before.state != "answered":
             values["created_at"] = at
         if _same(before.value, value, kind) and before.kept_revision == before.revision:
-            values["kept"] = values["revision"]  # only the words are new
+            values["kept_revision"] = values["revision"]  # only the words are new
         connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
     _mark_dispute(connection, judge, case, kind, person=person, before=before.value if before else None, value=value)
     after = review_of(connection, judge, person, case_id)
     assert after is not None  # just written, in this transaction
     return Saved(outcome="saved", review=after)
-
-
-def undo(connection: Connection, judge: str, person: str, case_id: str, *, kind: ValueType) -> None:
-    """Take back an answer that was not taught yet.
-
-    The next answer on the case is not blind any more: the judge's may have been shown. Its words become a draft.
-    Raises InputError for an answer that was taught: it has to be forgotten, which is the registry's to do.
-    """
-    before = review_of(connection, judge, person, case_id)
-    if before is None or before.state == "undone":
-        return
-    if before.taught:
-        raise Refused(
-            "the judge has learned from your answer on '{case}': withdraw it on the page Memory", case=case_id
-        )
-    values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **_NOTHING}
-    connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
-    _words_to_draft(connection, judge, before)
-    case = case_of(connection, judge, case_id)
-    if case is not None:
-        _mark_dispute(connection, judge, case, kind, person=person, before=before.value, value=None)
 
 
 def _words_to_draft(connection: Connection, judge: str, answer: Review) -> None:
@@ -268,20 +243,9 @@ def answers_on(connection: Connection, judge: str, *case_ids: str) -> list[Revie
 
 def review(row: Row[Any]) -> Review:
     """A row of reviews as a value."""
-    return Review(
-        case_id=row.case_id,
-        person=row.person,
-        state=row.state,
-        value=from_json(row.value),
-        rationale=row.rationale,
-        blind_value=from_json(row.blind_value),
-        judge_value=from_json(row.judge_value),
-        judge_version=row.judge_version,
-        revision=row.revision,
-        taught=row.taught,
-        kept_revision=row.kept,
-        updated_at=row.updated_at,
-    )
+    fields = {name: getattr(row, name) for name in Review.__dataclass_fields__}
+    decoded = {name: from_json(fields[name]) for name in ("value", "blind_value", "judge_value")}
+    return Review(**(fields | decoded))
 
 
 def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]:
@@ -304,14 +268,10 @@ def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
     """
     if value is None:
         return {}
-    judgment = case.judgment
-    if judgment is None or judgment.value is None or case.seen:
-        return {"blind_value": to_json(value)}
-    return {
-        "blind_value": to_json(value),
-        "judge_value": to_json(judgment.value),
-        "judge_version": case.version,
-    }
+    blind: dict[str, Any] = {"blind_value": to_json(value)}
+    if case.judgment is not None and case.judgment.value is not None and not case.seen:
+        blind |= {"judge_value": to_json(case.judgment.value), "judge_version": case.version}
+    return blind
 
 
 def _row(connection: Connection, judge: str, person: str, case_id: str) -> Row[Any] | None:
@@ -362,13 +322,16 @@ def differences(
         Those that the person has not kept since and nobody has settled, the earliest answer first.
     """
     own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = _disputed(judge).join(reviews, own).where(*_ANSWERED, reviews.c.kept != reviews.c.revision)
-    waiting = []
-    for case, answers in _with_answers(connection, judge, query.order_by(reviews.c.updated_at).limit(limit)):
-        mine = next(answer for answer in answers if answer.person == person)
-        if others := tuple(answer for answer in answers if not _same(answer.value, mine.value, kind)):
-            waiting.append(Difference(case=case, own=mine, others=others))
-    return waiting
+    query = _disputed(judge).join(reviews, own).where(*_ANSWERED, reviews.c.kept_revision != reviews.c.revision)
+    waiting: dict[str, tuple[Review, tuple[Review, ...]]] = {}
+    for case_id, verdicts in _verdicts(connection, judge, query.order_by(reviews.c.updated_at)).items():
+        mine = next(verdict for verdict in verdicts if verdict.person == person)
+        if others := tuple(verdict for verdict in verdicts if not _same(verdict.value, mine.value, kind)):
+            waiting[case_id] = (mine, others)
+    cases = cases_of(connection, judge, list(waiting)[:limit])
+    return [
+        Difference(case=case, own=waiting[case.example.id][0], others=waiting[case.example.id][1]) for case in cases
+    ]
 
 
 def take_over(
@@ -416,18 +379,19 @@ def take_over(
 def keep_answer(connection: Connection, judge: str, person: str, case_id: str) -> None:
     """Note that a person has seen a colleague's answer and keeps their own: an owner chooses once everybody does."""
     own = (_key(judge, person, case_id), reviews.c.state == "answered")
-    connection.execute(update(reviews).where(*own).values(kept=reviews.c.revision))
+    connection.execute(update(reviews).where(*own).values(kept_revision=reviews.c.revision))
 
 
 def open_settlements(connection: Connection, judge: str, *, kind: ValueType, limit: int = 20) -> list[Settlement]:
     """The cases that only an owner can settle: everybody who differs has kept their answer, or has left the team."""
     team = {LOCAL.name, *connection.execute(select(people.c.name)).scalars()}
-    waiting = []
-    for case, answers in _with_answers(connection, judge, _disputed(judge).order_by(queue.c.number)):
-        differing = tuple(one for one in answers if any(not _same(one.value, other.value, kind) for other in answers))
+    waiting: dict[str, tuple[Review, ...]] = {}
+    for case_id, verdicts in _verdicts(connection, judge, _disputed(judge).order_by(queue.c.number)).items():
+        differing = tuple(one for one in verdicts if any(not _same(one.value, other.value, kind) for other in verdicts))
         if differing and all(one.kept_revision == one.revision or one.person not in team for one in differing):
-            waiting.append(Settlement(case=case, answers=differing))
-    return waiting[:limit]
+            waiting[case_id] = differing
+    cases = cases_of(connection, judge, list(waiting)[:limit])
+    return [Settlement(case=case, answers=waiting[case.example.id]) for case in cases]
 
 
 def settle(connection: Connection, judge: str, case_id: str, holder: str | None) -> None:
@@ -451,11 +415,11 @@ def settle(connection: Connection, judge: str, case_id: str, holder: str | None)
 
 def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:
     """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
-    open_or_settled = or_(queue.c.disputed == 1, queue.c.settled.is_not(None))
-    for case in map(queued, connection.execute(select(queue).where(queue.c.judge == judge, open_or_settled)).all()):
-        people_there = {one.person for one in answers_on(connection, judge, case.example.id) if one.value is not None}
-        settled = case.settled if case.settled == "" or case.settled in people_there else None
-        _write_dispute(connection, judge, case, kind, settled)
+    in_question = or_(queue.c.disputed == 1, queue.c.settled.is_not(None))
+    for row in connection.execute(select(queue).where(queue.c.judge == judge, in_question)).all():
+        holder = review_of(connection, judge, row.settled, row.case_id) if row.settled else None
+        settled = row.settled if row.settled == "" or (holder and holder.value is not None) else None
+        _write_dispute(connection, judge, queued(row), kind, settled)
 
 
 def _mark_dispute(
@@ -490,17 +454,17 @@ def _write_dispute(connection: Connection, judge: str, case: QueuedCase, kind: V
 
 
 def _disputed(judge: str) -> Select[Any]:
-    """The cases whose answers wait for somebody; both kinds are named because the index begins with them."""
-    return select(queue).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
+    """The ids of cases on which people differ; both kinds are named because the index begins with them."""
+    return select(queue.c.case_id).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
 
 
-def _with_answers(connection: Connection, judge: str, query: Select[Any]) -> list[tuple[QueuedCase, list[Review]]]:
-    """The cases of a query, each with everybody's verdicts."""
-    cases = [queued(row) for row in connection.execute(query)]
-    answers = [
-        one for one in answers_on(connection, judge, *(case.example.id for case in cases)) if one.value is not None
-    ]
-    return [(case, [one for one in answers if one.case_id == case.example.id]) for case in cases]
+def _verdicts(connection: Connection, judge: str, query: Select[Any]) -> dict[str, list[Review]]:
+    """Everybody's verdicts on the cases of a query, in its order; words alone say nothing that could differ."""
+    verdicts: dict[str, list[Review]] = {case_id: [] for case_id in connection.execute(query).scalars()}
+    for answer in answers_on(connection, judge, *verdicts):
+        if answer.value is not None:
+            verdicts[answer.case_id].append(answer)
+    return verdicts
 
 
 # -- the way through the cases -----------------------------------------------------------------------------------------
@@ -556,30 +520,3 @@ def withdrawn(
                 connection.execute(answer.where(reviews.c.value.is_not(None)).values(rationale=None, **change))
                 answer = answer.where(reviews.c.value.is_(None))
             connection.execute(answer.values(state="undone", form="", **change, **_NOTHING))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Disagreement:
-    """One case and what each person says of it."""
-
-    case: QueuedCase
-    answers: tuple[Review, ...]
-
-
-def disagreements(connection: Connection, judge: str, person: str, *, limit: int = 20) -> list[Disagreement]:
-    """Cases that a person and somebody else answered differently, the person's latest answer first."""
-    query = _differing(select(queue), judge, person).order_by(reviews.c.updated_at.desc()).limit(limit)
-    return [Disagreement(case=c, answers=tuple(a)) for c, a in _with_answers(connection, judge, query)]
-
-
-def disagreement_count(connection: Connection, judge: str, person: str) -> int:
-    """How many cases a person and somebody else answered differently."""
-    query = _differing(select(func.count()).select_from(queue), judge, person)
-    return int(connection.execute(query).scalar_one())
-
-
-def _differing(query: Select[Any], judge: str, person: str) -> Select[Any]:
-    """The disputed cases that the person answered."""
-    own = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = query.join(reviews, own).where(reviews.c.state == "answered")
-    return query.where(queue.c.judge == judge, queue.c.disputed == 1)

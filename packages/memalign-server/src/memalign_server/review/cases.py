@@ -38,7 +38,6 @@ __all__ = [
     "next_cases",
     "progress_of",
     "store_judgments",
-    "unanswered_cases",
 ]
 
 CaseState = Literal["open", "answered", "skipped", "unclear"]
@@ -278,16 +277,6 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
     people = connection.execute(select(reviews.c.person).where(reviews.c.judge == judge).distinct()).scalars().all()
     coming = {ahead.number: ahead for person in (*people, "") for ahead in next_cases(connection, judge, person, n=n)}
     return [coming[number] for number in sorted(coming)]
-
-
-def unanswered_cases(connection: Connection, judge: str, *, n: int) -> list[QueuedCase]:
-    """The `n` most useful cases that nobody has answered: those that come next for most people."""
-    answered = and_(
-        reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.state == "answered"
-    )
-    query = select(queue).where(queue.c.judge == judge, ~exists().where(answered))
-    order = (queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
-    return [queued(row) for row in connection.execute(query.order_by(*order).limit(n))]
 
 
 def list_cases(

@@ -16,14 +16,14 @@ from sqlalchemy import Connection, and_, exists, func, select
 
 from memalign.errors import InvalidValue
 from memalign.evaluation import agreement_of_people
-from memalign.metrics import Estimate, cohen_kappa, wilson_interval
+from memalign.metrics import cohen_kappa, wilson_interval
 from memalign.types import Example
 from memalign.values import Value, ValueType
 from memalign_server.review.cases import cases_of
 from memalign_server.store.columns import from_json
 from memalign_server.store.tables import queue, reviews
 
-__all__ = ["ENOUGH", "Agreement", "Evidence", "Mistake", "Pair", "Trust", "evidence_of", "figures_of", "trust_of"]
+__all__ = ["ENOUGH", "Agreement", "Mistake", "Pair", "Trust", "figures_of", "trust_of"]
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
@@ -292,48 +292,3 @@ def _people_agreement(connection: Connection, judge: str, kind: ValueType) -> tu
     for case_id, value in connection.execute(query):
         units.setdefault(case_id, []).append(from_json(value))
     return (agreement_of_people(list(units.values()), kind) if kind.closed else None), len(units)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """How often people agree with a judge on cases that it had not learned from, asked before they saw its verdict.
-
-    Each answer tests the version of its moment. The unit is the case: two people's answers on one case say less than
-    answers on two cases.
-
-    Attributes:
-        n: The cases.
-        agreed: Their sum, each counted by the share of its answers that say what the judge said.
-    """
-
-    n: int
-    agreed: float
-
-    @property
-    def missing(self) -> int:
-        """How many more cases there must be before a figure is shown."""
-        return max(0, ENOUGH - self.n)
-
-    @property
-    def share(self) -> Estimate:
-        """The share of agreement with Wilson's interval."""
-        low, high = wilson_interval(self.agreed, self.n) or (None, None)
-        return Estimate(value=self.agreed / self.n if self.n else None, low=low, high=high)
-
-
-def evidence_of(connection: Connection, judge: str, kind: ValueType) -> Evidence:
-    """The evidence of a judge's blind answers."""
-    facts = (reviews.c.case_id, reviews.c.blind_value, reviews.c.judge_value)
-    query = select(*facts, func.count()).group_by(*facts)
-    query = query.where(
-        reviews.c.judge == judge,
-        reviews.c.judge_version.is_not(None),
-        reviews.c.blind_value.is_not(None),
-        reviews.c.judge_value.is_not(None),
-    )
-    answers: Counter[str] = Counter()
-    agreed: Counter[str] = Counter()
-    for case_id, blind, verdict, n in connection.execute(query):
-        answers[case_id] += n
-        agreed[case_id] += n * kind.agree(from_json(verdict), from_json(blind))
-    return Evidence(n=len(answers), agreed=sum(agreed[case_id] / n for case_id, n in answers.items()))

@@ -18,7 +18,7 @@ from memalign.judge import Judge, Progress
 from memalign.memory import Memory
 from memalign.registry import Registry
 from memalign.types import Example, Feedback, FeedbackKey, Judgment
-from memalign_server.review.answers import TEACHES, Review, review
+from memalign_server.review.answers import TEACHES, Review, refresh_disputes, review
 from memalign_server.review.cases import cases_ahead, judgment_of, queued
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.store.columns import from_json
@@ -131,8 +131,10 @@ async def teach(
         MemalignError: What `Registry.aalign` raises; or the model answered nothing, and all that was to be learned
             waits: the answers are kept, and teaching again takes them up.
     """
-    memory = registry.load(name).memory
-    with store.read() as connection:
+    before = registry.load(name)
+    memory = before.memory
+    with store.write() as connection:
+        refresh_disputes(connection, name, kind=before.value_type)  # answers were erased or withdrawn since
         lessons, overruled = teachable(connection, name), _overruled(connection, name, memory)
     if not (lessons or overruled or memory.pending):
         return {"lessons": 0, "refused": [], "failed": 0, "guidelines": [], "pending": []}

@@ -109,7 +109,9 @@ reviews = Table(
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
     Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
-    Column("kept", Integer, nullable=False, default=0),  # the revision that the person kept against a colleague's
+    Column(
+        "kept_revision", Integer, nullable=False, default=0
+    ),  # the revision that the person kept against a colleague's
     Column("created_at", _TIME, nullable=False),  # when the person came to the case, last time without an answer
     Column("updated_at", _TIME, nullable=False),
     Index("memalign_server_reviews_person", "judge", "person", "state"),
