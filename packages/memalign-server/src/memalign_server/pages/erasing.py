@@ -40,7 +40,7 @@ __all__ = ["Mention", "router"]
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 
 _MOST = 100  # mentions with a tick of their own; the others have one together
-_LINE = 80  # characters of each
+_LINE = 72  # characters of each
 _REST = "rest"
 _AT_ONCE = 500
 _COUNT = re.compile(r" \((\d+) rows?\)$")
