@@ -84,7 +84,7 @@ class Mention:
 def find_mentions(request: Request, judge: str, server: Here, person: Asking, matching: Text = "") -> Response:
     """Everything that holds a text, taught or not, with a tick for each."""
     mentions = _mentions(server, judge, matching.strip(), person)
-    rest, counts = max(0, len(mentions) - _MOST), _counts(mentions)
+    rest, counts = max(0, len(mentions) - _MOST), _counts([mention.tick for mention in mentions])
     news = {"mentions": mentions[:_MOST], "ticked": len(mentions), "rest": rest, "counts": counts}
     return render_setup(request, server, judge, person, "erase", matching=matching.strip(), **news)
 
@@ -92,9 +92,7 @@ def find_mentions(request: Request, judge: str, server: Here, person: Asking, ma
 @router.post("/erase/ticks")
 def count_ticks(request: Request, judge: str, tick: Annotated[list[str] | None, Form()] = None) -> Response:
     """The button that erases, with the number of what is ticked."""
-    letters = [name[:2] for name in tick or ()]
-    counts = {kind: letters.count(f"{kind[0]}:") for kind in ("case", "sentence")} | {"comment": letters.count("k:")}
-    return render(request, "ticks.html", judge=judge, counts=counts, ticked=len(letters))
+    return render(request, "ticks.html", judge=judge, ticked=len(tick or ()), counts=_counts(tick or ()))
 
 
 @router.post("/erase")
@@ -191,10 +189,9 @@ def _line(texts: Sequence[str], finder: Finder) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _counts(mentions: Sequence[Mention]) -> dict[str, int]:
-    kinds = [mention.kind for mention in mentions]
-    cases = kinds.count("taught") + kinds.count("untaught")
-    return {"case": cases, "comment": kinds.count("comment"), "sentence": kinds.count("learned")}
+def _counts(ticks: Sequence[str]) -> dict[str, int]:
+    letters = [tick[:2] for tick in ticks]
+    return {"case": letters.count("c:"), "comment": letters.count("k:"), "sentence": letters.count("s:")}
 
 
 def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:

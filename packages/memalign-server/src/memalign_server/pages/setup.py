@@ -8,14 +8,15 @@ in cannot name a tracking URI: whoever runs the server does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
-from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from sqlalchemy import func, select
 
+from memalign import Judge
 from memalign.errors import InputError
 from memalign.io import read_feedback
 from memalign.types import as_json, json_line
@@ -25,7 +26,7 @@ from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person, list_people
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.cases import add_cases, new_cases
+from memalign_server.review.cases import add_cases, list_cases, new_cases
 from memalign_server.review.judges import question_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.tables import queue, reviews
@@ -194,49 +195,34 @@ def pull_cases(
 @router.get("/download/{name}")
 def download(judge: str, name: str, server: Here) -> Response:
     """A file with everything of one kind."""
+    files: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "judge.json": lambda: iter([server.registry.export(judge)]),
+        "feedback.jsonl": lambda: _feedback(server.judges.latest(judge).judge),
+        "cases.jsonl": lambda: _cases(server, judge),
+    }
+    if name not in files:
+        raise Refused("there is no download '{name}'; there are {allowed}", name=name, allowed=", ".join(files))
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    if name == "judge.json":
-        return JSONResponse(server.registry.export(judge), headers=headers)
-    if name == "feedback.jsonl":
-        cases = server.judges.latest(judge).judge.memory.cases
-        lines = (
-            json_line(
-                {
-                    "id": case.id,
-                    **case.example.content,
-                    **_values(annotation, "value", "rationale", "source", "created_at"),
-                }
-            )
-            for case in cases
-            for annotation in case.annotations
-        )
-        return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
-    if name == "cases.jsonl":
-        return StreamingResponse(_queued(server, judge), media_type="application/jsonl", headers=headers)
-    raise Refused(
-        "there is no download '{name}'; there are {allowed}",
-        name=name,
-        allowed="feedback.jsonl, cases.jsonl, judge.json",
-    )
+    return StreamingResponse(map(json_line, files[name]()), media_type="application/jsonl", headers=headers)
 
 
-def _values(row: object, *names: str) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(row, name)) is not None}
+def _feedback(judge: Judge) -> Iterator[dict[str, Any]]:
+    for case in judge.memory.cases:
+        for annotation in case.annotations:
+            own = {name: getattr(annotation, name) for name in ("value", "rationale", "source", "created_at")}
+            yield {"id": case.id, **case.example.content, **{name: own[name] for name in own if own[name] is not None}}
 
 
-def _queued(server: Server, judge: str) -> Iterator[bytes]:
-    last, rows = 0, list[Any]()
-    while not last or len(rows) == _AT_ONCE:
-        query = select(queue).where(queue.c.judge == judge, queue.c.number > last).order_by(queue.c.number)
+def _cases(server: Server, judge: str) -> Iterator[dict[str, Any]]:
+    last: int | None = 0
+    while last is not None:
         with server.store.read() as connection:
-            rows = list(connection.execute(query.limit(_AT_ONCE)))
-        for row in rows:
-            example = {name: value for name, value in json.loads(row.example).items() if value not in (None, {})}
-            judgment = None if row.judgment is None else json.loads(row.judgment)
-            yield json_line({**example, "judgment": judgment, "version": row.version})
-        if not rows:
-            return
-        last = rows[-1].number
+            cases = list_cases(connection, judge, "", after=last, limit=_AT_ONCE)
+        for case in cases:
+            judgment = None if case.judgment is None else case.judgment.to_dict()
+            example = {name: value for name, value in case.example.to_dict().items() if value not in (None, {})}
+            yield {**example, "judgment": judgment, "version": case.version}
+        last = cases[-1].number if len(cases) == _AT_ONCE else None
 
 
 @router.post("/delete")

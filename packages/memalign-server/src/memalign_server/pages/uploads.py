@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from memalign import Judge
 from memalign.errors import InputError, InvalidRows, RowError
@@ -33,8 +33,7 @@ _NAMES = {
 """Words in the names of columns that usually hold a field, the surest first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(NamedTuple):
     """What a person is asked about a file: which column holds a field, or one side of it."""
 
     field: str
@@ -75,9 +74,9 @@ def questions_of(judge: Judge) -> list[Question]:
     """What must be known of a file: a column for each field that the judge reads, for a pair one for each side."""
     choices = judge.value_type.choices
     if "outputs" not in judge.fields or not {"A", "B"} <= set(choices):
-        return [Question(field=name) for name in judge.fields]
-    sides = [Question(field="outputs", side=side) for side in ("A", "B")]
-    return [*(Question(field=name) for name in judge.fields if name != "outputs"), *sides]
+        return [Question(name) for name in judge.fields]
+    sides = [Question("outputs", side) for side in ("A", "B")]
+    return [*(Question(name) for name in judge.fields if name != "outputs"), *sides]
 
 
 def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[str] = ()) -> Upload:
@@ -164,19 +163,17 @@ def _cases(rows: list[Row], bad: list[RowError], name: str) -> tuple[Example, ..
     return ()
 
 
-def _guess(questions: Sequence[Question], columns: Mapping[str, Any], remembered: Mapping[str, str]) -> list[str]:
+def _guess(questions: Sequence[Question], columns: Iterable[str], remembered: Mapping[str, str]) -> list[str]:
     """The likeliest column for each question: by the judge's own names, by words in names, else in their order."""
-    answers = dict.fromkeys(questions, "")
+    free, answers = [column for column in columns if column not in ("id", *_LABELS)], list[str]()
     for question in questions:
-        free = [column for column in columns if column not in answers.values() and column not in ("id", *_LABELS)]
         own = remembered.get(question.field, question.field)
-        words = _NAMES[question.field].split() if not question.side else [question.side.lower()]
-        likely = [column for word in words for column in free if word in re.split(r"[^a-z0-9]+", column.lower())]
-        answers[question] = own if own in free and question.side != "B" else next(iter(likely), "")
-    for question in questions:
-        free = [column for column in columns if column not in answers.values() and column not in ("id", *_LABELS)]
-        answers[question] = answers[question] or next(iter(free), "")
-    return list(answers.values())
+        words = [question.side.lower()] if question.side else _NAMES[question.field].split()
+        likely = [own] if question.side != "B" else []
+        likely += [column for word in words for column in free if word in re.split(r"[^a-z0-9]+", column.lower())]
+        answers.append(next((column for column in likely if column in free and column not in answers), ""))
+    rest = iter([column for column in free if column not in answers])
+    return [answer or next(rest, "") for answer in answers]
 
 
 def _is_empty(value: Any) -> bool:
