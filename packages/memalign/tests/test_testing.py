@@ -9,7 +9,7 @@ import pytest
 
 from memalign.errors import ModelRejected, ModelUnavailable
 from memalign.models.base import ChatModel, ChatRequest, DecisionModel, EmbeddingModel, Limits, Question
-from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel, ScriptedEmbeddedModel
+from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 
 
 def request(user: str = "Reply: Hello", system: str = "You are a judge") -> ChatRequest:
@@ -73,13 +73,6 @@ class TestScriptedDecisionModel:
             await ScriptedDecisionModel(lambda *_: ModelUnavailable("down")).decide("s", question)
         with pytest.raises(ModelRejected, match="declines"):
             await ScriptedDecisionModel(lambda *_: "it declines").decide("s", question)
-
-    async def test_the_scripted_embedded_model_writes_and_decides(self) -> None:
-        model = ScriptedEmbeddedModel([{"value": True}], decide=lambda *_: 0.5)
-        assert (await model.complete(request())).data == {"value": True}
-        assert (await model.decide("s", [Question(key="q", text="Is it?")])).probabilities["q"]["yes"] == 0.5
-        assert isinstance(model, ChatModel)
-        assert isinstance(model, DecisionModel)
 
 
 async def test_a_hash_embedding_gives_unit_vectors_by_shared_words_alone() -> None:

@@ -24,7 +24,6 @@ __all__ = [
     "HashEmbedding",
     "ScriptedChatModel",
     "ScriptedDecisionModel",
-    "ScriptedEmbeddedModel",
 ]
 
 Answer = dict[str, Any] | ChatReply | BaseException
@@ -162,31 +161,6 @@ class ScriptedDecisionModel:
         if questions and not answers:
             raise ModelRejected("; ".join(refused.values()), usage=usage)
         return Decision(probabilities=answers, refused=refused, usage=usage)
-
-
-class ScriptedEmbeddedModel(ScriptedChatModel):
-    """A ScriptedChatModel that decides, too, as the embedded model does: see ScriptedDecisionModel for `decide`."""
-
-    def __init__(
-        self,
-        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
-        *,
-        decide: Decide,
-        name: str = "scripted",
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(answers, name=name, limits=limits)
-        self.decisions = ScriptedDecisionModel(decide, name=name, limits=limits)
-
-    async def decide(
-        self,
-        state: str,
-        questions: Sequence[Question],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
-    ) -> Decision:
-        """The scripted answers to the questions."""
-        return await self.decisions.decide(state, questions, timeout=timeout)
 
 
 class HashEmbedding:

@@ -11,7 +11,8 @@ import pytest
 from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.judge.decision import finding_text
 from memalign.models.base import ChatRequest, Limits, Question
-from memalign.testing import ScriptedChatModel, ScriptedDecisionModel, ScriptedEmbeddedModel
+from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
+from tests.support.asking import ScriptedEmbeddedModel
 
 DATE, ABOUT = "Does the reply name a day?", "Is the reply about a delivery?"
 KINDS = ["check model", "decision model", "embedded"]

@@ -17,8 +17,9 @@ from memalign.judge.decision import MOST_BRIEF, finding_text
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Answers, Case, Memory
 from memalign.models.base import Limits, Question
-from memalign.testing import ScriptedChatModel, ScriptedDecisionModel, ScriptedEmbeddedModel
+from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import CodeTest, Usage
+from tests.support.asking import ScriptedEmbeddedModel
 from tests.support.keys import keys
 
 SORRY, MONEY, HARM = "Does the reply apologise?", "Does the reply promise money?", "Did the customer lose something?"

@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from memalign import Judge
 from memalign.memory import Memory
-from memalign.models.base import ChatRequest, Limits, Question
+from memalign.models.base import ChatRequest, Decision, Limits, Question
 from memalign.testing import (
     Answer,
+    Decide,
     HashEmbedding,
     ScriptedChatModel,
     ScriptedDecisionModel,
-    ScriptedEmbeddedModel,
 )
 from tests.support.learning import INSTRUCTIONS, Imp, words_in
 
 SHARED = "Is it kind to whoever has waited?"
+
+
+class ScriptedEmbeddedModel(ScriptedChatModel):
+    """A ScriptedChatModel that decides, too, as the embedded model does: see ScriptedDecisionModel for `decide`."""
+
+    def __init__(
+        self,
+        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
+        *,
+        decide: Decide,
+        name: str = "scripted",
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(answers, name=name, limits=limits)
+        self.decisions = ScriptedDecisionModel(decide, name=name, limits=limits)
+
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+    ) -> Decision:
+        """The scripted answers to the questions."""
+        return await self.decisions.decide(state, questions, timeout=timeout)
 
 
 def margin_of(question: str, item: str) -> float:
