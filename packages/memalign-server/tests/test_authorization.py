@@ -26,7 +26,7 @@ BY_REVIEWERS = {
     "POST /judges/{judge}/review/words", "POST /judges/{judge}/teach", "POST /judges/{judge}/teach/later",
     "POST /judges/{judge}/jobs/{job}/again", "POST /judges/{judge}/learned/confirm",
     "POST /judges/{judge}/learned/better", "POST /judges/{judge}/learned/take-back",
-    "POST /judges/{judge}/learned/conflict",
+    "POST /judges/{judge}/learned/conflict", "POST /judges/{judge}/learned/use",
     "POST /api/v1/judges/{judge}/judge", "POST /api/v1/judges/{judge}/cases",
     "POST /api/v1/judges/{judge}/cases/{case}/thumb", "PUT /api/v1/judges/{judge}/cases/{case}/answer",
     "POST /api/v1/judges/{judge}/teach", "POST /api/v1/judges/{judge}/align", "POST /api/v1/judges/{judge}/unalign",

@@ -58,7 +58,7 @@ def test_an_experiments_traces_come_into_the_queue(local: TestClient, tracking: 
 def test_who_signed_in_names_no_tracking_uri(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     page = owner.get(SETUP).text
-    assert "memalign serve --mlflow URI" in page
+    assert "MLFLOW_TRACKING_URI=" in page
     assert 'name="uri"' not in page
     for uri, status in (("http://evil.example", 403), ("file:///etc", 403), ("", 422)):
         assert post(owner, PULL, experiment="shop", uri=uri).status_code == status

@@ -181,7 +181,9 @@ def pull_cases(
         raise Problem(403, "a tracking URI cannot be named here: the server's credentials would go there")
     chosen = uri.strip() or server.settings.mlflow
     if not chosen:
-        raise Refused("name a tracking URI, such as http://localhost:5000; memalign serve --mlflow sets one for all")
+        raise Refused(
+            "name a tracking URI, such as http://localhost:5000; the variable MLFLOW_TRACKING_URI sets one for all"
+        )
     if not experiment.strip():
         raise Refused("name an experiment, or give its id")
     arguments = {"experiment": experiment.strip(), "uri": chosen, "filter": filter.strip() or None, "most": most}
