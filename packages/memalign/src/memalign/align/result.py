@@ -207,8 +207,8 @@ class AlignResult(Generic[ValueT_co]):
             ("Changed verdicts", "id", "experts", "before", "after", "by"): [
                 (c.id, *map(value_text, (c.label, c.before, c.after)), ", ".join(c.guideline_ids)) for c in changes
             ],
-            ("Conflicts", "ids", "labels"): [
-                (", ".join(c.ids), "; ".join(f"{key}: {value_text(value)}" for key, value in c.annotations.items()))
+            ("Conflicts", "feedback and labels", "about"): [
+                ("; ".join(f"{key}: {value_text(value)}" for key, value in c.annotations.items()), c.reason)
                 for c in self.conflicts
             ],
             ("Not learned", "feedback", "state", "reason"): [
