@@ -225,11 +225,13 @@ def _mean(group: Sequence[Score]) -> str:
 def criteria(by_cell: dict[Cell, Score]) -> str:
     """What has to hold, and whether it does."""
     lines = ["\n| has to hold | is |", "|---|---|"]
-    behind = [score.behind for score in by_cell.values()]
-    lines.append(f"| behind the better verdict on average at most .02 | {sum(behind) / len(behind):.3f} |")
-    late = sorted(((score.behind, cell.key) for cell, score in by_cell.items() if cell.size >= 10), reverse=True)
-    over = sum(value > 0.05 for value, _ in late)
-    lines.append(f"| in a cell of ten or more at most .05 | {over} of {len(late)} cells over; {late[:2]} |")
+    for arm in [arm for arm in ARMS if arm != "chat" and any(cell.arm == arm for cell in by_cell)]:
+        behind = {cell: score.behind for cell, score in by_cell.items() if cell.arm == arm and cell.size >= 10}
+        over = sum(value > 0.05 + 1e-9 for value in behind.values())
+        worst = max(behind, key=lambda cell: behind[cell])
+        mean = sum(behind.values()) / len(behind)
+        lines.append(f"| {arm}: behind the better verdict on average at most .02 | {mean:.3f} |")
+        lines.append(f"| {arm}: in a cell at most .05 | {over} of {len(behind)} over, {behind[worst]:.2f}: {worst.key} |")
     for size in (2, 5):
         gains = [
             score.delivered - cell.competence.zero
