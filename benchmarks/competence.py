@@ -231,7 +231,9 @@ def criteria(by_cell: dict[Cell, Score]) -> str:
         worst = max(behind, key=lambda cell: behind[cell])
         mean = sum(behind.values()) / len(behind)
         lines.append(f"| {arm}: behind the better verdict on average at most .02 | {mean:.3f} |")
-        lines.append(f"| {arm}: in a cell at most .05 | {over} of {len(behind)} over, {behind[worst]:.2f}: {worst.key} |")
+        lines.append(
+            f"| {arm}: in a cell at most .05 | {over} of {len(behind)} over, {behind[worst]:.2f}: {worst.key} |"
+        )
     for size in (2, 5):
         gains = [
             score.delivered - cell.competence.zero

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from memalign import Example, Feedback, Guideline, Judge
 from memalign.align.learned_tests import (
     ALPHA,
-    ProposedTests,
     chance,
+    count_tried,
+    labelled_cases,
     mined,
     proposals_schema,
+    proposed_tests,
     with_mined,
 )
 from memalign.content import judged_texts
@@ -30,7 +32,7 @@ from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Answers, Case, Expectation, Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
-from memalign.types import FeedbackKey
+from memalign.types import Check, FeedbackKey
 from memalign.values import Value, ValueType
 
 replace = msgspec.structs.replace
@@ -67,18 +69,15 @@ MENU = labelled(
 )
 
 
-def proposed(learned: Memory, *tests: Any, about: Any = None, value_type: Any = bool, **changes: Any) -> Any:
+def proposed(
+    learned: Memory, *tests: Any, about: Any = None, value_type: Any = bool, in_view: Any = None, judged: Any = ()
+) -> tuple[Check, ...]:
     """The checks that the tests of one change become, about the feedback of one label or all."""
-    keys = [annotation.key for annotation in learned.annotations()]
-    chosen = [each.key for each in learned.annotations() if about is None or each.value is about]
-    reader = ProposedTests(
-        changes=[{"tests": list(tests)}],
-        memory=learned,
-        value_type=ValueType.of(value_type),
-        fields=("outputs",),
-        **({"in_view": keys} | changes),
-    )
-    return reader.read(list(tests), chosen)
+    judge = desk().replace(feedback_value_type=value_type, memory=learned, instructions="Right? {{ outputs }}")
+    keys = [each.key for each in learned.annotations() if about is None or each.value is about]
+    cases = labelled_cases(learned, judge.value_type, in_view)
+    tried = count_tried([{"tests": list(tests)}])
+    return proposed_tests(judge, list(tests), keys, cases, tried=tried, judged=judged)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +162,10 @@ json = st.recursive(
 
 @given(json)
 def test_no_answer_is_too_odd(answer: Any) -> None:
-    reader = ProposedTests(
-        changes=[answer, {"tests": answer}], memory=REFERENCES, in_view=(), value_type=BOOL, fields=("outputs",)
-    )
-    assert reader.read(answer, [FeedbackKey("t-00", "ana"), FeedbackKey("t-99", "nobody")]) == ()
+    keys = [FeedbackKey("t-00", "ana"), FeedbackKey("t-99", "nobody")]
+    tried = count_tried([{"tests": answer}])
+    judge = desk().replace(memory=REFERENCES)
+    assert proposed_tests(judge, answer, keys, labelled_cases(REFERENCES, BOOL), tried=tried) == ()
 
 
 def test_the_schema_names_the_fields_that_the_judge_reads() -> None:

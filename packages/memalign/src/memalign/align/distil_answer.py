@@ -13,10 +13,10 @@ from typing import Any, Literal
 import msgspec
 
 from memalign.align.deltas import Delta
-from memalign.align.learned_tests import ProposedTests, proposals_schema
+from memalign.align.learned_tests import LabelledCase, count_tried, labelled_cases, proposals_schema, proposed_tests
 from memalign.align.position_terms import names_side, without_positions
 from memalign.content import judged_texts, sides_of
-from memalign.judge import Judge, named_parts
+from memalign.judge import Judge
 from memalign.memory import Annotation, Case, FeedbackConflict
 from memalign.memory.guard import check_fault, guideline_fault, tidy
 from memalign.prompts.language import Language, language_of
@@ -110,17 +110,10 @@ class AnswerReader:
     ) -> tuple[tuple[Delta, ...], tuple[FeedbackConflict, ...]]:
         """The changes and the conflicts in an answer, with labels turned into keys and checks read."""
         changes = [change for change in _entries(data.get("changes")) if isinstance(change, dict)]
-        tests = ProposedTests(
-            changes=changes,
-            memory=self.judge.memory,
-            in_view=self.exposed_to,
-            value_type=self.judge.value_type,
-            fields=named_parts(self.judge.instructions),
-            judged=self._judged,
-        )
         conflicts = map(self._conflict, _entries(data.get("conflicts")))
+        tried = count_tried(changes)
         return (
-            tuple(self._delta(change, tests, questions=questions) for change in changes),
+            tuple(self._delta(change, tried, questions=questions) for change in changes),
             tuple(conflict for conflict in conflicts if conflict is not None),
         )
 
@@ -158,7 +151,7 @@ class AnswerReader:
         checks = checks[:MOST_QUESTIONS]
         return tuple(checks), len(entries) - len(checks)
 
-    def _delta(self, change: Mapping[str, Any], tests: ProposedTests, *, questions: bool) -> Delta:
+    def _delta(self, change: Mapping[str, Any], tried: int, *, questions: bool) -> Delta:
         delta = Delta(
             action=str(change.get("action")),
             text=tidy(str(change.get("text") or "")),
@@ -167,7 +160,10 @@ class AnswerReader:
         )
         if not delta.writes:
             return delta
-        checks, unusable = tests.read(change.get("tests"), delta.feedback), 0
+        cases, unusable = self._cases, 0
+        checks = proposed_tests(
+            self.judge, change.get("tests"), delta.feedback, cases, tried=tried, judged=self._judged
+        )
         if questions:
             more, unusable = self.questions(change.get("checks"), delta.feedback, change.get("value"))
             checks = (*checks, *more)
@@ -186,6 +182,10 @@ class AnswerReader:
     def _keys(self, labels: object) -> tuple[FeedbackKey, ...]:
         """The keys of labels; one that the model invented becomes the key of nothing."""
         return tuple(self.labels.get(str(label), FeedbackKey(str(label), "")) for label in _entries(labels))
+
+    @cached_property
+    def _cases(self) -> list[LabelledCase]:
+        return labelled_cases(self.judge.memory, self.judge.value_type, self.exposed_to)
 
     @cached_property
     def _judged(self) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ import statistics
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import combinations, product
 from math import comb
 from typing import Any, NamedTuple, get_args
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from memalign.content import each_side, sides_of
+from memalign.judge import Judge, named_parts
 from memalign.judge.code_tests import Reading, checked, holds, is_mined, normal, sentence, shape
 from memalign.memory import Annotation, Memory
 from memalign.types import Check, CodeTest, FeedbackKey, Guideline, TestKind
@@ -27,10 +28,13 @@ from memalign.values import Value, ValueType, value_text
 
 __all__ = [
     "ALPHA",
-    "ProposedTests",
+    "LabelledCase",
     "chance",
+    "count_tried",
+    "labelled_cases",
     "mined",
     "proposals_schema",
+    "proposed_tests",
     "with_mined",
 ]
 
@@ -80,10 +84,12 @@ class Column(NamedTuple):
         return a, b, c, d
 
 
-def _labelled_cases(
+def labelled_cases(
     memory: Memory, value_type: ValueType, keys: Collection[FeedbackKey] | None = None
 ) -> list[LabelledCase]:
     """The cases with an effective label, each content once; with `keys` those that this feedback is about."""
+    if not value_type.closed:
+        return []
     cases = []
     for case in memory.cases:
         label, feedback = memory.label(case), memory.annotations_on(case)
@@ -178,97 +184,62 @@ class _Proposal(msgspec.Struct, frozen=True):
         return None if answer is None else answer is self.holds
 
 
-class ProposedTests(msgspec.Struct, kw_only=True, dict=True):
-    """Reads and admits the tests of one distillation answer.
+def proposed_tests(
+    judge: Judge,
+    tests: object,
+    keys: Collection[FeedbackKey],
+    cases: Sequence[LabelledCase],
+    *,
+    tried: int,
+    judged: Collection[tuple[str, str]] = (),
+) -> tuple[Check, ...]:
+    """The checks that a change's tests become: those that may be used and that the labels bear out. Never raises.
 
-    Attributes:
-        changes: All changes of the answer: their tests are those that were tried.
-        memory: The memory that holds the feedback.
-        in_view: The feedback that a guideline of this call is exposed to. Only its labels count, so that a test goes with
-            them when they are forgotten.
-        value_type: The judge's.
-        fields: The fields, and parts of fields, that the judge reads.
+    Several tests of one change are tried together first, since neither half of a condition tells anything alone. Of
+    feedback with both of two labels nobody knows in which sense a test is meant, so both are tried.
+
+    Args:
+        judge: The judge that learns; its memory holds the feedback.
+        tests: What the change has as its `tests`, any JSON value.
+        keys: The feedback that the change names.
+        cases: The cases whose labels count: those that the call saw, so that a test goes with them when these are
+            forgotten.
+        tried: How many tests and conditions the whole answer proposes (Bonferroni's correction).
         judged: Texts of the judged system, each with its field, which no test may copy.
     """
+    annotations = [annotation for key in keys if (annotation := judge.memory.annotation(key))]
+    comments = [annotation.rationale for annotation in annotations if annotation.rationale]
+    labels = {annotation.value for annotation in annotations if annotation.value is not None}
+    parts = named_parts(judge.instructions)
+    usable = [
+        proposal
+        for proposal in dict.fromkeys(map(_Proposal.of, tests if isinstance(tests, list) else ()))
+        if proposal and proposal.test.field in parts and checked(proposal.test, judged, comments) is None
+    ][:MOST_TESTS]
+    sides, both = any(case.sides for case in cases), sorted({case.label for case in cases}, key=str)
+    sure = sides or len(labels) == 1
+    value = None if sides else next(iter(labels)) if sure else both[-1] if len(both) == 2 else None
+    if not usable or not cases or (value is None and not sides):
+        return ()
+    outcome, limit = _outcome(cases, value, judge.value_type), ALPHA / max(1, tried)
 
-    changes: Sequence[object]
-    memory: Memory
-    in_view: Collection[FeedbackKey]
-    value_type: ValueType
-    fields: Sequence[str]
-    judged: Collection[tuple[str, str]] = ()
+    def passes(proposals: Sequence[_Proposal], limit: float) -> bool:
+        def fires(reading: Reading) -> bool | None:
+            answers = [proposal.decides(reading) for proposal in proposals]
+            return None if None in answers else all(answers)
 
-    def read(self, tests: object, keys: Collection[FeedbackKey]) -> tuple[Check, ...]:
-        """The checks that a change's tests become: those that may be used and that the labels bear out. Never raises.
+        return chance(_column(cases, fires).table(outcome), sides=sides) <= limit
 
-        Several tests of one change are tried together first, since neither half of a condition tells anything alone.
-
-        Args:
-            tests: What the change has as its `tests`, any JSON value.
-            keys: The feedback that the change names.
-        """
-        annotations = [annotation for key in keys if (annotation := self.memory.annotation(key))]
-        comments = [annotation.rationale for annotation in annotations if annotation.rationale]
-        usable = (
-            proposal
-            for proposal in map(_Proposal.of, _entries(tests))
-            if proposal is not None
-            and proposal.test.field in self.fields
-            and checked(proposal.test, self.judged, comments) is None
-        )
-        labels = {annotation.value for annotation in annotations if annotation.value is not None}
-        return self._borne_out(list(dict.fromkeys(usable))[:MOST_TESTS], labels)
-
-    def _borne_out(self, proposals: Sequence[_Proposal], labels: Collection[Value]) -> tuple[Check, ...]:
-        """The proposals that the labels bear out: all together, or each that is borne out alone.
-
-        Of feedback with both of two labels nobody knows in which sense a test is meant, so both are tried.
-        """
-        if not proposals or not self._cases:
-            return ()
-        sides = any(case.sides for case in self._cases)
-        sure = sides or len(labels) == 1
-        value = None if sides else next(iter(labels)) if sure else self._second_label
-        if value is None and not sides:
-            return ()
-        outcome = _outcome(self._cases, value, self.value_type)
-
-        def passes(proposals: Sequence[_Proposal], limit: float) -> bool:
-            def fires(reading: Reading) -> bool | None:
-                answers = [proposal.decides(reading) for proposal in proposals]
-                return None if None in answers else all(answers)
-
-            return chance(_column(self._cases, fires).table(outcome), sides=sides) <= limit
-
-        if len(proposals) > 1 and passes(proposals, self._limit):
-            return tuple(_check(proposal.test, proposal.holds, value) for proposal in proposals)
-        senses = [(p,) if sure else (p, replace(p, holds=not p.holds)) for p in proposals]
-        return tuple(
-            _check(proposal.test, proposal.holds, value)
-            for sense in senses
-            for proposal in sense
-            if passes([proposal], self._limit / len(sense))
-        )
-
-    @property
-    def _second_label(self) -> Value | None:
-        """The second of two labels; None where there are not two."""
-        labels = sorted({case.label for case in self._cases}, key=str)
-        return labels[-1] if len(labels) == 2 else None
-
-    @cached_property
-    def _cases(self) -> list[LabelledCase]:
-        return _labelled_cases(self.memory, self.value_type, self.in_view) if self.value_type.closed else []
-
-    @cached_property
-    def _limit(self) -> float:
-        """Bonferroni over all that the answer proposes; several tests of one change are tried together too."""
-        proposed = [len(_entries(change.get("tests"))) for change in self.changes if isinstance(change, dict)]
-        return ALPHA / max(1, sum(count + (count > 1) for count in proposed))
+    if len(usable) == 1 or not passes(usable, limit):
+        senses = [(p,) if sure else (p, replace(p, holds=not p.holds)) for p in usable]
+        usable = [proposal for sense in senses for proposal in sense if passes([proposal], limit / len(sense))]
+    return tuple(_check(proposal.test, proposal.holds, value) for proposal in usable)
 
 
-def _entries(tests: object) -> list[Any]:
-    return tests if isinstance(tests, list) else []
+def count_tried(changes: Iterable[Mapping[str, Any]]) -> int:
+    """How many tests the changes of an answer propose; several of one change are tried together too."""
+    counts = [len(tests) for change in changes if isinstance(tests := change.get("tests"), list)]
+    return sum(count + (count > 1) for count in counts)
 
 
 def _check(test: CodeTest, holds: bool, value: Value | None) -> Check:
@@ -316,7 +287,7 @@ def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple
 
     Each says for one combination of the tests' answers which value most labels have there. Arguments: see `with_mined`.
     """
-    cases = _labelled_cases(memory, value_type) if value_type.kind != "str" else []
+    cases = labelled_cases(memory, value_type)
     sides = any(case.sides for case in cases)
     columns = _columns(_candidates(cases, fields), cases)
     alone = [Rule((test,), answers) for answers, test in columns.items()]
