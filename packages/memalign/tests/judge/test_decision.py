@@ -327,3 +327,11 @@ def test_tests_of_code_count_as_answers_and_are_never_asked() -> None:
     made = one(outputs="read the terms")
     assert (made.value, made.decided_by) == (False, "calibrator")
     assert [question.key for _, question in model.asked] == ["value", "value"]
+
+
+def test_a_scale_without_steps_has_the_models_own_verdict() -> None:
+    levels = {"0": 0.0, "0.25": 0.0, "0.5": 0.0, "0.75": 0.5, "1": 0.5}
+    bare = judge(deciding({SORRY: 0.9}, levels), value_type="float:0..1")
+    made = with_cases(bare, right=False)(outputs="a new text")
+    assert (made.value, made.decided_by) == (pytest.approx(0.875), "model")
+    assert {finding.contribution for finding in made.findings} == {None}

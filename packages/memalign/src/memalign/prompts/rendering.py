@@ -84,15 +84,9 @@ def prompts_hash() -> str:
 
 def values_in_words(value_type: ValueType) -> str:
     """What a judge may answer, in words for a prompt."""
-    match value_type.kind:
-        case "bool":
-            return "true or false"
-        case "choice":
-            return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in value_type.choices)
-        case "str":
-            return "a short text"
-        case _:
-            return value_type.allowed
+    if value_type.kind == "choice":
+        return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in value_type.choices)
+    return "a short text" if value_type.kind == "str" else value_type.allowed
 
 
 def render_judge_system(
