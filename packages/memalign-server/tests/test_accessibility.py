@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import update
 
+from memalign import Example
+from memalign_server.review.cases import add_cases
+from memalign_server.store import Store
+from memalign_server.store.tables import queue
 from server_support import world
 from test_browser import answered, chromium, enter, opened, served, until, url
 
@@ -20,17 +25,30 @@ pytestmark = pytest.mark.slow
 
 SHAPES = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
 OF_JUDGES = [
-    "/", "/judges/tone/review", "/judges/tone/review?case=late", "/judges/tone/changed", "/judges/tone/memory",
-    "/judges/tone/memory?find=late", "/judges/tone/trust", "/judges/tone/settle", "/judges",
-    *(f"/judges/tone/setup?open={block}" for block in ("question", "cases", "experts", "erase", "")),
+    "/", "/judges", "/judges/tone/review", "/judges/tone/review?case=late", "/judges/tone/review?case=late&front=true",
+    "/judges/tone/teach", "/judges/tone/learned", "/judges/tone/learned?find=late", "/judges/tone/trust",
+    *(f"/judges/tone/setup?open={block}" for block in ("", "question", "cases", "experts", "erase")),
 ]  # fmt: skip
 OF_PEOPLE = ["/account"]
 FAULTY = ["/nowhere", "/judges/none/review", "/judges/tone/review?case=none", "/join/none"]
+CASES = [
+    {"id": "talk", "inputs": "Hi.", "outputs": "Hello.", "conversation": [
+        {"role": "user", "content": "Cancel it."},
+        {"role": "assistant", "content": "Wait.", "tool_calls": [{"id": "1", "function": {"name": "cancel", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": {"error": "already with the carrier"}},
+    ]},
+    {"id": "code", "inputs": "How many?", "outputs": "SELECT count(*) FROM orders WHERE month = 6 -- June"},
+    {"id": "json", "inputs": "Where?", "outputs": '{"order": {"id": 3, "parts": [1, 2]}}'},
+    {"id": "long", "inputs": "Why?", "outputs": "**Because.**\n\n" + "It is so. " * 600 + "\n\n| a | b |\n|---|---|\n| 1 | 2 |"},
+]  # fmt: skip
 
 
 @pytest.fixture
 def address(url: str) -> Iterator[str]:
     world.link(url, "olga")
+    with Store(url).write() as connection:
+        add_cases(connection, "tone", map(Example.from_dict, CASES))
+        connection.execute(update(queue).values(held_out=0))
     with served(url) as there:
         yield there
 
@@ -49,34 +67,37 @@ def faults_of(page: Page, path: str) -> dict[str, list[str]]:
 def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: str, scheme: Any, width: int) -> None:
     page = opened(chromium, address, color_scheme=scheme, viewport={"width": width, "height": 800})
     page.goto("/sign-in")
-    found = faults_of(page, "/sign-in")
+    faults = faults_of(page, "/sign-in")
     enter(page, url, "olga")
     page.goto("/judges/tone/setup?open=experts")
     page.fill("input[name=name]", "ana")
     page.click("button:has-text('Copy invitation')")
     link = page.inner_text("[role=status] code")
-    found |= faults_of(page, "invited")
+    faults |= faults_of(page, "invited")
     page.goto("/account")
     page.click("button:has-text('Make a token')")
     page.wait_for_selector("[role=status] code:has-text('memalign_')")
-    found |= faults_of(page, "token")
-    page.goto("/judges/tone/review?case=late")
-    found |= faults_of(page, "asked")
-    page.fill("textarea[name=rationale]", "Show sympathy first.")
-    page.locator("main").focus()
-    answered(page, "n")
-    found |= faults_of(page, "revealed")
-    page.keyboard.press("t")
-    page.wait_for_selector("h1:has-text('What changed')")
+    faults |= faults_of(page, "token")
+    for case in ("late", *(str(case["id"]) for case in CASES)):
+        page.goto(f"/judges/tone/review?case={case}")
+        faults |= faults_of(page, f"{case}, asked")
+        answered(page, "n")
+        page.keyboard.type("Show sympathy first.")
+        page.wait_for_selector("#foot :text('Words saved'):visible")
+        faults |= faults_of(page, f"{case}, turned over")
+    page.goto("/judges/tone/teach")
+    faults |= faults_of(page, "teach")
+    page.click("button:has-text('Teach it')")
+    page.wait_for_url("**/learned**")
     for path in (*OF_JUDGES, *OF_PEOPLE, *FAULTY):
         page.goto(path)
-        found |= faults_of(page, path)
-        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-        found |= faults_of(page, f"{path} unfolded")
+        faults |= faults_of(page, path)
+        page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+        faults |= faults_of(page, f"{path} unfolded")
     stranger = opened(chromium, address, color_scheme=scheme, viewport={"width": width, "height": 800})
     stranger.goto(link)
-    found |= faults_of(stranger, "join")
-    assert found == {}
+    faults |= faults_of(stranger, "join")
+    assert faults == {}
 
 
 def focused(page: Page) -> str:
@@ -101,39 +122,61 @@ def test_review_needs_no_mouse(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
         page.goto("/judges/tone/review")
+        assert page.title().startswith("Case 1 of 5. Is the reply warm and helpful?")
+        assert focused(page) == "H1"
         page.keyboard.press("Tab")
-        assert "skip" in str(page.evaluate("document.activeElement.className"))
-        page.keyboard.press("Enter")
-        first = page.inner_text("#case-name")
-        tabbed_to(page, "#rationale")
-        page.keyboard.type("Show sympathy first.")
+        assert page.evaluate("document.activeElement.matches('button.verdict[value=true]')")
         tabbed_to(page, "button.verdict[value=false]")
         page.keyboard.press("Space")
-        page.wait_for_selector("#card.done")
-        until(page, "document.activeElement.id === 'card'")  # not lost with the button that was pressed
-        until(page, "document.getElementById('live').textContent.includes('The judge: Yes')")
-        tabbed_to(page, "[data-go-on]")
-        until(page, "document.querySelector('template#ahead').content.querySelector('#card')")
+        page.wait_for_selector(".foot.back")
+        until(page, "document.activeElement.id === 'words'")  # the focus is not lost with the button that was pressed
+        until(page, "document.getElementById('live').textContent.includes('You say No. The judge said Yes')")
+        page.keyboard.type("Show sympathy first.")
+        tabbed_to(page, "button[value=next]")
         page.keyboard.press("Enter")
-        page.wait_for_selector("#card:not(.done)")
-        assert page.inner_text("#case-name") != first
-        assert focused(page) == "ARTICLE card"
+        page.wait_for_selector("text=Case 2 of 5")
+        until(page, "document.activeElement.matches('h1')")
+        tabbed_to(page, "button.verdict[value=true]")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=You both say Yes.")
+        until(page, "document.activeElement.matches('button[value=next]')")
+        page.click("text=Add a word")
+        until(page, "document.activeElement.id === 'words'")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=Case 3 of 5")
         tabbed_to(page, "button[value=skipped]")
         page.keyboard.press("Enter")
-        until(page, "document.querySelector('#status').textContent.includes('1 skipped')")
-        until(page, "document.activeElement.id === 'card'")
-        page.goto(f"/judges/tone/review?case={first.split()[-1]}")
-        tabbed_to(page, "[data-key=z]")
+        page.wait_for_selector("text=Case 4 of 5")
+        tabbed_to(page, "#foot a[href*=review]")
         page.keyboard.press("Enter")
-        page.wait_for_selector("#card:not(.done)")
-        until(page, "document.activeElement.id === 'card'")
+        page.wait_for_selector("text=Case 3 of 5")
 
 
 def test_nothing_moves_for_who_asks(chromium: Browser, url: str) -> None:
-    moving = """[...document.querySelectorAll('*')].filter(e => { const s = getComputedStyle(e); return s.animationName !== 'none'
-        || s.scrollBehavior === 'smooth' || s.transitionDuration.split(',').some(t => parseFloat(t) > 0); }).length"""
+    moving = """[...document.querySelectorAll('*:not(.read)')].filter(e => {
+        const s = getComputedStyle(e);
+        return s.animationName !== 'none' || s.scrollBehavior === 'smooth'
+            || s.transitionDuration.split(',').some(t => parseFloat(t) > 0); }).length"""
     with served(url) as address:
         page = opened(chromium, address, reduced_motion="reduce")
-        for path in ("/judges/tone/review", "/judges/tone/memory"):
+        for path in ("/judges/tone/review", "/judges/tone/learned", "/judges/tone/trust"):
             page.goto(path)
-            assert page.evaluate(moving) == 0
+            if path.endswith("review"):
+                answered(page, "n")
+            assert page.evaluate(moving) == 0, path
+
+
+def test_how_far_a_long_case_is_read_shows_at_the_foot(chromium: Browser, url: str, address: str) -> None:
+    page = opened(chromium, address, viewport={"width": 390, "height": 800})
+    enter(page, url, "olga")
+    width = "document.querySelector('.read').getBoundingClientRect().width"
+    page.goto("/judges/tone/review?case=late")
+    assert page.evaluate(width) == 0
+    page.goto("/judges/tone/review?case=long")
+    assert page.evaluate(width) == 0
+    page.mouse.wheel(0, 1000)
+    until(page, f"{width} > 10 && {width} < 390")
+    assert page.locator("button.verdict").first.bounding_box()["y"] > 600  # type: ignore[index]  # it is visible
+    assert page.locator("h1").bounding_box()["y"] >= 0  # type: ignore[index]  # the question stays too
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    until(page, f"{width} === 390")

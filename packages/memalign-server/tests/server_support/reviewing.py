@@ -51,7 +51,7 @@ def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -
     return client.post(path, data=fields, headers=headers, follow_redirects=False)
 
 
-def card(page: Any) -> dict[str, str]:
+def card(page: Any) -> dict[str, Any]:
     """The hidden fields of the form on a page's first card."""
     text = page if isinstance(page, str) else page.text
     fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', text)
