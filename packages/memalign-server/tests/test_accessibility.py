@@ -82,6 +82,7 @@ def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: st
         page.goto(f"/judges/tone/review?case={case}")
         faults |= faults_of(page, f"{case}, asked")
         answered(page, "n")
+        page.wait_for_selector("label:has-text('What did it miss?')")
         page.keyboard.type("Show sympathy first.")
         page.wait_for_selector("#foot :text('Words saved'):visible")
         faults |= faults_of(page, f"{case}, turned over")

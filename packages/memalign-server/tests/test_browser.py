@@ -43,15 +43,6 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def erase(page: Page, text: str) -> None:
-    """Find a text everywhere, and erase it for good."""
-    page.goto("/judges/tone/setup?open=erase")
-    page.fill("input[name=matching]", text)
-    page.click("button:has-text('Find everywhere')")
-    page.click("button.erase:has-text('for good')")
-    page.wait_for_selector("text=We searched again afterwards: 0 left.")
-
-
 @contextlib.contextmanager
 def served(url: str, port: int = 0, script: Any = turning) -> Iterator[str]:
     """A server in a thread, over a registry; its address."""

@@ -38,7 +38,11 @@ def test_an_experts_first_day(chromium: Browser, url: str) -> None:
         page.wait_for_selector("h1:has-text('Is the reply warm and helpful?')")  # the one judge's next case
         assert page.locator("nav a").all_inner_texts() == ["Review", "Learned", "Trust"]
         for number in range(3):
-            explain(page, f"Sympathy comes first, {number}.", "text=You explained 3 things." if number == 2 else "#foot:not(.back)")
+            explain(
+                page,
+                f"Sympathy comes first, {number}.",
+                "text=You explained 3 things." if number == 2 else "#foot:not(.back)",
+            )
         page.click("text=Later")
         page.wait_for_selector("text=Case 4 of 5")
         page.click("button:has-text('Not sure')")
@@ -63,7 +67,11 @@ def test_a_model_that_is_down_keeps_answers(chromium: Browser, url: str) -> None
         page = opened(chromium, address)
         page.goto("/judges/tone/review")
         for number in range(3):
-            explain(page, f"Sympathy comes first, {number}.", "text=You explained 3 things." if number == 2 else "#foot:not(.back)")
+            explain(
+                page,
+                f"Sympathy comes first, {number}.",
+                "text=You explained 3 things." if number == 2 else "#foot:not(.back)",
+            )
         page.keyboard.press("Enter")
         page.wait_for_selector("text=The judge could not be taught just now. Your 3 sentences are kept.")
     with served(url, int(address.rpartition(":")[2])):
