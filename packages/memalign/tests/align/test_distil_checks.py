@@ -203,7 +203,7 @@ class TestWhatIsLeftOut:
         assert "Wait" not in asked
         assert 'Comment: "Cold."' in asked
 
-    @pytest.mark.parametrize("failure", [ModelUnavailable("down"), {"checks": "none"}])
+    @pytest.mark.parametrize("failure", [ModelUnavailable("down"), {"checks": "none", "text": "Say true.", "value": 1}])
     def test_a_rule_is_kept_when_its_checks_fail(self, failure: Any) -> None:
         teacher = Teacher(True)
 

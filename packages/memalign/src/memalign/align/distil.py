@@ -234,7 +234,8 @@ class DistilCall:
         change = rule_of(data, annotation=annotation, case=case, value_type=self.judge.value_type)
         if self.questions and change["text"] and self._reader.fault(change["text"], self.keys) is None:
             try:
-                change |= await self._reply(*self._checks_prompt(record, change["text"]), ONLY_CHECKS, "checks")
+                checks = await self._reply(*self._checks_prompt(record, change["text"]), ONLY_CHECKS, "checks")
+                change["checks"] = checks.get("checks")
             except ModelError as error:  # the rule stays
                 self.run.spend(error.usage or Usage())
                 self.run.notes.append(f"a new guideline has no questions, it stays: {type(error).__name__}: {error}")
@@ -293,7 +294,7 @@ class DistilCall:
         verdict = self._own_verdict(annotation, case)
         agree = self.judge.value_type.agree
         wrong = verdict is not None and annotation.value is not None and not agree(annotation.value, verdict.value)
-        parts = ((name, part_in(case.example.content, name)) for name in named_parts(self.judge.instructions))
+        parts = ((name, part_in(case.example.content, name)) for name in self._fields)
         return FeedbackRecord(
             label=label,
             content=tuple((name, value) for name, value in parts if value is not None),
@@ -315,10 +316,6 @@ class DistilCall:
     # -- its prompt ----------------------------------------------------------------------------------------------------
 
     @property
-    def _most(self) -> int:
-        return CASE_TOKENS[self.model.limits.brief] // max(len(named_parts(self.judge.instructions)), 1)
-
-    @property
     def _max_tokens(self) -> int:
         return ONE_RULE_TOKENS if self._one_rule else min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
 
@@ -336,7 +333,7 @@ class DistilCall:
             return render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
         return render_distil(
             **task,
-            fields=named_parts(self.judge.instructions),
+            fields=self._fields,
             guidelines=self._standing,
             records=records,
             refused={label: self.refused[key] for label, key in self._labels.items() if key in self.refused},
@@ -354,10 +351,16 @@ class DistilCall:
             return ONE_RULE, "rule"
         ids = [guideline.id for guideline in self._standing]
         values = [value_text(label) for label in self.judge.value_type.labels]
-        schema = changes_schema(
-            list(self._labels), ids, named_parts(self.judge.instructions), questions=self.questions, values=values
-        )
+        schema = changes_schema(list(self._labels), ids, self._fields, questions=self.questions, values=values)
         return schema, "changes"
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        return named_parts(self.judge.instructions)
+
+    @property
+    def _most(self) -> int:
+        return CASE_TOKENS[self.model.limits.brief] // max(len(self._fields), 1)
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------
