@@ -86,7 +86,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """The synchronous form of a coroutine function, with the same arguments, called as it without the leading `a`."""
+    """Make the synchronous form of a coroutine function, with the same arguments and its name without the `a`."""
 
     @wraps(function)
     def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -98,7 +98,7 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of `coroutines`, run at once, in their order; when one raises, the others are cancelled first.
+    """Run `coroutines` at once and return their results in order; when one raises, the others are cancelled first.
 
     A TaskGroup would wrap the error in a group, which no `except MemalignError` catches; `gather` alone would let the
     others go on, unwatched, and spend money.
@@ -119,7 +119,14 @@ async def at_most(
     items: Sequence[Item],
     progress: Callable[[int, int], None] | None,
 ) -> list[T]:
-    """`function` of every item, in their order, `limit` at once; `progress` is told how many are done, of how many."""
+    """Call `function` with every item, at most `limit` at a time, and return the results in the order of the items.
+
+    Args:
+        limit: Calls at a time.
+        function: What is called.
+        items: What it is called with.
+        progress: Called with how many items are done, and how many there are.
+    """
     places = asyncio.Semaphore(limit)
     done = 0
 

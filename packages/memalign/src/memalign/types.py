@@ -45,7 +45,7 @@ CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
 UNKNOWN_SOURCE = "unknown"
 
 MAX_DEPTH = 200
-"""Lists and objects inside each other, in a content field: deeper ones end a reader's stack, wherever that stands."""
+"""How deep lists and objects in a content field may be nested: deeper ones would overflow a reader's stack."""
 
 LedgerState = Literal["learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"]
 
@@ -64,7 +64,7 @@ def canonical_json(value: object) -> str:
 def json_line(value: object) -> bytes:
     """`value` as one line of JSON in UTF-8, as a file keeps it.
 
-    A model may end its words in half a surrogate pair, which UTF-8 cannot hold: a replacement character stands for it.
+    A model may end its words in half a surrogate pair, which UTF-8 cannot hold: it becomes a replacement character.
     """
     try:
         return msgspec.json.encode(value) + b"\n"
@@ -301,7 +301,7 @@ class CodeTest(PlainStruct, frozen=True, kw_only=True):
 class Check(PlainStruct, frozen=True, kw_only=True):
     """One thing that a guideline rests on: a yes/no question about an item alone, or a test that code decides.
 
-    `answer` is what an expert's remark says of the remark's own case, and speaks for `value`, the label that they gave.
+    `answer` is what an expert's remark says of the remark's own case, and supports `value`, the label that they gave.
     `value` is None where `answer` only says which of two sides is better, and where the expert gave no label. With a
     `test` the `question` is the sentence in which people read it.
     """
@@ -372,7 +372,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         checks = [(check.question, check.answer) for check in self.checks]
         sources = ", ".join(map(str, self.supported_by[:20]))
         rows = [("", self.text), ("from", sources), ("written by", self.origin)]
-        return card(self.id, "pinned" * self.pinned, facts(rows), table(("check", "speaks for the label"), checks))
+        return card(self.id, "pinned" * self.pinned, facts(rows), table(("check", "supports the label"), checks))
 
 
 class Usage(PlainStruct, frozen=True, kw_only=True):
@@ -461,7 +461,7 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         decided_by: Whose the value is: the experts' label on this very item, the model's, or the calibrator's.
         findings: Which guidelines apply, and what checks found.
         guideline_ids: The guidelines that apply; of a weak model, which names none, all that it read.
-        example_ids: The cases in the prompt, or those whose label stands.
+        example_ids: The cases in the prompt, or those whose label was taken.
         memory_hash: The memory that was used.
         model: Who was asked; empty where nobody was.
         usage: What it cost.

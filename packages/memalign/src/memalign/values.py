@@ -31,7 +31,7 @@ else:
 """The values of one judge, for type checkers."""
 
 UNBOUNDED = 10**9
-"""What stands for no bound, on both sides: judges of other tools may have none."""
+"""The bound, on both sides, of a number without bounds: judges of other tools may have such."""
 
 FLOAT_TOLERANCE = 0.1  # of the scale: closer numbers agree
 
@@ -222,7 +222,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return one == other or abs(one - other) <= self.tolerance
 
     def parse(self, raw: object) -> Value:
-        """The value that `raw` (from a file, a person or a model) stands for.
+        """Read the value that `raw` (from a file, a person or a model) means.
 
         Accepts the value itself and its usual spellings in text files ("true", "yes", "4"). Case of a choice is kept
         and must match, unless only one choice differs by case. Raises InvalidValue with what is allowed.

@@ -44,12 +44,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turns_of(conversation: object) -> tuple[Turn, ...] | None:
-    """The turns of a conversation, in order; None where it is one text, which is judged as it stands.
+    """The turns of a conversation, in order; None where it is one text, which is judged as it is.
 
     Args:
         conversation: A list of messages as OpenAI's and most providers' chat models take them (tool calls and lists of
             text parts included), of texts, or of `{"from", "value"}`; or an object with such a list as its `messages`,
-            of which the rest (`system`, `tools`, …) is a turn of nobody before the first.
+            of which the rest (`system`, `tools`, …) becomes a turn without a speaker before the first.
 
     Raises:
         InputError: It names the turn, what is wrong with it and what a turn is.

@@ -126,8 +126,7 @@ def check_field(name: str, value: object) -> None:
     """Check a field of a case before any model is asked about it.
 
     Raises:
-        InputError: For an image, audio, video or a file in it, or a conversation that is none; it says where, and what
-            to do.
+        InputError: It holds an image, audio, video or a file, or is no conversation; it says where, and what to do.
     """
     medium, where = media_in(value), ""
     if medium is None and name == "trace" and (tree := span_tree(value)) is not None:

@@ -118,8 +118,8 @@ def sides_of(content: Mapping[str, Any], choices: Collection[str]) -> dict[str, 
 def each_side(content: Mapping[str, Any], choices: Collection[str]) -> tuple[Mapping[str, Any], ...]:
     """The contents that checks are asked about: of a pair each side alone, in the order of `choices`; else the item.
 
-    Of a field with both sides only the one is left; what stands beside them in it stays, and both then have the name of
-    the first.
+    A field with both sides keeps only the one. If it has other entries, they stay, and the side has the name of the
+    first side in both.
     """
     sides = sides_of(content, choices)
     if len(sides) != 2:

@@ -6,7 +6,7 @@
 - MLflow's trace: info and data.spans;
 - spans with their children inside them.
 
-What a span was given, what it returned and what kind of step it is stands in other attributes in each tracer's
+Every tracer writes what a span was given, what it returned and what kind of step it is into attributes of its own
 convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, MLflow's (`trace_names`).
 """
 
@@ -102,7 +102,7 @@ def span_tree(trace: object) -> SpanTree | None:
     """The spans of a trace as a tree.
 
     A span whose parent is missing becomes one of the uppermost; a circle is opened; of ids that come twice, the second
-    span stays beside the first. `notes` say so.
+    span is kept too. `notes` say so.
 
     Args:
         trace: One of the forms above, as JSON values or as their text.
@@ -171,7 +171,7 @@ def exported_spans(trace: Mapping[str, Any]) -> list[object]:
 
 
 def _beside(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands beside the spans: what the run was given and returned, where a tracer tells it of the whole."""
+    """The other keys of a trace: what the run was given and returned, where a tracer says it of the whole."""
     return {
         name: _opened(value) for name, value in trace.items() if name not in names.TRACE_KEYS and value not in _EMPTY
     }
@@ -258,7 +258,7 @@ def _id(value: object) -> str:
 
 
 def _first(value: object, keys: Sequence[str]) -> Any:
-    """What stands under the first of the keys that an object has."""
+    """The value of the first of these keys that an object has."""
     if not isinstance(value, Mapping):
         return None
     return next((value[key] for key in keys if value.get(key) is not None), None)
@@ -288,7 +288,7 @@ def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], s
         return "ok", message
     if word in ("2", "ERROR", "FAILED"):
         return "error", message
-    if word not in ("", "0", "UNSET", "NONE"):  # a word of its own is shown as it stands
+    if word not in ("", "0", "UNSET", "NONE"):  # a word of its own is shown as it is
         message = f"{code}: {message}" if message else str(code)
     return "unset", message
 

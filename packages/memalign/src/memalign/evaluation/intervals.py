@@ -27,7 +27,7 @@ __all__ = ["agreement_interval", "difference_interval", "paired_interval", "shar
 
 Interval = tuple[float, float]
 Groups = Sequence[Hashable] | None
-"""The group of each case; None where each case stands alone."""
+"""The group of every case; None where all cases are independent."""
 
 _LEVEL = 0.95
 _FEWEST = 3  # cases or groups
@@ -116,9 +116,9 @@ def difference_interval(
 
 
 def _design_effect(values: Sequence[float], groups: Groups) -> tuple[float, int | None]:
-    """How many cases tell as much as one that stands alone, and the degrees of freedom; 1 and None without groups.
+    """How many cases tell as much as one independent case, and the degrees of freedom; 1 and None without groups.
 
-    The variance of the mean between groups, over that of cases that stand alone (Kish 1965), at least 1. Where all
+    The variance of the mean between groups, over that of independent cases (Kish 1965), at least 1. Where all
     values are the same the groups show nothing of it, and all cases of one are taken to go together.
     """
     if groups is None:

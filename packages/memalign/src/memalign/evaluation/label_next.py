@@ -165,7 +165,7 @@ def _loudness(finding: Finding) -> float:
 
 
 def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> list[tuple[float, str]]:
-    """How strongly something speaks for labelling a case, in [0, 1], and its words."""
+    """The four reasons to label a case: their degrees in [0, 1], and their words."""
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
     unlike, likeness = 1.0, "no case is in memory"
     if nearest is not None:

@@ -87,7 +87,7 @@ def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterat
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` when the block ends; after a crash the old one stands.
+    """Open a file that takes the place of `path` when the block ends; after a crash the old one is there.
 
     It is written as `.NAME.part` beside it; what a killed process leaves there is replaced by the next writer. Two
     writers wait for each other, and the one that waits says so in the log `memalign.io`. A link stays one, and who may

@@ -20,7 +20,7 @@ _BATCH = 256  # rows of a Parquet file that are read at once
 
 
 class Frame(Protocol):
-    """A DataFrame or table of pandas, Polars, Arrow or another library that speaks Arrow's protocol."""
+    """A DataFrame or table of pandas, Polars, Arrow or another library that has Arrow's protocol."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
 

@@ -336,7 +336,7 @@ class Judgments(Sequence[Judgment]):
         except (msgspec.DecodeError, UnicodeDecodeError):
             judgment = Judgment()
         if judgment.id != name:
-            raise InputError(f"{self._path} was changed since these judgments were written to it; read it anew")
+            raise InputError(f"{self._path} was changed since these judgments were written to it; read it again")
         return judgment
 
 

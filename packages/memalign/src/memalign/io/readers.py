@@ -23,7 +23,7 @@ _FORMATS = ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or
 
 
 def read_rows(path: str | Path, columns: Columns | None = None) -> Iterator[Row | RowError]:
-    """The rows of a file in order, as they were written; a RowError stands where a row cannot be read.
+    """Read the rows of a file in order, as they were written; a row that cannot be read is a RowError.
 
     Args:
         path: A file, a folder, or a URL of an object store; a folder is read file by file.

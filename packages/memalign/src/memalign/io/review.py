@@ -84,7 +84,7 @@ def write_review(
         cases: What is to be reviewed.
         path: XLSX, CSV or TSV by the suffix.
         value_type: What verdicts may be.
-        with_verdicts: Whether the judge's verdict and reason are beside the case.
+        with_verdicts: Whether to show the judge's verdict and reason beside the case.
         source: Who fills it in.
         instructions: What the judge is asked, for the guide.
 

@@ -51,7 +51,7 @@ def restored(row: Row) -> Row | RowError:
         case_id = str(case.pop("id"))
     except (ValueError, KeyError, TypeError, AttributeError):
         cut = f"the column {HIDDEN!r}, which holds the case, was changed or cut"
-        return fault(HIDDEN, f"{cut}; take the row anew from memalign review")
+        return fault(HIDDEN, f"{cut}; take the row from memalign review again")
     if row_id != case_id and row.letters:  # in a sheet ids are text, and stay as they are
         moved = "its id was changed, or a column was sorted apart from the others"
         return fault("id", f"the row is of case {case_id!r}: {moved}")

@@ -1,4 +1,4 @@
-"""A row with the line it stands on; the rows of JSON lines and of a JSON array."""
+"""A row with its line; the rows of JSON lines and of a JSON array."""
 
 from __future__ import annotations
 

@@ -106,11 +106,11 @@ class RowSource:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is an empty list, which stands for no feedback at all."""
+        """Whether it is an empty list: no feedback at all."""
         return isinstance(self.items, list | tuple | set | frozenset) and not self.items
 
     def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:
-        """The rows by their fields, in order; a RowError stands where a row cannot be read.
+        """Read the rows by their fields, in order; a row that cannot be read is a RowError.
 
         Rows of which the first hundred have no id get ids made of their content.
 
