@@ -23,7 +23,7 @@ from memalign_server.review.judging import judge_cases
 from memalign_server.server import Server
 from memalign_server.store.tables import queue
 from server_support import world
-from server_support.reviewing import answer, post, put_in
+from server_support.reviewing import answer, card, post, put_in, send
 
 TRUST = "/judges/tone/trust"
 CASES = [{"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."} for n in range(16)]
@@ -97,6 +97,20 @@ def test_too_few_answers_say_how_many_are_missing(queued: TestClient, answers: i
     assert heading(queued) == says
     assert f"You have answered {answers} of them; 10 are enough for a first figure." in page(queued)
     assert page(queued).endswith(button)
+
+
+def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
+    put_in(local, [{**case, "id": f"d-{place}", "inputs": f"{place}?"} for place, case in enumerate(CASES)])
+    put_in(local, CASES)
+    hold_out(local, *(case["id"] for case in CASES))
+    answer_all(local, "yyyy")
+    (button,) = re.findall(r'href="([^"]+)">Review 6<', local.get(TRUST).text)
+    reviewed = [local.get(button)]
+    for _ in range(6):
+        send(local, card(reviewed[-1]), value="true")
+        reviewed.append(local.get("/judges/tone/review"))
+    assert [card(one)["case"][0] for one in reviewed] == [*"cccccc", "d"]
+    assert heading(local) == "On 10 cases it had never learned from, it agreed with you on 10."
 
 
 def test_where_too_few_cases_are_held_out_more_are_asked_for(local: TestClient) -> None:

@@ -18,9 +18,11 @@ from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.server import Server
 
-__all__ = ["LANGUAGE_COOKIE", "in_english", "link", "render", "speaking", "told"]
+__all__ = ["LANGUAGE_COOKIE", "MEASURING", "in_english", "link", "render", "speaking", "told"]
 
 LANGUAGE_COOKIE = "memalign_language"
+MEASURING = "memalign_measuring"
+"""The cookie of a person who reviews so that the judge is measured."""
 _HERE = Path(__file__).parent.parent
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.learned import ask_to_teach
-from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.pages.rendering import MEASURING, link, render, speaking, told
 from memalign_server.pages.verdicts import choices_of, verdict_text
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
@@ -22,6 +22,7 @@ from memalign_server.review.answers import LONGEST, Answer, State, review_of
 from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
 from memalign_server.review.drafts import draft_of, save_draft
+from memalign_server.review.evidence import is_measured
 from memalign_server.review.judges import Loaded, question_of, scale_ends
 from memalign_server.review.teaching import teachable_count
 from memalign_server.server import JUDGE, Here, Server
@@ -67,7 +68,9 @@ def review_page(
         elif not again and ask_to_teach(request, teachable_count(connection, judge, person.name)):
             return RedirectResponse(link(judge, "teach"), 303)
         else:
-            parts["card"] = next(iter(next_cases(connection, judge, person.name, n=1, again=again)), None)
+            measuring = MEASURING in request.cookies and not is_measured(connection, judge, kind)
+            coming = next_cases(connection, judge, person.name, n=1, again=again, measuring=measuring)
+            parts["card"] = next(iter(coming), None)
         shown: QueuedCase | None = parts["card"]
         if shown is not None and parts["foot"] is None:
             parts |= _foot(connection, request, loaded, shown, person, front=front, busy=busy)

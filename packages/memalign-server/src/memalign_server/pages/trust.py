@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
-from memalign_server.pages.rendering import render
+from memalign_server.pages.rendering import MEASURING, link, render
 from memalign_server.people.access import Asking
 from memalign_server.review.evidence import ENOUGH, figures_of, trust_of
 from memalign_server.review.finding import case_text
@@ -26,6 +27,15 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         trust = trust_of(connection, judge, kind, person.name)
     texts = {mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes}
     return render(request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, enough=ENOUGH)
+
+
+@router.get("/trust/review")
+def review_for_figure(judge: str, server: Here) -> Response:
+    """Lead to the review, where the cases that count here come first until there is a figure."""
+    answer = RedirectResponse(link(judge, "review"), 303)
+    options: dict[str, Any] = {"httponly": True, "samesite": "lax", "secure": server.settings.secure}
+    answer.set_cookie(MEASURING, "1", max_age=3600, path=link(judge, "review"), **options)
+    return answer
 
 
 @router.get("/trust/figures.json")

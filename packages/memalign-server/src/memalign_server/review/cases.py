@@ -224,7 +224,14 @@ def _usefulness(judgment: Judgment, *, likeness: float | None, new_guidelines: C
 
 
 def next_cases(
-    connection: Connection, judge: str, person: str, *, n: int = 2, without: Sequence[str] = (), again: bool = False
+    connection: Connection,
+    judge: str,
+    person: str,
+    *,
+    n: int = 2,
+    without: Sequence[str] = (),
+    again: bool = False,
+    measuring: bool = False,
 ) -> list[QueuedCase]:
     """The cases that come next for a person.
 
@@ -237,6 +244,7 @@ def next_cases(
         n: How many cases at most.
         without: Cases that are on the screen already, in their order.
         again: The cases that the person skipped, instead of those that wait for an answer.
+        measuring: Those that are held out first, because the person wants to know how good the judge is.
     """
     order = (queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
     query = _with_state(judge, person, "skipped" if again else "open")
@@ -253,7 +261,7 @@ def next_cases(
     )
     since, coming = _since_held_out(connection, judge, person, without), list[QueuedCase]()
     while (others or held_out) and len(coming) < n:
-        kind = held_out if not others or (held_out and since >= ONE_IN - 1) else others
+        kind = held_out if not others or (held_out and (measuring or since >= ONE_IN - 1)) else others
         since = 0 if kind is held_out else since + 1
         coming.append(kind.pop(0))
     return coming

@@ -23,7 +23,7 @@ from memalign_server.review.cases import cases_of
 from memalign_server.store.columns import from_json
 from memalign_server.store.tables import queue, reviews
 
-__all__ = ["ENOUGH", "Agreement", "Mistake", "Pair", "Trust", "figures_of", "trust_of"]
+__all__ = ["ENOUGH", "Agreement", "Mistake", "Pair", "Trust", "figures_of", "is_measured", "trust_of"]
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
@@ -129,6 +129,11 @@ def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -
         people=_pairs(connection, judge, kind, person),
         mistakes=_mistakes(connection, judge, kind, person, cases),
     )
+
+
+def is_measured(connection: Connection, judge: str, kind: ValueType) -> bool:
+    """Whether enough cases that are held out have an answer for a figure."""
+    return len(_measured(connection, judge, kind)) >= ENOUGH
 
 
 def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str, Any]:
