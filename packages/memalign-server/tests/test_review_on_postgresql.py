@@ -42,14 +42,14 @@ def test_the_loop_on_postgresql(site: TestClient) -> None:
     assert send(site, one, value="false", rationale="Show sympathy first. \x00").status_code == 200
     assert send(site, other, value="true").status_code == 409
     answer(site, "shop", state="skipped")
-    changed = post(site, "/judges/tone/teach").headers["location"]
+    post(site, "/judges/tone/teach")
     wait(site)
-    page = site.get(changed).text
-    assert "You taught it this" in page
-    assert "fixed" in page
-    for path in ("memory", "trust", "setup", "settle", "review?again=true"):
+    page = site.get("/judges/tone/learned").text
+    assert "Show sympathy first." in page
+    assert "A reply must show sympathy before facts" in page
+    for path in ("trust", "trust/figures.json", "setup", "review?again=true", "review?back=true"):
         assert site.get(f"/judges/tone/{path}").status_code == 200, path
-    done = post(site, "/judges/tone/erase", matching="late", whole="true").headers["location"]
+    done = post(site, "/judges/tone/erase", matching="three weeks late", whole="true").headers["location"]
     wait(site)
     page = site.get(done).text
     assert "We searched again afterwards: 0 left." in page, re.findall("role=.alert.>(.*?)<", page)
