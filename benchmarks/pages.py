@@ -1,11 +1,10 @@
-"""How long the server's pages take with 10,000 cases and answers, and what fifty reviewers lose when it is killed.
+"""How long the server's pages take at 10,000 cases and answers, and what fifty reviewers lose when it is killed.
 
     python benchmarks/pages.py [--seconds 30] [--cases 10000] [--people 50] [--think 2]
 
-`memalign serve` runs in a process of its own over SQLite, and people come over real HTTP on loopback. First one person
-opens each page thirty times; then all of them review at once, each thinking `--think` seconds on average before an
-answer. In the middle the server is killed (SIGKILL) and started again, and whoever waits sends the same form again. At
-the end every acknowledged answer must be in the database once, as it was given. Exits with 1 if one is not.
+`memalign serve` is a process of its own over SQLite. First one person opens each page thirty times. Then all review at
+once over HTTP, each thinking `--think` seconds on average; in the middle the server is killed (SIGKILL) and started
+again, and whoever waits sends the same form again. Exits with 1 if an acknowledged answer is lost, changed or there twice.
 """
 
 from __future__ import annotations
@@ -21,16 +20,13 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
 
 from sqlalchemy import insert, select
 
-from memalign import Example, Judge, Registry
-from memalign.testing import HashEmbedding, ScriptedChatModel
-from memalign.types import Judgment
+from memalign import Example, Judge, Judgment, Registry
 from memalign_server.people.access import COOKIE
 from memalign_server.people.people import Role, add_person, start_session
 from memalign_server.review.cases import add_cases, store_judgments
@@ -39,110 +35,98 @@ from memalign_server.store.columns import from_json, now
 from memalign_server.store.tables import reviews
 
 PAGES = ("review", "learned", "trust")
-TEXT = "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. " * 6
+REPLY = "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. " * 6
+REASON = "It is polite, says when the order arrives, and asks for nothing that the customer has said already."
 
 
-def fill(url: str, cases: int, people: int) -> list[tuple[str, str]]:
-    """A judge with judged cases, each answered by one person and some by two; who may come in, with their cookies."""
-    registry = Registry(url, models=[ScriptedChatModel(lambda _: {}, name="scripted"), HashEmbedding()])
+def fill(url: str, cases: int, people: int) -> dict[str, str]:
+    """A queue of judged cases, each answered by one person and some by two; gives everybody's cookie."""
     instructions = "Is the reply good enough to send?\n{{ inputs }}\n{{ outputs }}"
-    embedding = HashEmbedding().name
-    judge = Judge(
-        name="tone", instructions=instructions, feedback_value_type=bool, model="scripted", embedding_model=embedding
-    )
-    registry.create(judge)
-    examples = [Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{TEXT}{n}") for n in range(cases)]
-    reason = "It is polite, says when the order arrives, and asks for nothing that the customer has said already."
+    judge = Judge(name="tone", instructions=instructions, feedback_value_type=bool, model="openai:none")
+    Registry(url).create(judge)
+    examples = [Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{REPLY}{n}") for n in range(cases)]
+    verdicts = [Judgment(id=one.id, value=n % 5 > 0, rationale=REASON) for n, one in enumerate(examples)]
+    rows = []
+    for n in range(cases):
+        for second in (0, 1) if n % 20 == 0 else (0,):
+            value = "false" if n % 4 == 0 or (second and n % 200 == 0) else "true"
+            row = {"judge": "tone", "case_id": f"c-{n}", "person": f"person {(n + second) % people}", "form": ""}
+            row |= {"state": "answered", "value": value, "blind_value": value, "revision": 1, "taught": 1}
+            rows.append(row | {"created_at": now(), "updated_at": now(), "rationale": "It names no day."})
     with Store(url).write() as connection:
-        names = [f"person {n}" for n in range(people)]
-        ids = [add_person(connection, name, Role.REVIEWER if n else Role.OWNER) for n, name in enumerate(names)]
         add_cases(connection, "tone", examples)
-        verdicts = [Judgment(id=one.id, value=n % 5 > 0, rationale=reason) for n, one in enumerate(examples)]
-        store_judgments(
-            connection, judge, 1, [(one, verdict, 0.3) for one, verdict in zip(examples, verdicts, strict=True)]
-        )
-        rows = []
-        for n in range(cases):
-            for again in (0, 1) if n % 20 == 0 else (0,):  # of those with two answers one in ten is disputed
-                value = "false" if n % 4 == 0 or (again and n % 200 == 0) else "true"
-                row = {"judge": "tone", "case_id": f"c-{n}", "person": names[(n + again) % people], "state": "answered"}
-                row |= {"value": value, "blind_value": value, "revision": 1, "form": "", "created_at": now()}
-                rows.append(row | {"updated_at": now(), "rationale": "It names no day." if n % 3 == 0 else None})
+        store_judgments(connection, judge, 1, [(one, said, 0.3) for one, said in zip(examples, verdicts, strict=True)])
         connection.execute(insert(reviews), rows)
-        return [(name, start_session(connection, person)) for name, person in zip(names, ids, strict=True)]
+        add_person(connection, "owner", Role.OWNER)
+        ids = {f"person {n}": add_person(connection, f"person {n}", Role.REVIEWER) for n in range(people)}
+        return {name: start_session(connection, person) for name, person in ids.items()}
 
 
-class Serving:
-    """The server, which may be killed and started again on its port."""
-
-    def __init__(self, url: str) -> None:
-        self.url, self.port = url, "0"
-        self.start()
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        command = [sys.executable, "-m", "memalign", "serve", "--registry", self.url, "--port", self.port]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        self.port = re.findall(r"http://127\.0\.0\.1:(\d+)", line)[0]
+def serve(url: str, port: str = "0") -> tuple[subprocess.Popen[str], str]:
+    """The server once it answers, and its port."""
+    command = [sys.executable, "-m", "memalign", "serve", "--registry", url, "--port", port]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    return process, re.findall(r"http://127\.0\.0\.1:(\d+)", process.stderr.readline())[0]
 
 
 class Browser:
-    """One person's browser: it sends again what no answer came to, and notes how long each page took."""
+    """One person's browser: it sends again what no answer came to, and notes the seconds of every other request."""
 
-    def __init__(self, serving: Serving, name: str, cookie: str) -> None:
-        self.serving, self.name, self.again = serving, name, 0
+    def __init__(self, port: str, name: str, cookie: str) -> None:
+        self.name, self.sent_again, self.seconds = name, 0, defaultdict[str, list[float]](list)
         self.headers = {"cookie": f"{COOKIE}={cookie}", "hx-request": "true", "accept": "text/html"}
-        self.seconds: dict[str, list[float]] = defaultdict(list)
         self.answers: dict[str, bool] = {}
-        self.line = http.client.HTTPConnection("127.0.0.1", int(serving.port), timeout=60)
+        self.line = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
 
-    def ask(self, kind: str, path: str, fields: dict[str, str] | None = None) -> str:
-        """A page's text, or an answer's."""
-        body, sent_again = (None if fields is None else urlencode(fields)), False
-        headers = self.headers | ({} if fields is None else {"content-type": "application/x-www-form-urlencoded"})
-        while True:
+    def ask(self, kind: str, path: str, **fields: str) -> str:
+        """What a page, or the answer to a form, says."""
+        form = {"content-type": "application/x-www-form-urlencoded"} if fields else {}
+        for attempt in range(1_000):
             started = time.perf_counter()
             try:
-                self.line.request("GET" if fields is None else "POST", f"/judges/tone/{path}", body, headers)
+                self.line.request("POST" if fields else "GET", path, urlencode(fields) or None, self.headers | form)
                 response = self.line.getresponse()
                 text = response.read().decode()
-                break
             except (OSError, http.client.HTTPException):
                 self.line.close()
-                sent_again = True
+                self.sent_again += attempt == 0
                 time.sleep(0.2)
-        self.again += sent_again
-        if not sent_again:
-            self.seconds[kind].append(time.perf_counter() - started)
-        assert response.status < 400, (path, response.status, text[:500])
-        return text
+                continue
+            if attempt == 0:
+                self.seconds[kind].append(time.perf_counter() - started)
+            assert response.status < 400, (path, response.status, text[:300])
+            return text
+        raise AssertionError("the server did not come back")
 
     def review(self, until: float, think: float) -> None:
-        """Answer one case after the other."""
+        """Answer one case after the other, and look at the other pages now and then."""
         dice = random.Random(self.name)
         time.sleep(think * dice.random())
         while time.monotonic() < until:
-            form = dict(re.findall(r'name="(case|form|revision)" value="([^"]*)"', self.ask("review", "review")))
+            page = self.ask("review", "/judges/tone/review")
+            form = {
+                name: unescape(value)
+                for name, value in re.findall(r'name="(case|form|revision)" value="([^"]*)"', page)
+            }
             time.sleep(think * dice.uniform(0.5, 1.5))
-            if "form" not in form:  # a colleague differs
-                self.ask("keep", "review/differ", {"case": unescape(form["case"])})
+            if "revision" not in form:  # a colleague said otherwise
+                self.ask("keep mine", "/judges/tone/review/differ", case=form["case"])
                 continue
-            value = dice.random() < 0.7
-            self.ask("answer", "review", {**form, "value": str(value).lower()})
-            self.answers[unescape(form["case"])] = value
+            value = dice.random() < 0.8
+            self.ask("answer", "/judges/tone/review", **form, value=str(value).lower())
+            self.answers[form["case"]] = value
             if dice.random() < 0.2:
-                page = dice.choice(PAGES[1:3])
-                self.ask(page, page)
+                other = dice.choice(PAGES[1:])
+                self.ask(other, f"/judges/tone/{other}")
 
 
-def table(browsers: list[Browser]) -> Iterator[str]:
-    """Milliseconds by kind of page: how many, the median, and that under which 95 of 100 stay."""
+def print_times(title: str, browsers: list[Browser]) -> None:
+    """A table of the milliseconds of each kind of request."""
+    print(f"\n| {title} | n | p50 | p95 |\n|---|--:|--:|--:|")
     for kind in sorted({kind for browser in browsers for kind in browser.seconds}):
-        took = sorted(1000 * second for browser in browsers for second in browser.seconds[kind])
-        p95 = took[min(len(took) - 1, int(0.95 * len(took)))]
-        yield f"| {kind} | {len(took)} | {statistics.median(took):.0f} | {p95:.0f} |"
+        times = sorted(1000 * second for browser in browsers for second in browser.seconds[kind])
+        print(f"| {kind} | {len(times)} | {statistics.median(times):.0f} | {times[int(0.95 * len(times))]:.0f} |")
 
 
 def main() -> int:
@@ -153,34 +137,33 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'memalign.db'}"
-        team = fill(url, options.cases, options.people)
-        serving = Serving(url)
-        alone = Browser(serving, *team[0])
-        for _ in range(30):
-            for page in PAGES:
-                alone.ask(page, page)
-        print("One person, milliseconds\n| page | n | p50 | p95 |\n|---|--:|--:|--:|", *table([alone]), sep="\n")
-        browsers, until = [Browser(serving, *one) for one in team], time.monotonic() + options.seconds
-        threads = [threading.Thread(target=one.review, args=(until, options.think)) for one in browsers]
+        cookies = fill(url, options.cases, options.people)
+        process, port = serve(url)
+        browsers = [Browser(port, name, cookie) for name, cookie in cookies.items()]
+        for page in PAGES * 30:
+            browsers[0].ask(page, f"/judges/tone/{page}")
+        print_times("one person", browsers[:1])
+        browsers[0].seconds.clear()
+        until = time.monotonic() + options.seconds
+        threads = [threading.Thread(target=browser.review, args=(until, options.think)) for browser in browsers]
         for thread in threads:
             thread.start()
         time.sleep(options.seconds / 2)
-        serving.process.kill()
-        serving.process.wait()
-        serving.start()
+        process.kill()
+        process.wait()
+        process, _ = serve(url, port)
         for thread in threads:
             thread.join()
-        serving.process.terminate()
-        serving.process.wait()
-        print(f"\n{options.people} reviewers\n| page | n | p50 | p95 |\n|---|--:|--:|--:|", *table(browsers), sep="\n")
+        process.terminate()
+        process.wait()
+        print_times(f"{options.people} reviewers", browsers)
         with Store(url).read() as connection:
-            query = select(reviews.c.person, reviews.c.case_id, reviews.c.value, reviews.c.revision)
-            rows = {(row.person, row.case_id): row for row in connection.execute(query)}
-    answers = {(one.name, case): value for one in browsers for case, value in one.answers.items()}
+            rows = {(row.person, row.case_id): row for row in connection.execute(select(reviews)).all()}
+    answers = {(browser.name, case): value for browser in browsers for case, value in browser.answers.items()}
     lost = sum(key not in rows for key in answers)
     changed = sum(key in rows and from_json(rows[key].value) is not value for key, value in answers.items())
     twice = sum(key in rows and rows[key].revision != 1 for key in answers)
-    again = sum(browser.again for browser in browsers)
+    again = sum(browser.sent_again for browser in browsers)
     print(f"\n{len(answers)} answers, {again} requests sent again: {lost} lost, {changed} changed, {twice} twice")
     return int(bool(lost or changed or twice))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, select
@@ -183,7 +183,7 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
             by_case.setdefault(row.case_id, []).append(row)
     cases = []
     for case_id, rows in by_case.items():
-        first, *others = (from_json(row.blind_value) for row in rows)
+        first, *others = (_value(row.blind_value) for row in rows)
         verdict = _parsed(kind, rows[0].verdict)
         if verdict is None or not all(kind.agree(first, other) for other in others):
             continue
@@ -192,17 +192,23 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
             _Measured(
                 case_id=case_id,
                 answer=first,
-                people={row.person: from_json(row.value) for row in rows},
+                people={row.person: _value(row.value) for row in rows},
                 verdict=verdict,
                 version=rows[0].version,
-                first=from_json(rows[0].first_value),
+                first=_value(rows[0].first_value),
                 first_version=rows[0].first_version,
-                at_answer=asked_of and (asked_of.judge_version, from_json(asked_of.judge_value)),
+                at_answer=asked_of and (asked_of.judge_version, _value(asked_of.judge_value)),
             )
         )
     newest = max((case.version for case in cases), default=0)
     of_newest = [case for case in cases if case.version == newest]
     return of_newest if len(of_newest) >= ENOUGH else cases
+
+
+@lru_cache(maxsize=1_000)
+def _value(text: str | None) -> Any:
+    """A column's value, as `from_json` has it; the same few are decoded again and again."""
+    return from_json(text)
 
 
 def _parsed(kind: ValueType, text: str) -> Value | None:
@@ -266,7 +272,7 @@ def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) 
     common, agreed = Counter[str](), Counter[str]()
     for colleague, one, other, n in connection.execute(query):
         common[colleague] += n
-        agreed[colleague] += n * kind.agree(from_json(one), from_json(other))
+        agreed[colleague] += n * kind.agree(_value(one), _value(other))
     return [(name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN)]
 
 
@@ -295,5 +301,5 @@ def _people_agreement(connection: Connection, judge: str, kind: ValueType) -> tu
     query = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.case_id.in_(common))
     units: dict[str, list[Value]] = {}
     for case_id, value in connection.execute(query):
-        units.setdefault(case_id, []).append(from_json(value))
+        units.setdefault(case_id, []).append(_value(value))
     return (agreement_of_people(list(units.values()), kind) if kind.closed else None), len(units)
