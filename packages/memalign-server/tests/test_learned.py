@@ -254,7 +254,12 @@ def test_a_wording_is_tried_before_it_is_kept(site: Site) -> None:
     assert "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5" in page
     assert "Still wrong “Reply 9.”" in page
     assert site.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
-    assert words in site.do("learned/better", guideline=rule.id, text=words, action="keep")
+    changed = post(
+        site.client, "/judges/tone/learned/better", guideline=rule.id, text="Be brief.", tried=words, action="keep"
+    )
+    assert "Trying your wording" in changed.text, "what was changed since is tried first"
+    wait(site.client)
+    assert words in site.do("learned/better", guideline=rule.id, text=words, tried=words, action="keep")
     assert site.judge.memory.guideline(rule.id).people == {"local"}
     assert site.case("c9").version == site.version, "judged again at once"
 
@@ -293,7 +298,7 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     site.answer("c5", False, "No sympathy at all.")
     site.teach()
     (rule,) = site.judge.memory.semantic
-    site.do("learned/better", guideline=rule.id, text="Say sorry first.", action="keep")
+    site.do("learned/better", guideline=rule.id, text="Say sorry first.", tried="Say sorry first.", action="keep")
     shown = site.page(take=rule.id)
     assert "This changes 1 of 1 things it learned. Keep the sentence you wrote? Keep it Let it go" in shown
     site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
@@ -359,7 +364,7 @@ def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None
         assert post(site.client, "/judges/tone/learned/take-back", row=theirs.id).status_code == 422
         site.do("learned/confirm", guideline=own.id)
         owner = Site(shared.signed_in("owner"))
-        owner.do("learned/better", guideline=own.id, text="Be brief.", action="keep")
+        owner.do("learned/better", guideline=own.id, text="Be brief.", tried="Be brief.", action="keep")
         assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}, "it is still the reviewer's too"
 
 

@@ -79,7 +79,7 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
 
 @router.post("/teach")
 def teach_judge(judge: str, server: Here, person: Asking) -> Response:
-    """Begin to teach the judge what counts, unless that waits already; words that were typed on answers are among it."""
+    """Begin to teach the judge what counts, unless that waits already; with words that were typed on answers."""
     kind = server.judges.latest(judge).judge.value_type
     with server.store.write() as connection:
         say_drafts(connection, judge, person.name, kind=kind)
@@ -214,7 +214,7 @@ def learned_page(
     take: str | None = None,
     find: Annotated[str, Query(max_length=500)] = "",
 ) -> Response:
-    """What the reader's words became; with `better` one guideline in other words, with `take` words to be taken back."""
+    """What the reader's words became; with `better` one guideline in other words, with `take` words to take back."""
     work = None if job is None else _job(server, judge, job)
     own_trial = work if work is not None and work.kind == "try" and work.asked_by == person.name else None
     if better is not None or (own_trial is not None and own_trial.state == "done"):
@@ -352,15 +352,16 @@ def say_better(
     text: Annotated[str, Form(max_length=2000)],
     action: Annotated[str, Form()],
     checks: Annotated[list[str], Form(default_factory=list)],
+    tried: Annotated[str, Form()] = "",
 ) -> Response:
-    """Try a person's wording of a guideline, or keep it: it is theirs from then on."""
+    """Try a person's wording of a guideline, or keep it as it was `tried`: it is theirs from then on."""
     latest = _changeable(server, judge, guideline, person)
     arguments = {"guideline": guideline, "text": text, "checks": checks, "person": person.name}
     try:
         rephrased(latest, guideline, text, checks=checks, by=person.name)
     except InputError as error:
         return _better(request, server, judge, person, typed=arguments, problem=told(speaking(request), error))
-    if action == "try":
+    if action != "keep" or text.split() != tried.split():
         job = server.jobs.start("try", judge, arguments, asked_by=person.name)
         return _better(request, server, judge, person, typed=arguments, job=job)
     return _change(server, judge, person, lambda old: rephrased(old, guideline, text, checks=checks, by=person.name))

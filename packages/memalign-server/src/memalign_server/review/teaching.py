@@ -81,7 +81,7 @@ def teachable_count(connection: Connection, judge: str, person: str) -> int:
 
 
 def untaught_words(connection: Connection, judge: str, person: str) -> dict[str, list[Review]]:
-    """A person's explained answers that may not teach, the latest first, by the reason: held out, differing, or settled."""
+    """A person's explained answers that may not teach, the latest first, by why: held out, differing or settled."""
     own = (
         reviews.c.judge == judge,
         reviews.c.person == person,

@@ -31,7 +31,7 @@ __all__ = ["KINDS", "Kind", "Work"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the server's tables, the judge's name, the arguments, and whom to tell how far it is."""
+    """One job under way: the registry, the server's tables, the judge's name, its arguments, and who hears how far it is."""
 
     registry: Registry
     store: Store
@@ -184,10 +184,11 @@ async def trial(work: Work) -> dict[str, Any]:
         for (case, value), new in zip(part, after, strict=True):
             pair = {"was": verdicts.get(case.example.id, case.judgment), "now": new}
             right = {name: _agrees(judge, judgment, value) for name, judgment in pair.items()}
-            outcomes.append({"id": case.example.id, **right})
+            if None not in right.values():
+                outcomes.append({"id": case.example.id, **right})
         if all(judgment.error for judgment in after):
             return {**wording, "cases": [], "problem": after[0].error}
-        work.progress("trying", len(outcomes), len(cases))
+        work.progress("trying", start + len(part), len(cases))
     return {**wording, "cases": outcomes, "problem": None}
 
 
@@ -216,29 +217,29 @@ async def pull(work: Work) -> dict[str, Any]:
     def read() -> ExperimentCases:
         from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
 
-        asked = work.arguments
+        arguments = work.arguments
         return cases_of_experiment(
-            asked["experiment"],
+            arguments["experiment"],
             chosen.fields,
-            tracking_uri=asked["uri"],
-            filter_string=asked.get("filter"),
-            most=asked["most"],
+            tracking_uri=arguments["uri"],
+            filter_string=arguments.get("filter"),
+            most=arguments["most"],
             progress=work.progress,
         )
 
     work.progress("reading", 0, 0)
-    found = await asyncio.to_thread(read)
-    return {**await _queued(work, chosen, found.examples), "skipped": found.skipped, "more": found.more}
+    pulled = await asyncio.to_thread(read)
+    return {**await _queued(work, chosen, pulled.examples), "skipped": pulled.skipped, "more": pulled.more}
 
 
-async def _queued(work: Work, chosen: Judge, given: Sequence[Example]) -> dict[str, Any]:
+async def _queued(work: Work, chosen: Judge, examples: Sequence[Example]) -> dict[str, Any]:
     version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
     with work.store.write() as connection:
-        added = add_cases(connection, work.judge, given)
+        added = add_cases(connection, work.judge, examples)
     waiting = await asyncio.to_thread(unjudged, work.store, work.judge)
     waiting.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
     judgments = await judge_cases(work.store, chosen, version, waiting, progress=work.progress)
-    failed = [each for each in judgments if each.error is not None]
+    failed = [judgment for judgment in judgments if judgment.error is not None]
     return {
         "added": len(added.added),
         "known": added.known,
