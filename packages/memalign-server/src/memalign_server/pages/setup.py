@@ -54,25 +54,27 @@ def setup_page(
     open: Block = "",  # the query's name
     job: str | None = None,
     added: int = 0,
-    known: int = 0,
+    repeated: int = 0,
 ) -> Response:
     """The four blocks; with a job what it brought."""
     begun = server.jobs.find(job) if job is not None else None
-    news = {"job": begun if begun is not None and begun.judge == judge else None, "added": added, "known": known}
+    news = {"job": begun if begun is not None and begun.judge == judge else None, "added": added, "repeated": repeated}
     return render_setup(request, server, judge, person, open, **news)
 
 
 def render_setup(request: Request, server: Server, judge: str, person: Person, open: Block, **news: Any) -> Response:
     """The page with one block open; `news` is what the block shows beside what the server knows."""
     latest = server.judges.latest(judge).judge
-    mine = reviews.c.judge == judge, reviews.c.state == "answered"
-    counts = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(*mine)
+    answers_of_judge = reviews.c.judge == judge, reviews.c.state == "answered"
+    counts = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(*answers_of_judge)
     total = select(func.count()).select_from(queue).where(queue.c.judge == judge)
     with server.store.read() as connection:
         answers = {name: (n, at) for name, n, at in connection.execute(counts.group_by(reviews.c.person))}
         cases = connection.execute(total).scalar_one()
         unjudged = connection.execute(total.where(queue.c.judgment.is_(None))).scalar_one()
-        answered = connection.execute(select(func.count(reviews.c.case_id.distinct())).where(*mine)).scalar_one()
+        answered = connection.execute(
+            select(func.count(reviews.c.case_id.distinct())).where(*answers_of_judge)
+        ).scalar_one()
         members = list_people(connection)
     context: dict[str, Any] = {
         "question": question_of(latest),
@@ -92,7 +94,15 @@ def render_setup(request: Request, server: Server, judge: str, person: Person, o
         "names_uri": _may_name_uri(person),
         "most": MOST,
     }
-    nothing = {"job": None, "added": 0, "known": 0, "guest": "", "personal_link": "", "mentions": None, "genuine": None}
+    nothing = {
+        "job": None,
+        "added": 0,
+        "repeated": 0,
+        "guest": "",
+        "personal_link": "",
+        "mentions": None,
+        "genuine": None,
+    }
     return render(
         request, "setup.html", judge=judge, page="setup", open=open, **context, **nothing | {"matching": ""} | news
     )
@@ -138,7 +148,7 @@ def take_cases(
         return RedirectResponse(link(judge, "learned", job=job.id), 303)
     with server.store.write() as connection:
         added = add_cases(connection, judge, upload.cases)
-    counts = {"added": len(added.added), "known": added.known}
+    counts = {"added": len(added.added), "repeated": added.known}
     job_id = server.jobs.start("queue", judge, {}, asked_by=person.name).id if added.added else None
     return RedirectResponse(link(judge, "setup", open="cases", job=job_id, **counts), 303)
 

@@ -115,7 +115,7 @@ async def erase(work: Work) -> dict[str, Any]:
     except MemalignError as error:
         if not erasing.done() or erasing.exception() is not None:
             raise
-        result["problem"] = str(error)  # of asking again: what was to go is gone
+        result["problem"] = result.get("problem") or str(error)  # of asking again: what was to go went
     return result
 
 
@@ -135,12 +135,12 @@ def _erase(work: Work) -> Receipt:
             problem = error
     if problem is not None and not receipts:
         raise problem
-    left = dict.fromkeys(place for one in receipts[:-1] for place in one.left if not place.startswith("memalign_"))
+    foreign = dict.fromkeys(place for one in receipts[:-1] for place in one.left if not place.startswith("memalign_"))
     names = ("keys", "cases", "guidelines", "elsewhere")
     sums: dict[str, Any] = {
         name: dict.fromkeys(part for one in receipts for part in getattr(one, name)) for name in names
     }
-    sums["left"] = dict.fromkeys((*receipts[-1].left, *left))
+    sums["left"] = dict.fromkeys((*receipts[-1].left, *foreign))
     changes: dict[str, Any] = {name: tuple(parts) for name, parts in sums.items()}
     return replace(receipts[-1], **changes)
 
