@@ -245,3 +245,16 @@ def test_axe_finds_no_fault(chromium: Browser, url: str, scheme: Any) -> None:
             }
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
         assert faults_of == {}
+
+
+def test_a_time_is_in_the_readers_zone_and_language(chromium: Browser, url: str) -> None:
+    with served(url) as address:
+        page = opened(chromium, address, locale="pt-PT", timezone_id="Asia/Tokyo")
+        page.goto("/judges/tone/review")
+        answered(page, "s")  # Sim
+        page.goto("/judges/tone/setup?open=experts")
+        until(page, "document.querySelector('time').textContent.includes('GMT+9')")
+        at = page.get_attribute("time", "datetime")
+        assert at is not None
+        assert at.endswith("+00:00")
+        assert " de " in page.inner_text("time")

@@ -159,6 +159,13 @@
     else if (target.closest("[data-print]")) window.print();
   });
 
+  // times in the reader's zone, in the language of the page
+  const [day, minute] = [{ year: "numeric", month: "short", day: "numeric" }, { hour: "2-digit", minute: "2-digit", timeZoneName: "short" }];
+  doc.addEventListener("htmx:load", ({ target }) => {
+    const format = new Intl.DateTimeFormat(doc.documentElement.lang, { ...day, ...minute });
+    for (const time of target.querySelectorAll("time")) time.textContent = format.format(new Date(time.dateTime));
+  });
+
   const start = () => {
     arrive();
     change((all) => { for (const entry of Object.values(all)) Object.assign(entry, { why: undefined, next: 0 }); });
