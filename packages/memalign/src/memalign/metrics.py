@@ -91,15 +91,14 @@ def cohen_kappa(
     second: Sequence[Hashable],
     *,
     weights: Literal["linear", "quadratic"] | None = None,
-    labels: Sequence[Hashable] | None = None,
 ) -> float | None:
     """Agreement beyond what the two columns' label shares give by chance, in [-1, 1]. Cohen 1960.
 
-    With `weights` a disagreement counts by its distance or squared distance (Cohen 1968): between the values themselves
-    when they are numbers, between positions in `labels` when those are given. With quadratic weights it equals `ccc`
-    (Fleiss and Cohen 1973). None when chance alone would make both agree on everything, as with one label only.
+    With `weights`, of numbers, a disagreement counts by its distance or squared distance (Cohen 1968). With quadratic
+    weights it equals `ccc` (Fleiss and Cohen 1973). None when chance alone would make both agree on everything, as with
+    one label only.
     """
-    return _once(partial(_cohen_kappa, weights=weights, labels=labels), first, second)
+    return _once(partial(_cohen_kappa, weights=weights), first, second)
 
 
 def ccc(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -135,21 +134,17 @@ def krippendorff_alpha(
     units: Sequence[Sequence[Any]],
     *,
     level: Literal["nominal", "ordinal", "interval"] = "nominal",
-    labels: Sequence[Hashable] | None = None,
 ) -> float | None:
     """Agreement of any number of people on any number of cases, missing labels allowed; 1 is perfect, 0 is chance.
 
     `units` has for each case the labels that it was given, without the missing ones; a case with one label says
-    nothing and is left out. For "ordinal" the order is that of `labels`, or of the values. Krippendorff 2011,
-    "Computing Krippendorff's Alpha-Reliability". None when no case has two labels, or all labels are the same.
+    nothing and is left out. Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability". None when no case has two
+    labels, or all labels are the same.
     """
     pairable = [list(unit) for unit in units if len(unit) > 1]
-    seen = {value for unit in pairable for value in unit}
-    if len(seen) < 2:
+    order = sorted({value for unit in pairable for value in unit}, key=_sort_key)
+    if len(order) < 2:
         return None
-    if labels is not None and (strange := seen.difference(labels)):
-        raise InputError(f"a case has a value outside the labels: {min(strange, key=_sort_key)!r}")
-    order = [label for label in labels if label in seen] if labels is not None else sorted(seen, key=_sort_key)
     index = {label: position for position, label in enumerate(order)}
     coincidences = np.zeros((len(order), len(order)))
     for unit in pairable:
@@ -274,7 +269,6 @@ def _cohen_kappa(
     second: Sequence[Any],
     *,
     weights: Literal["linear", "quadratic"] | None = None,
-    labels: Sequence[Hashable] | None = None,
 ) -> Floats:
     codes, order = _codes((*first, *second))
     one, other = codes[: len(first)], codes[len(first) :]
@@ -282,7 +276,9 @@ def _cohen_kappa(
     if weights is None:
         distance = 1.0 - member
     else:
-        places = _places(order, labels)
+        if not all(isinstance(value, int | float) for value in order):
+            raise InputError("weighted kappa needs numbers")
+        places = np.array(order, dtype=float)
         distance = np.abs(places[:, None] - places[None, :])
         distance = distance**2 if weights == "quadratic" else distance
     observed = drawn @ distance[one, other]
@@ -346,18 +342,6 @@ def _codes(values: Sequence[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]
     index: dict[Hashable, int] = {}
     codes = [index.setdefault(value, len(index)) for value in values]
     return np.array(codes, dtype=np.intp), list(index)
-
-
-def _places(order: Sequence[Hashable], labels: Sequence[Hashable] | None) -> Floats:
-    if labels is not None:
-        position = {label: place for place, label in enumerate(labels)}
-        missing = [value for value in order if value not in position]
-        if missing:
-            raise InputError(f"value {missing[0]!r} is not among the labels {list(labels)!r}")
-        return np.array([position[value] for value in order], dtype=float)
-    if not all(isinstance(value, int | float) for value in order):
-        raise InputError("weighted kappa needs numbers, or `labels` in their order")
-    return np.array(order, dtype=float)
 
 
 def _check_lengths(*columns: Sequence[Any]) -> int:

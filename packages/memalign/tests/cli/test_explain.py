@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memalign import Judge, Registry
 from tests.cli.conftest import HELD_OUT, Run, jsonl
 from tests.support.endpoint import Endpoint
 
@@ -41,12 +42,24 @@ def test_it_names_guidelines_cases_and_what_it_cost(memalign: Run, aligned: str,
         assert part in shown.out, part
 
 
-def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
+def test_the_judging_version_is_found_after_changes(
+    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
-    assert memalign("guideline", aligned, "G1", "--retire").code == 0
+    for change in ("--retire", "--restore", "--retire"):
+        assert memalign("guideline", aligned, "G1", change).code == 0
+    loads: list[int | None] = []
+    load = Registry.load
+
+    def recorded(registry: Registry, name: str, version: int | None = None) -> Judge:
+        loads.append(version)
+        return load(registry, name, version)
+
+    monkeypatch.setattr(Registry, "load", recorded)
     again = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
-    assert again["version"] == first["version"]
     assert again["prompt"] == first["prompt"]
+    assert again["version"] in (first["version"], first["version"] + 2), "or the one that was restored to it"
+    assert set(loads) <= {again["version"], first["version"] + 3, None}, "no version of another memory is loaded"
     wrong = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--version", first["version"] + 1)
     assert wrong.code == 2
     assert "was written by judge" in wrong.err
