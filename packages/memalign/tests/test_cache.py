@@ -34,13 +34,6 @@ def test_it_goes_with_its_owner() -> None:
     assert large() is None
 
 
-def test_the_oldest_goes_when_there_are_too_many() -> None:
-    owner, made = Owner(), list[int]()
-    for n in (0, 1, 2, 3, 4, 4, 3, 2, 0):
-        cached(owner, n, lambda n=n: made.append(n), most=3)  # type: ignore[misc]  # as above
-    assert made == [0, 1, 2, 3, 4, 0]
-
-
 def test_what_is_cached_is_no_part_of_the_value() -> None:
     plain, asked = Example(id="a", inputs="b"), Example(id="a", inputs="b")
     cached(asked, "key", lambda: asked.content_hash)

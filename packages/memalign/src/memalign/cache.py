@@ -14,7 +14,7 @@ __all__ = ["cached"]
 T = TypeVar("T")
 
 
-def cached(owner: object, key: Hashable, make: Callable[[], T], *, most: int | None = None) -> T:
+def cached(owner: object, key: Hashable, make: Callable[[], T]) -> T:
     """Make what belongs to `key` of `owner` when it is first asked for, and return the same from then on.
 
     Of threads that ask at once each may make it, and all get the first one's.
@@ -23,14 +23,9 @@ def cached(owner: object, key: Hashable, make: Callable[[], T], *, most: int | N
         owner: An immutable value.
         key: What is made of it.
         make: Makes it.
-        most: Entries of the owner that are cached; the oldest goes when there are more.
     """
     entries: dict[Hashable, Any] = owner.__dict__.setdefault("_cached", {})
-    try:
-        value: T = entries[key]
-    except KeyError:
-        value = entries.setdefault(key, make())
-    if most is not None and len(entries) > most:
-        for oldest in list(entries)[: len(entries) - most]:
-            entries.pop(oldest, None)  # another thread may have taken it out
+    if key not in entries:
+        entries.setdefault(key, make())
+    value: T = entries[key]
     return value

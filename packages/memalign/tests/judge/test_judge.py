@@ -167,11 +167,6 @@ class TestInstructions:
         with pytest.raises(InputError, match="name"):
             judge(name=name)
 
-    @pytest.mark.parametrize("parameters", [{"top_p": 1}, {"temperature": "0"}, {"seed": True}, {"max_tokens": 1.5}])
-    def test_a_parameter_is_known_and_a_number(self, parameters: dict[str, Any]) -> None:
-        with pytest.raises(InputError, match="parameter"):
-            judge(parameters=parameters)
-
     def test_parameters_reach_the_model_unchanged(self) -> None:
         mine = {"temperature": 0.5, "max_tokens": 77, "seed": 3, "timeout": 9}
         one, model = judge(parameters=mine)
@@ -402,11 +397,6 @@ class TestMisuse:
         with pytest.raises(InputError, match=r"by name, judge\(inputs=…, outputs=…\), or an Example, not a"):
             one(item)
         assert model.requests == []
-
-    @pytest.mark.parametrize("parameters", [None, [], "seed"])
-    def test_parameters_are_a_mapping(self, parameters: Any) -> None:
-        with pytest.raises(InputError, match="a mapping such as"):
-            judge(parameters=parameters)
 
 
 def similar(one: Judge, example: Example) -> tuple[Retrieved, ...]:

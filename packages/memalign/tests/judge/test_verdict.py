@@ -154,11 +154,19 @@ class TestParameters:
             ({"swap": 1}, "A|B", "true or false"),
             ({"verdict": "direct"}, bool, "parameters are"),
             ({"mood": 1}, bool, "parameters are"),
+            ({"temperature": "0"}, bool, "a number from 0 to 2"),
+            ({"temperature": float("nan")}, bool, "a number from 0 to 2"),
+            ({"seed": True}, bool, "whole number"),
+            ({"max_tokens": 1.5}, bool, "whole number from 1"),
+            ({"reasoning_effort": "some"}, bool, "none, minimal"),
+            ({"reflection_model": 7}, bool, "the name of a model"),
+            (None, bool, "a mapping such as"),
+            ([], bool, "a mapping such as"),
         ],
     )
-    def test_what_makes_no_sense_is_refused(self, parameters: dict[str, Any], value_type: Any, message: str) -> None:
+    def test_what_makes_no_sense_is_refused(self, parameters: Any, value_type: Any, message: str) -> None:
         with pytest.raises(InputError, match=message):
-            judge(lambda _: {}, value_type, **parameters)
+            judge(lambda _: {}, value_type).replace(parameters=parameters)
 
     def test_they_are_part_of_what_the_judge_is(self) -> None:
         assert judge(lambda _: {}).fingerprint != judge(lambda _: {}, samples=2).fingerprint

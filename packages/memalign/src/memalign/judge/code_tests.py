@@ -132,16 +132,9 @@ def _edge(text: str, place: int) -> bool:
     )
 
 
-class _Classes(dict[int, str]):
-    def __missing__(self, code: int) -> str:
-        letter = chr(code)
-        self[code] = "0" if letter.isdigit() else "A" if letter.isupper() else "a" if letter.isalpha() else letter
-        return self[code]
-
-
 def shape(text: str) -> str:
     """Each character's class: a digit, a capital, another letter; any other stands for itself."""
-    return text.translate(_Classes())
+    return "".join("0" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in text)
 
 
 def _numbers(text: str, unit: str) -> Iterator[float]:

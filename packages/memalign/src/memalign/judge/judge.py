@@ -15,13 +15,7 @@ from memalign.errors import InputError, UnknownKey
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
 from memalign.judge.frames import FrameT, predict_batch
 from memalign.judge.many import OnJudgment, Progress, judge_many
-from memalign.judge.spec import (
-    check_instructions,
-    checked_parameters,
-    fingerprint_of,
-    name_of,
-    named_fields,
-)
+from memalign.judge.spec import check_instructions, checked_parameters, fingerprint_of, name_of, named_fields
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
@@ -72,38 +66,42 @@ class Item(TypedDict, total=False):
 class Judge(Generic[ValueT_co]):
     """An LLM judge: says of an item what the experts who taught it would say.
 
-    Generic in the value: to a type checker the verdicts of a judge with `feedback_value_type=bool` are `bool`.
+    Immutable: `align`, `unalign` and `replace` return a new judge. Generic in the value: to a type checker the verdicts
+    of a judge with `feedback_value_type=bool` are `bool`.
 
-    `instructions` is the author's text; `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
-    `{{ trace }}` in it name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them. They
-    stay as written. Nothing is rendered: a warning says so where the text holds a template's tags.
-    `feedback_value_type` is bool, a Literal of strings, a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str,
-    or the same as text (`int:1..5`). `model` is a name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`,
-    or any ChatModel; None takes it from the environment at the first call. It may be a decision model, which answers
-    typed questions and writes nothing (`system-one:m@URL`, `typesafe:m`, `openai-decisions:m`); then `parameters` name
-    the `reflection_model` that writes guidelines. `check_model` is a decision model beside a chat model: it answers
-    the questions of the guidelines, and tells how sure a verdict is. `retrieval_k` is how many similar past cases a
-    judgment sees: None means as many as suit the model (5, for the embedded ones 3), or none where an align found the
-    judge better without; an identical case is always shown. `parameters` may hold temperature, max_tokens, seed,
-    timeout (seconds), and:
+    Attributes:
+        name: 1 to 100 characters on one line, without slashes.
+        instructions: The author's text. `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
+            `{{ trace }}` name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them.
+            Nothing is rendered: the text stays as it is, and a warning names what looks like a template's tag.
+        feedback_value_type: bool, a Literal of strings, a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str,
+            or the same as text (`int:1..5`).
+        model: A name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from
+            the environment at the first call. A decision model (`system-one:m@URL`, `typesafe:m`,
+            `openai-decisions:m`) answers typed questions and writes nothing: `reflection_model` then writes guidelines.
+        check_model: A decision model beside a chat model: it answers the questions of the guidelines, and tells how
+            sure a verdict is.
+        embedding_model: Finds similar cases; None for the one in this process.
+        retrieval_k: How many similar cases a judgment sees; None for as many as suit the model. An identical case is
+            always shown.
+        parameters: temperature, max_tokens, seed, timeout (seconds), and:
 
-    - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by the probabilities of the labels
-      where the endpoint tells them, for whole numbers by the expected score;
-    - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
-    - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
-    - `reasoning_effort`: "none", "minimal", "low", "medium", "high" or "xhigh", for models that think before they
-      answer;
-    - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
-    - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables, its
-      `context` in tokens, and its `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1":
-      {"prices": {"input": 0.1, "output": 0.2}}}`.
+            - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by the probabilities of the
+              labels where the endpoint tells them, for whole numbers by the expected score;
+            - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
+            - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0: its outline);
+            - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
+            - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
+            - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables,
+              its `context` in tokens, and its `prices` in dollars for a million tokens:
+              `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`.
+        columns: Which column of files and frames a field is read from where it has another name, such as
+            `{"outputs": "answer"}`; it changes no verdict.
+        memory: What it has learned.
 
-    `columns` says which column of files and frames a field is read from where it has another name, such as
-    `{"outputs": "answer"}`; it changes no verdict.
-
-    Raises InvalidInstructions, InvalidValueType, InputError or, for a model's address, ConfigurationError on
-    construction.
-    Immutable: `align`, `unalign` and `replace` return a new judge.
+    Raises:
+        InvalidInstructions, InvalidValueType, InputError: What no judge can be made of.
+        ConfigurationError: A model's address holds a password.
     """
 
     name: str
