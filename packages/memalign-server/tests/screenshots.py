@@ -231,6 +231,10 @@ def screens(page: Page, owner: Page, url: str) -> Iterator[tuple[str, Page]]:
     yield "account", page
     for block in ("", "question", "cases", "experts", "erase"):
         owner.goto(f"/judges/replies/setup?open={block}")
+        if block == "cases":
+            rows = "customer_message,agent_reply\nWhen do I get my 1890 back?,By Wednesday 11 June.\nIs the repair free?,The workshop decides.\nWhich day does my Halden come?,On Thursday 12 June.\n"
+            owner.set_input_files("input[name=file]", {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": rows.encode()})
+            owner.wait_for_selector("#upload table")
         yield f"setup-{block}" if block else "setup", owner
     owner.fill("input[name=matching]", "torn saddle")
     owner.click("button:has-text('Find everywhere')")
@@ -258,18 +262,16 @@ def erased(owner: Page) -> None:
 def of_docs(chromium: Browser, to: Path) -> None:
     """The pictures of the documentation: the loop, each screen once, and some on a phone in the dark."""
     with shop(taught=False) as (address, url):
+        page = entered(chromium, address, url, "Ben", "light", WIDE)
+        page.goto("/judges/replies/review")
+        turned_over(page)
+        page.wait_for_selector("#words")
+        page.keyboard.type("It is polite, but it helps nobody.")
+        page.wait_for_selector("#foot :text('Words saved'):visible")
+        taken(page, to / "difference-light-wide.png")
         loop(chromium, address, url, to / "loop.gif")
     wanted = {
-        ("light", "wide"): {
-            "review",
-            "difference",
-            "colleague",
-            "learned",
-            "trust",
-            "setup-cases",
-            "setup-experts",
-            "erase",
-        },
+        ("light", "wide"): {"review", "colleague", "learned", "trust", "setup-cases", "setup-experts", "erase"},
         ("dark", "narrow"): {"review", "learned", "trust"},
     }
     with shop(taught=True) as (address, url):

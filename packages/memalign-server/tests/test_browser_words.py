@@ -185,6 +185,22 @@ def test_back_keeps_the_words_and_another_verdict_has_them(chromium: Browser, ur
         assert (rows(url)["late", "local"].value, rows(url)["late", "local"].rationale) == ("true", WORDS)
 
 
+def test_words_that_are_shortened_after_a_look_elsewhere_stay_short(chromium: Browser, url: str) -> None:
+    with served(url) as address:
+        page = opened(chromium, address)
+        explain(page, f"{WORDS} Or rather not.")
+        page.evaluate("Object.defineProperty(document, 'visibilityState', { value: 'hidden' })")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} Or rather not.")
+        until(page, NOTHING_UNSAVED)
+        page.fill(FIELD, WORDS)
+        words_saved(page)
+        has_words(page)
+        page.keyboard.press("Enter")
+        next_case(page)
+        assert rows(url)["late", "local"].rationale == WORDS
+
+
 def test_longer_words_than_an_answer_holds_stay_and_say_so(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
@@ -252,7 +268,7 @@ def test_words_outlive_a_dead_server(chromium: Browser, url: str) -> None:
 
 
 @pytest.mark.parametrize(("button", "then"), [("Next", "#foot:not(.back)"), ("Back", "button[aria-pressed=true]")])
-def test_going_on_with_a_dead_server_keeps_the_page_until_the_words_are_saved(
+def test_going_on_without_a_server_waits_until_the_words_are_saved(
     chromium: Browser, url: str, button: str, then: str
 ) -> None:
     with served(url) as address:
@@ -329,7 +345,7 @@ def test_what_is_refused_says_so_and_is_kept(chromium: Browser, url: str, status
         assert (rows(url)["late", "local"].value, rows(url)["late", "local"].rationale) == ("false", WORDS)
 
 
-def test_words_on_a_case_that_was_erased_go_and_the_page_says_so(chromium: Browser, url: str) -> None:
+def test_words_on_an_erased_case_go_and_the_page_says_so(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
         page.goto(LATE)

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from memalign import Example
+from memalign_server.review.answers import review_of
 from memalign_server.review.cases import add_cases, cases_of
 from memalign_server.store import Store
 from memalign_server.store.tables import queue
@@ -117,6 +118,13 @@ def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
     assert "You say No. The judge said Yes:" in page
     assert "This case checks the judge, so it is not taught." in page
     assert "<textarea" not in page
+    answer(queued, "twice", value="false", rationale="By a program.")
+    shown = card(queued.get("/judges/tone/review", params={"case": "twice"}))
+    assert post(queued, "/judges/tone/review/words", **shown, go="next").status_code == 303
+    with Store(queued.app.state.server.registry.url).read() as connection:  # type: ignore[attr-defined]  # a FastAPI
+        said = review_of(connection, "tone", "local", "twice")
+    assert said is not None
+    assert said.rationale == "By a program.", "a foot without a field leaves the words that are there"
 
 
 def test_the_judge_is_asked_when_somebody_answers_first(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def save_words(
     server: Here,
     person: Asking,
     case: Annotated[str, Form()],
-    words: Annotated[str, Form()] = "",
+    words: Annotated[str | None, Form()] = None,
     revision: Annotated[int, Form(ge=0)] = 0,
     go: Literal["", "next", "back", "leave"] = Form(""),
 ) -> Response:
@@ -171,12 +171,17 @@ def save_words(
     loaded = server.judges.latest(judge)
     with server.store.write() as connection:
         shown = _named(connection, judge, case)
-        draft = save_draft(connection, judge, person.name, case, words, revision=revision)
+        if words is None:  # a foot without a field says nothing of words that are there
+            draft = draft_of(connection, judge, person.name, case)
+        else:
+            draft = save_draft(connection, judge, person.name, case, words, revision=revision)
         long = go and answers.say_drafts(connection, judge, person.name, case, kind=loaded.judge.value_type)
         draft_after = draft_of(connection, judge, person.name, case)
         parts = _foot(connection, request, loaded, shown, person, word=True) if long else {}
     if long and go != "leave":
-        error = Refused("your words have {n} characters; keep them under {most}", n=len(words.strip()), most=LONGEST)
+        error = Refused(
+            "your words have {n} characters; keep them under {most}", n=len((draft.words or "").strip()), most=LONGEST
+        )
         parts |= {"problem": told(speaking(request), error)}
         return render(request, parts["foot"], status=422, judge=judge, **parts)
     if go in ("next", "back") or not _is_part(request):

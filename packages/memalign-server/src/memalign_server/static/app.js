@@ -51,19 +51,20 @@
     if (memory === "{}") doc.documentElement.removeAttribute("data-saving");
     else slow = setTimeout(() => doc.documentElement.setAttribute("data-saving", ""), 1000);
   };
-  const keep = (form, button, delay) => {
-    const fields = Object.fromEntries(new FormData(form, button));
+  const keep = (form, button, delay, more) => {
+    const fields = { ...Object.fromEntries(new FormData(form, button)), ...more };
     last = null;
     change((all) => { all[fields.form] = { to: form.getAttribute("action"), fields, next: Date.now() + delay }; });
   };
-  const ofSame = (form, { to, fields }) => form.getAttribute("action") === to && form.elements.case.value === fields.case;
-  const formOf = (entry) => [...doc.querySelectorAll("form[data-kept]")].find((form) => ofSame(form, entry));
+  const formOf = ({ to, fields }) => [...doc.querySelectorAll("form[data-kept]")].find((form) => (
+    form.getAttribute("action") === to && form.elements.case.value === fields.case));
 
+  const parsed = (text) => new DOMParser().parseFromString(text, "text/html");
   // What the server answers takes its place on the page, if that still shows the case.
   const show = (entry, answer, text, typedSince) => {
     const form = formOf(entry);
     if (!form) return;
-    const page = new DOMParser().parseFromString(text, "text/html");
+    const page = parsed(text);
     if (answer.headers.has("HX-Redirect")) {
       if (!typedSince) { typing = null; window.location.assign(answer.headers.get("HX-Redirect")); }
     } else if (page.getElementById("foot")) {
@@ -79,35 +80,33 @@
     }
   };
   const send = async (id, entry) => {
-    change((all) => { all[id].next = Date.now() + ON_ITS_WAY; });
+    change((all) => { if (all[id]) all[id].next = Date.now() + ON_ITS_WAY; });
+    const body = new URLSearchParams(entry.fields);
+    const how = { headers: { "HX-Request": "true" }, redirect: "error", signal: AbortSignal.timeout(15000) };
+    how.keepalive = body.toString().length < 60000; // sent even if the page goes; browsers take no more
     let answer = null, text = "";
     try {
-      const signal = AbortSignal.timeout(15000);
-      const body = new URLSearchParams(entry.fields);
-      answer = await fetch(entry.to, { method: "POST", body, signal, headers: { "HX-Request": "true" }, redirect: "error" });
+      answer = await fetch(entry.to, { method: "POST", body, ...how });
       text = await answer.text();
     } catch { answer = null; }
     const why = !answer ? "connection" : answer.status >= 500 ? "problem" : WHY[answer.status];
-    const same = (now) => JSON.stringify(now.fields) === JSON.stringify(entry.fields);
-    const typedSince = unsaved()[id] && !same(unsaved()[id]);
-    if (!why) show(entry, answer, text, typedSince);
+    const sent = (now) => JSON.stringify(now?.fields) === JSON.stringify(entry.fields);
+    if (!why) show(entry, answer, text, !sent(unsaved()[id]));
+    const refused = !why && !answer.ok && !text.includes('id="foot"');
+    const alert = refused && parsed(text).querySelector("[role=alert]");
+    if (refused) last = answer.status === 410 ? ["gone", ""] : ["said", alert?.textContent];
     change((all) => {
-      const now = all[id];
-      if (!now) return;
-      if (why) Object.assign(now, { why, next: why in WAIT ? Date.now() + WAIT[why] : Number.MAX_SAFE_INTEGER });
-      else if (same(now)) delete all[id];
-      else now.fields.revision = formOf(entry)?.elements.revision.value ?? now.fields.revision;
-      if (!answer || answer.ok || why || text.includes('id="foot"')) return;
-      const words = new DOMParser().parseFromString(text, "text/html").querySelector("[role=alert]")?.textContent || "";
-      last = answer.status === 410 ? ["gone", ""] : ["said", words];
-      delete all[id];
+      if (why && all[id]) Object.assign(all[id], { why, next: Date.now() + (WAIT[why] || 1e12) });
+      else if (refused || sent(all[id])) delete all[id];
+      else if (all[id]) all[id].fields.revision = formOf(entry)?.elements.revision.value ?? entry.fields.revision;
     });
   };
   let queue = Promise.resolve(); // one after the other, in their order
   const sendDue = () => {
     queue = queue.then(async () => {
-      for (const [id, entry] of Object.entries(unsaved())) if (PERSON && entry.next <= Date.now()) await send(id, entry);
-    });
+      const due = Object.entries(PERSON ? unsaved() : {}).filter(([, entry]) => entry.next <= Date.now());
+      for (const [id, entry] of due) await send(id, entry);
+    }).catch(() => {});
   };
   doc.addEventListener("submit", (event) => {
     const form = event.target;
@@ -128,16 +127,11 @@
     pause = setTimeout(sendDue, TYPED + 10);
   });
   // Whoever leaves waits for nothing: the browser sends the words after the page is gone, and they are the answer's.
-  const leave = () => {
-    if (!typing?.isConnected || !PERSON) return;
-    const body = new URLSearchParams(new FormData(typing));
-    body.append("go", "leave");
-    fetch(typing.getAttribute("action"), { method: "POST", body, keepalive: true }).catch(() => {});
-  };
+  const leave = () => { if (typing?.isConnected) { keep(typing, null, 0, { go: "leave" }); sendDue(); } };
   doc.addEventListener("visibilitychange", () => { if (doc.visibilityState === "hidden") leave(); });
   window.addEventListener("pagehide", leave);
 
-  // -- a foot that arrives has the server's words: what was typed since comes with it ----------------------------------
+  // -- a foot that arrives has the server's words: what was typed since comes with it ----------------------------
   const arrive = () => {
     const foot = one("#foot");
     if (!foot) return;
@@ -155,7 +149,7 @@
   // Set up: a link that is copied, a receipt that is printed
   doc.addEventListener("click", ({ target }) => {
     const copy = target.closest("[data-copy]");
-    if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = copy.dataset.copied; }, () => {});
+    if (copy) navigator.clipboard?.writeText(copy.dataset.copy).then(() => { copy.textContent = copy.dataset.copied; });
     else if (target.closest("[data-print]")) window.print();
   });
 
