@@ -25,7 +25,7 @@ from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding
 from memalign_server.people.people import Role
 from memalign_server.store import Store
-from memalign_server.store.tables import queue
+from memalign_server.store.tables import queue, reviews
 from server_support import reviewing, world
 from test_browser import CHROMIUM, new_link
 
@@ -42,7 +42,7 @@ RULES = {
     "working days": "A delivery time is given in working days.",
 }
 FAULTS = ("a deep scratch on the frame", "a brake that rubs", "a bent rear wheel", "a motor that cuts out on hills",
-          "a torn saddle", "a dead battery")  # fmt: skip
+          "a torn saddle", "a dead battery", "a loose crank", "a stuck gear")  # fmt: skip
 # What is asked, a reply that may go out, one that may not, and why.
 REPLIES = [
     ("My Halden arrived on Monday with {fault}. I would rather send it back. When do I get my 1,890 back?",
@@ -136,7 +136,7 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
             rows = [case for case, verdict, _ in answers.values() if taught or not verdict]
             reviewing.put_in(mira, rows, judge="replies")
             if taught:
-                for most in (14, 14, 14):
+                for most in (16, 16, 17):
                     review(ana, answers, most)
                     reviewing.post(ana, "/judges/replies/teach")
                     reviewing.wait(ana, "replies")
@@ -206,19 +206,16 @@ def turned_over(page: Page) -> None:
 
 def screens(page: Page, owner: Page, url: str) -> Iterator[tuple[str, Page]]:
     """Every screen by its name, as it is shown: of an expert, then of an owner."""
+    answered = select(reviews.c.case_id).where(reviews.c.person == "Ana")
     with Store(url).read() as connection:
-        ids = (
-            connection.execute(select(queue.c.case_id).where(queue.c.held_out == 0).order_by(queue.c.number))
-            .scalars()
-            .all()
-        )
-    case = next(name for name in ids if name.endswith("False"))
+        ids = [name for name in connection.execute(select(queue.c.case_id)).scalars() if name.endswith("False")]
+        waiting = connection.execute(select(queue.c.case_id).where(queue.c.case_id.not_in(answered))).scalars().first()
     page.goto("/judges/replies/review")
     yield "colleague", page
-    page.goto(f"/judges/replies/review?case={case}&front=true")
+    page.goto(f"/judges/replies/review?case={waiting}")
     yield "review", page
     for name, path in (
-        ("difference", f"review?case={case}"),
+        ("difference", f"review?case={ids[0]}"),
         ("teach", "teach"),
         ("learned", "learned"),
         ("trust", "trust"),
@@ -233,7 +230,9 @@ def screens(page: Page, owner: Page, url: str) -> Iterator[tuple[str, Page]]:
         owner.goto(f"/judges/replies/setup?open={block}")
         if block == "cases":
             rows = "customer_message,agent_reply\nWhen do I get my 1890 back?,By Wednesday 11 June.\nIs the repair free?,The workshop decides.\nWhich day does my Halden come?,On Thursday 12 June.\n"
-            owner.set_input_files("input[name=file]", {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": rows.encode()})
+            owner.set_input_files(
+                "input[name=file]", {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": rows.encode()}
+            )
             owner.wait_for_selector("#upload table")
         yield f"setup-{block}" if block else "setup", owner
     owner.fill("input[name=matching]", "torn saddle")
@@ -246,12 +245,12 @@ def every_screen(chromium: Browser, to: Path) -> None:
     """Every screen in four shapes; last of all a receipt."""
     with shop(taught=True) as (address, url):
         for scheme, shape, size in SHAPES:
-            people = (entered(chromium, address, url, name, scheme, size) for name in ("Ana", "Mira"))
-            page, owner = people
+            page, owner = (entered(chromium, address, url, name, scheme, size) for name in ("Ana", "Mira"))
             for name, screen in screens(page, owner, url):
                 taken(screen, to / f"{name}-{scheme}-{shape}.png", whole=True)
-        erased(owner)
-        taken(owner, to / "receipt-dark-narrow.png", whole=True)
+                if (name, scheme, shape) == ("erase", *SHAPES[-1][:2]):
+                    erased(screen)
+                    taken(screen, to / f"receipt-{scheme}-{shape}.png", whole=True)
 
 
 def erased(owner: Page) -> None:

@@ -31,7 +31,7 @@ OF_JUDGES = [
 ]  # fmt: skip
 OF_PEOPLE = ["/account"]
 FAULTY = ["/nowhere", "/judges/none/review", "/judges/tone/review?case=none", "/join/none"]
-CASES = [
+CASES: list[dict[str, Any]] = [
     {"id": "talk", "inputs": "Hi.", "outputs": "Hello.", "conversation": [
         {"role": "user", "content": "Cancel it."},
         {"role": "assistant", "content": "Wait.", "tool_calls": [{"id": "1", "function": {"name": "cancel", "arguments": "{}"}}]},
