@@ -260,6 +260,22 @@ def test_feedback_in_a_file_is_taught_by_its_own_button(local: TestClient) -> No
     assert '"source":"local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('": "', '":"')
 
 
+def test_feedback_on_a_case_that_measures_the_judge_is_not_taught(local: TestClient) -> None:
+    put_in(local)
+    with local.app.state.server.store.write() as connection:  # type: ignore[attr-defined]  # a FastAPI
+        connection.execute(queue.update().values(held_out=queue.c.case_id == "late"))
+    rows = [{**case, "id": f"other-{case['id']}", "value": True, "rationale": "Fine."} for case in CASES[:2]]
+    lines = "\n".join(map(json.dumps, rows))
+    page = " ".join(sent(local, "f.jsonl", lines).text.split())
+    assert "1 row has a verdict or a comment of a person." in page
+    assert "1 measures the judge and is not taught." in page
+    sent(local, "f.jsonl", lines, "feedback")
+    wait(local)
+    assert [case.id for case in registry_of(local).load("tone").memory.cases] == ["other-twice"]
+    refused = sent(local, "f.jsonl", json.dumps(rows[0]), "feedback")
+    assert (refused.status_code, "measures the judge" in refused.text) == (422, True)
+
+
 def test_cases_that_a_model_could_not_judge_are_judged_later(tmp_path: Path) -> None:
     broken = [True]
 

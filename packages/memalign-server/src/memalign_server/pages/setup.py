@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from memalign import Judge
 from memalign.errors import InputError
 from memalign.io import read_feedback
-from memalign.types import as_json, json_line
+from memalign.types import UNKNOWN_SOURCE, Feedback, as_json, json_line
 from memalign_server.pages.question import KINDS, has_answers
 from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
@@ -140,10 +140,13 @@ def take_cases(
         raise Refused("no row of {name} can be used as it is", name=upload.name)
     if what == "feedback":
         rows = read_feedback(upload.source, value_type=latest.value_type, name=upload.name, skip_invalid=True).rows
-        lines = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
-        lines = [
-            line if line.get("source", "unknown") != "unknown" else {**line, "source": person.name} for line in lines
-        ]
+        with server.store.read() as connection:
+            measuring = _measuring(connection, judge)
+        lines = [_line(row, person.name) for row in rows if measuring.isdisjoint((row.id, row.content_hash))]
+        if not lines:
+            raise Refused(
+                "no row of {name} can be taught: each is without words, or measures the judge", name=upload.name
+            )
         job = server.jobs.start("align", judge, {"feedback": lines, "skip_invalid": True}, asked_by=person.name)
         return RedirectResponse(link(judge, "learned", job=job.id), 303)
     with server.store.write() as connection:
@@ -155,18 +158,30 @@ def take_cases(
 
 def _preview(request: Request, server: Server, judge: str, upload: Upload) -> Response:
     with server.store.read() as connection:
-        new = len(new_cases(connection, judge, upload.cases))
-    rows = []
-    for case in upload.cases[:_FIRST]:
-        values = [case.content.get(question.field) for question in upload.questions]
-        sides = [question.side for question in upload.questions]
-        values = [
-            value[side] if side and isinstance(value, dict) else value
-            for value, side in zip(values, sides, strict=True)
-        ]
-        rows.append([value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values])
-    bad = upload.bad[:_BAD]
-    return render(request, "upload.html", judge=judge, upload=upload, rows=rows, new=new, bad=bad)
+        new, measuring = len(new_cases(connection, judge, upload.cases)), _measuring(connection, judge)
+    silent = sum(not measuring.isdisjoint((case.id, case.content_hash)) for case in upload.cases)
+    rows = [
+        [_shown(case.content.get(field), side) for field, side in upload.questions] for case in upload.cases[:_FIRST]
+    ]
+    counts = {"new": new, "labelled": max(0, upload.labelled - silent), "silent": silent if upload.labelled else 0}
+    return render(request, "upload.html", judge=judge, upload=upload, rows=rows, bad=upload.bad[:_BAD], **counts)
+
+
+def _shown(value: Any, side: str) -> str:
+    value = value.get(side) if side and isinstance(value, dict) else value
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _measuring(connection: Connection, judge: str) -> set[str]:
+    """The ids and contents of the cases that measure the judge: no feedback on them is taught."""
+    query = select(queue.c.case_id, queue.c.content_hash).where(queue.c.judge == judge, queue.c.held_out == 1)
+    return {name for row in connection.execute(query) for name in row}
+
+
+def _line(row: Feedback, person: str) -> dict[str, Any]:
+    """A row of feedback as an align takes it; one of nobody is the person's."""
+    line = {key: value for key, value in as_json(row).items() if value is not None}
+    return line if line.get("source", UNKNOWN_SOURCE) != UNKNOWN_SOURCE else {**line, "source": person}
 
 
 def _may_name_uri(person: Person) -> bool:
