@@ -1,4 +1,4 @@
-"""The API, `/api/v1`: twelve routes for applications, and for programs that review and teach. OpenAPI describes them."""
+"""The API, `/api/v1`: twelve routes for applications, and for programs that review and teach, in OpenAPI's words."""
 
 from __future__ import annotations
 
@@ -298,12 +298,12 @@ def _beginning(
 
 
 Begin = Annotated[Callable[[str, Mapping[str, Any]], Job], Depends(_beginning)]
-"""A parameter of a route: `begin("align", arguments)` asks for work on the path's judge; the answer says where its job is."""
+"""A parameter of a route: `begin("align", arguments)` asks for work on the path's judge."""
 
 
 @of_judge.post("/cases", status_code=202, tags=["review"])
 def put_cases(cases: Cases, begin: Begin) -> Job:
-    """Put cases in the queue and judge those there that are not judged. Content that is there already stays as it is."""
+    """Put cases in the queue, and judge those that are not judged. Content that is in it already stays as it is."""
     return begin("queue", {"examples": cases.cases})
 
 

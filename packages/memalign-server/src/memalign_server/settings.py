@@ -60,9 +60,9 @@ class OpenIdProvider:
             return None
         if not (issuer and client and secret and (owners or reviewers)):
             raise ConfigurationError(
-                "OpenID Connect needs MEMALIGN_OPENID_ISSUER, MEMALIGN_OPENID_CLIENT, MEMALIGN_OPENID_CLIENT_SECRET, and "
-                "a list of whom to let in: MEMALIGN_OPENID_OWNERS or MEMALIGN_OPENID_REVIEWERS, of addresses such as "
-                "ana@example.org, and @example.org for all of a domain"
+                "OpenID Connect needs MEMALIGN_OPENID_ISSUER, MEMALIGN_OPENID_CLIENT, MEMALIGN_OPENID_CLIENT_SECRET, "
+                "and a list of whom to let in: MEMALIGN_OPENID_OWNERS or MEMALIGN_OPENID_REVIEWERS, of addresses such "
+                "as ana@example.org, and @example.org for all of a domain"
             )
         return cls(
             issuer=issuer,
@@ -73,7 +73,7 @@ class OpenIdProvider:
         )
 
     def role_of(self, subject: str, email: str | None) -> Literal["owner", "reviewer"] | None:
-        """Look up the role of somebody by their subject or verified e-mail address; None if they are not on the list."""
+        """Look up somebody's role by their subject or verified e-mail address; None if they are not on the list."""
         address = (email or "").casefold()
         entries = {subject, address, f"@{address.rpartition('@')[2]}"} - {"", "@"}
         if entries & self.owners:
@@ -110,11 +110,13 @@ class Settings:
             raise ConfigurationError(f"there is no port {self.port}: give a number from 0 to 65535")
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
             raise ConfigurationError(
-                f"the public URL {self.public_url!r} must start with https:// or http://, such as https://judges.example.org"
+                f"the public URL {self.public_url!r} must start with https:// or http://, such as "
+                "https://judges.example.org"
             )
         if self.api_token is not None and len(self.api_token) < _SHORTEST_TOKEN:
             raise ConfigurationError(
-                f"the API token has fewer than {_SHORTEST_TOKEN} characters: take a random one, as of `openssl rand -hex 32`"
+                f"the API token has fewer than {_SHORTEST_TOKEN} characters: take a random one, as of "
+                "`openssl rand -hex 32`"
             )
 
     @property

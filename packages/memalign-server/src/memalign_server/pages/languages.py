@@ -1,4 +1,4 @@
-"""The languages of the pages: English in the code, gettext's catalogues for the others; README.md says how they are made."""
+"""The languages of the pages: English in the code, gettext's catalogues for the others (README.md says how)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _CHALLENGE: Final = {"www-authenticate": "Bearer"}
 
 
 class Identity:
-    """Middleware: `request.state.person` is who asks, None for nobody, and `request.state.refusal` why nobody is let in.
+    """Middleware that sets `request.state.person`, who asks, None for nobody, and `refusal`, why they are refused.
 
     Of a request of nobody no byte of the body is read.
 

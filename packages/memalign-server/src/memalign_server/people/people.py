@@ -88,7 +88,7 @@ def digest(secret: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What two spellings of one name share: letters of either case, composed or not, wide or narrow (NFKC, casefold)."""
+    """What two spellings of one name share: letters in either case, composed or not, wide or narrow."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name.strip()).casefold())
 
 
@@ -98,7 +98,7 @@ def has_people(connection: Connection) -> bool:
 
 
 def list_people(connection: Connection) -> list[Row[Any]]:
-    """List everybody by name: `id`, `name`, `role`, `link_until` of a link that waits, `email` of a provider's person."""
+    """List everybody by name: `id`, `name`, `role`, `link_until` of a link that waits, `email` of a provider."""
     query = select(people.c.id, people.c.name, people.c.role, people.c.link_until, people.c.email)
     return list(connection.execute(query.order_by(people.c.name_key)))
 
@@ -188,7 +188,7 @@ def person_of_link(connection: Connection, secret: str) -> Person | None:
 
 
 def take_link(connection: Connection, secret: str) -> str | None:
-    """Use a link up; returns the secret of a session, None if the link is not good, as when it is used twice at once."""
+    """Use a link up; returns the secret of a session, None if the link is not good or somebody was quicker."""
     person = person_of_link(connection, secret)
     taking = update(people).where(people.c.link == digest(secret)).values(link=None, link_until=None)
     if person is None or person.id is None or connection.execute(taking).rowcount != 1:

@@ -59,8 +59,8 @@ class ServerTables:
         touched += sum(table.forget(connection, erased) for table in _tables(connection))
         # Work that erases here gets the receipt in the same transaction, without names, and loses its arguments.
         erasing = (jobs.c.judge == receipt.judge, jobs.c.kind == "erase", jobs.c.state == "running")
-        kept = to_json(receipt.without_names())
-        connection.execute(update(jobs).where(*erasing).values(result=kept, arguments=None))
+        result = to_json(receipt.without_names())
+        connection.execute(update(jobs).where(*erasing).values(result=result, arguments=None))
         return touched
 
     def words(self, connection: Connection) -> Iterator[Words]:

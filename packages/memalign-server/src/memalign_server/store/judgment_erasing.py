@@ -44,8 +44,8 @@ def forget_judgments(
         judgment = from_json(row.judgment)
         applied = {*judgment["guideline_ids"], *(finding["guideline"] for finding in judgment["findings"])}
         of_version = bool(rules) and (versions is None or row.version is None or row.version in versions)
-        asked = of_version and judgment["decided_by"] != "expert"
-        if asked or rules & applied or examples & set(judgment["example_ids"]):
+        by_model = of_version and judgment["decided_by"] != "expert"
+        if by_model or rules & applied or examples & set(judgment["example_ids"]):
             connection.execute(update(queue).where(queue.c.number == row.number).values(_EMPTY))
             count += 1
     return count

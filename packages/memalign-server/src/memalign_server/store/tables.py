@@ -28,7 +28,7 @@ server_settings = Table(
     Column("name", String(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""`schema_version`; `secret`, the random key of signed cookies; `api_token`, the hash of the token that an owner made."""
+"""`secret`, the random key of signed cookies; `api_token`, the hash of the token that an owner made."""
 
 people = Table(
     "memalign_server_people",

@@ -1,4 +1,4 @@
-"""Long work: each job is a row that whoever waits reads again and again, done on a thread with an event loop of its own.
+"""Long work: each job is a row that whoever waits reads again, done on a thread with an event loop of its own.
 
 Learning computes for seconds between model calls, and the registry's calls wait for a disk. On the loop that answers
 requests, everybody would wait with them. One process works on a database: a job that it left undone when it died says
@@ -213,7 +213,7 @@ class Jobs:
             problem, again = STOPPED, True
         except (MemalignError, OSError) as error:
             problem = str(error)
-        except Exception as error:  # noqa: BLE001  # a fault of ours: the job must say that it failed, and the log where
+        except Exception as error:  # noqa: BLE001  # a fault of ours: the job must say so, and the log where
             _log.exception("job %s failed", job)
             problem = f"an error of memalign: {type(error).__name__}; the log has more"
         self._progress.pop(job, None)
