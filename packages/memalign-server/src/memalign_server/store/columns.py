@@ -20,7 +20,6 @@ from memalign.registry import tables
 __all__ = [
     "CASE_ID",
     "JUDGE",
-    "MODEL_ROW",
     "MODEL_TEXT",
     "PERSON",
     "SEARCHED",
@@ -45,7 +44,6 @@ SOURCE = {"memalign": "source"}  # who spoke of the case; the row goes with thei
 TEXT = {"memalign": "text"}  # words of people or of judged systems: emptied where they repeat erased ones
 TEXT_ROW = {"memalign": "text row"}  # the same, and without them the row is worth nothing: it goes
 MODEL_TEXT = {"memalign": "model text"}  # words of a model: emptied where they repeat erased ones, in any row
-MODEL_ROW = {"memalign": "model text row"}  # the same, and without them the row is worth nothing: it goes
 PERSON = {"memalign": "person"}  # who did something: emptied if all that this person said goes
 SEARCHED = {"memalign": "searched"}  # no erasure changes it; the receipt says so if it holds erased words
 

@@ -89,7 +89,7 @@ class _MarkedTable:
             next(self._marked(mark), None) for mark in (marks.JUDGE, marks.CASE_ID, marks.SOURCE)
         )
         self.people = [*self._marked(marks.TEXT), *self._marked(marks.TEXT_ROW)]
-        self.models = [*self._marked(marks.MODEL_TEXT), *self._marked(marks.MODEL_ROW)]
+        self.models = list(self._marked(marks.MODEL_TEXT))
         self.persons = list(self._marked(marks.PERSON))
         self.searched = list(self._marked(marks.SEARCHED))
 
@@ -137,8 +137,7 @@ class _MarkedTable:
         case, source = _text(row, self.case), _text(row, self.source)
         if case is not None and (case in erased.cases or (source and FeedbackKey(case, source) in erased.keys)):
             return True
-        whole = [marks.MODEL_ROW] if self.case is not None else [marks.TEXT_ROW, marks.MODEL_ROW]
-        columns = (column for mark in whole for column in self._marked(mark))
+        columns = self._marked(marks.TEXT_ROW) if self.case is None else ()
         return any(_holds(erased, _json(row, column)) for column in columns)
 
     def _blank(self, row: Row[Any], erased: Erased) -> dict[str, Any]:
