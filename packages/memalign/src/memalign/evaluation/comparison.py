@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "compare"]
 
 _ALPHA = 0.05
+_SMALL = 0.001  # a smaller p is not written out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,8 @@ class Comparison:
         if self.mcnemar_p is not None:
             lines.append(
                 f"{len(self.fixed)} fixed, {len(self.broken)} broken, {self.both_right} right both times, "
-                f"{self.both_wrong} wrong both times; McNemar p = {self.mcnemar_p:.3f}"
+                f"{self.both_wrong} wrong both times; McNemar p "
+                + (f"= {self.mcnemar_p:.3f}" if self.mcnemar_p >= _SMALL else f"< {_SMALL}")
             )
             ids = {"fixed": self.fixed, "broken": self.broken}
             lines += [f"{name}: {', '.join(ids[name])}" for name in ids if ids[name]]
