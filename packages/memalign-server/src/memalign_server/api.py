@@ -363,7 +363,7 @@ def _review_case(connection: Connection, judge: Judge, person: str, case: Queued
         id=case.example.id,
         example=case.example.to_dict(),
         hidden=view.hidden,
-        own=None if view.said is None else _answer(view.said),
+        own=None if view.own is None else _answer(view.own),
         judgment=view.judgment,
         version=case.version,
         agree=view.agree,

@@ -286,7 +286,7 @@ def _foot(
     """
     name, case_id = loaded.judge.name, case.example.id
     shown = reviewed(connection, loaded.judge, person.name, case)
-    own = shown.said
+    own = shown.own
     parts = _common(connection, request, loaded, case, person) | {"own": own}
     if front or own is None or own.value is None or shown.hidden:
         return parts | {

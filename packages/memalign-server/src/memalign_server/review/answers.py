@@ -264,7 +264,7 @@ def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]
 def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
     """What counts as evidence later: the answer before anything was shown, and the judge's of that moment.
 
-    Of a case that the judge had learned from, only the answer: that the judge repeats what it was taught proves nothing.
+    Of a case that the judge had learned from, only the answer: that it repeats what it was taught proves nothing.
     """
     if value is None:
         return {}
@@ -325,9 +325,9 @@ def differences(
     query = _disputed(judge).join(reviews, own).where(*_ANSWERED, reviews.c.kept_revision != reviews.c.revision)
     waiting: dict[str, tuple[Review, tuple[Review, ...]]] = {}
     for case_id, verdicts in _verdicts(connection, judge, query.order_by(reviews.c.updated_at)).items():
-        mine = next(verdict for verdict in verdicts if verdict.person == person)
-        if others := tuple(verdict for verdict in verdicts if not _same(verdict.value, mine.value, kind)):
-            waiting[case_id] = (mine, others)
+        answer = next(verdict for verdict in verdicts if verdict.person == person)
+        if others := tuple(verdict for verdict in verdicts if not _same(verdict.value, answer.value, kind)):
+            waiting[case_id] = (answer, others)
     cases = cases_of(connection, judge, list(waiting)[:limit])
     return [
         Difference(case=case, own=waiting[case.example.id][0], others=waiting[case.example.id][1]) for case in cases
@@ -485,7 +485,7 @@ def position(connection: Connection, judge: str, person: str, case_id: str | Non
     """Which case this is for a person, from 1, and how many there are: the next one, or one that they have answered."""
     progress = progress_of(connection, judge, person)
     row = None if case_id is None else _row(connection, judge, person, case_id)
-    number = progress.total - progress.left + 1
+    number = progress.total - progress.waiting + 1
     if row is not None and row.state != "undone":
         earlier = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.created_at <= row.created_at)
         query = select(func.count()).select_from(reviews).where(*earlier, reviews.c.state != "undone")

@@ -14,14 +14,12 @@ from sqlalchemy import Connection, and_, insert, or_, select, update
 from memalign.judge import Judge
 from memalign.types import Judgment
 from memalign_server.review.answers import Review, answers_on, review_of
-from memalign_server.review.cases import QueuedCase
+from memalign_server.review.cases import QueuedCase, parts_of
 from memalign_server.store.columns import now
 from memalign_server.store.store import Store
 from memalign_server.store.tables import queue, reviews
 
 __all__ = ["ReviewedCase", "hidden_from", "mark_seen", "reviewed"]
-
-_AT_ONCE = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class ReviewedCase:
     """A case as one person may see it. While it is `hidden`, it holds no verdict and nobody else's answer."""
 
     case: QueuedCase
-    said: Review | None
+    own: Review | None
     hidden: bool
     judgment: Judgment | None = None
     agree: bool | None = None
@@ -41,36 +39,29 @@ def reviewed(
 ) -> ReviewedCase:
     """A case as a person may see it; `blind` is False for somebody whom nobody will ask."""
     name, case_id = judge.name, case.example.id
-    said = review_of(connection, name, person, case_id)
-    if blind and (said is None or said.state != "answered"):
-        return ReviewedCase(case=case, said=said, hidden=True)
+    own = review_of(connection, name, person, case_id)
+    if blind and (own is None or own.state != "answered"):
+        return ReviewedCase(case=case, own=own, hidden=True)
     judgment, agree = case.judgment, None
-    if judgment is not None and judgment.value is not None and said is not None and said.value is not None:
-        agree = judge.value_type.agree(judgment.value, said.value)
-    others = tuple(each for each in answers_on(connection, name, case_id) if each.person != person)
-    return ReviewedCase(case=case, said=said, hidden=False, judgment=judgment, agree=agree, others=others)
+    if judgment is not None and judgment.value is not None and own is not None and own.value is not None:
+        agree = judge.value_type.agree(judgment.value, own.value)
+    others = tuple(answer for answer in answers_on(connection, name, case_id) if answer.person != person)
+    return ReviewedCase(case=case, own=own, hidden=False, judgment=judgment, agree=agree, others=others)
 
 
 def hidden_from(connection: Connection, judge: str, person: str | None, ids: Iterable[str]) -> frozenset[str]:
     """Those of the cases that are queued and that the person has not answered; none for None, whom nobody will ask."""
     if person is None:
         return frozenset()
-    given, found = list(ids), set[str]()
-    mine = and_(
-        reviews.c.judge == queue.c.judge,
-        reviews.c.case_id == queue.c.case_id,
-        reviews.c.person == person,
-        reviews.c.state == "answered",
-    )
-    query = select(queue.c.case_id).outerjoin(reviews, mine).where(queue.c.judge == judge, reviews.c.person.is_(None))
-    for start in range(0, len(given), _AT_ONCE):
-        part = query.where(queue.c.case_id.in_(given[start : start + _AT_ONCE]))
-        found.update(connection.execute(part).scalars())
-    return frozenset(found)
+    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = select(queue.c.case_id).outerjoin(reviews, and_(own, reviews.c.state == "answered"))
+    query = query.where(queue.c.judge == judge, reviews.c.person.is_(None))
+    parts = (connection.execute(query.where(queue.c.case_id.in_(part))).scalars() for part in parts_of(ids))
+    return frozenset(case_id for part in parts for case_id in part)
 
 
 def mark_seen(store: Store, judge: str, person: str, contents: Collection[str]) -> None:
-    """Note that a person was told the verdict on the queued cases of these content hashes: no answer of theirs is blind.
+    """Note that a person was told the verdict on queued cases of these contents: no answer of theirs is blind.
 
     What they skipped or called unclear is asked once more.
     """
@@ -84,18 +75,15 @@ def mark_seen(store: Store, judge: str, person: str, contents: Collection[str]) 
                 row = {"judge": judge, "case_id": case_id, "person": person, "state": "undone", "form": ""}
                 connection.execute(insert(reviews).values(**row, revision=0, created_at=at, updated_at=at))
             else:
-                mine = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
-                connection.execute(update(reviews).where(*mine).values(state="undone"))
+                own = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
+                connection.execute(update(reviews).where(*own).values(state="undone"))
 
 
 def _unseen(connection: Connection, judge: str, person: str, contents: Collection[str]) -> dict[str, str | None]:
-    """The queued cases of these contents on which an answer would still be blind, each with what was said of it so far."""
-    given, found = list(contents), dict[str, str | None]()
-    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    skipped = and_(reviews.c.state.in_(("skipped", "unclear")), reviews.c.blind_value.is_(None))
-    query = select(queue.c.case_id, reviews.c.state).outerjoin(reviews, mine)
-    query = query.where(queue.c.judge == judge, or_(reviews.c.person.is_(None), skipped))
-    for start in range(0, len(given), _AT_ONCE):
-        part = query.where(queue.c.content_hash.in_(given[start : start + _AT_ONCE]))
-        found.update((case_id, state) for case_id, state in connection.execute(part))
-    return found
+    """The queued cases of these contents on which an answer would still be blind, each with its state so far."""
+    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    passed = and_(reviews.c.state.in_(("skipped", "unclear")), reviews.c.blind_value.is_(None))
+    query = select(queue.c.case_id, reviews.c.state).outerjoin(reviews, own)
+    query = query.where(queue.c.judge == judge, or_(reviews.c.person.is_(None), passed))
+    parts = (connection.execute(query.where(queue.c.content_hash.in_(part))) for part in parts_of(contents))
+    return {case_id: state for part in parts for case_id, state in part}

@@ -6,7 +6,7 @@ agreement with people is measured on those alone. They come in an order of chanc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from secrets import randbelow
@@ -36,6 +36,7 @@ __all__ = [
     "list_cases",
     "new_cases",
     "next_cases",
+    "parts_of",
     "progress_of",
     "store_judgments",
 ]
@@ -82,7 +83,7 @@ class QueuedCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Added:
-    """What became of cases that were put in: `added` ids, and how many were `known` already, by id or by content."""
+    """What became of cases that were put in: ids that are new, and how many were `known`, by id or by content."""
 
     added: tuple[str, ...]
     known: int
@@ -98,13 +99,13 @@ class Progress:
     unclear: int
 
     @property
-    def left(self) -> int:
+    def waiting(self) -> int:
         """Cases that the person has not seen."""
         return max(0, self.total - self.answered - self.skipped - self.unclear)
 
 
 def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> list[Example]:
-    """Those cases that the queue of a judge does not have, by id or by content. Raises InputError for too long an id."""
+    """Those cases that a judge's queue does not have, by id or by content. Raises InputError for too long an id."""
     distinct = {example.id: example for example in examples}
     if long := next((case_id for case_id in distinct if len(case_id) > LONGEST_ID), None):
         raise Refused(
@@ -296,7 +297,7 @@ def list_cases(
     after: int = 0,
     limit: int = 50,
 ) -> list[QueuedCase]:
-    """Cases in the order in which they were put in, from behind the number `after`; those in a `state` for the person."""
+    """Cases in the order in which they were put in, from behind `after`; those in a `state` for the person."""
     query = _with_state(judge, person, state).where(queue.c.number > after)
     return [queued(row) for row in connection.execute(query.order_by(queue.c.number).limit(limit))]
 
@@ -361,24 +362,24 @@ def judgment_of(text: str | None) -> Judgment | None:
 
 
 def _present(connection: Connection, judge: str, column: Any, values: Sequence[str]) -> set[str]:
-    present: set[str] = set()
-    for start in range(0, len(values), _AT_ONCE):
-        query = select(column).where(queue.c.judge == judge, column.in_(values[start : start + _AT_ONCE]))
-        present.update(connection.execute(query).scalars())
-    return present
+    query = select(column).where(queue.c.judge == judge)
+    rows = (connection.execute(query.where(column.in_(part))).scalars() for part in parts_of(values))
+    return {value for part in rows for value in part}
+
+
+def parts_of(values: Iterable[str]) -> Iterator[list[str]]:
+    """The values in parts, each as long as one statement takes."""
+    rest = list(values)
+    return (rest[start : start + _AT_ONCE] for start in range(0, len(rest), _AT_ONCE))
 
 
 def disputed_cases(connection: Connection, judge: str, ids: Sequence[str], kind: ValueType) -> set[str]:
     """Those of the cases on which two people say what does not agree."""
     values_of: dict[str, list[Value]] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        query = select(reviews.c.case_id, reviews.c.value).where(
-            reviews.c.judge == judge,
-            reviews.c.case_id.in_(ids[start : start + _AT_ONCE]),
-            reviews.c.state == "answered",
-            reviews.c.value.is_not(None),
-        )
-        for case_id, value in connection.execute(query):
+    answered = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
+    query = select(reviews.c.case_id, reviews.c.value).where(*answered)
+    for part in parts_of(ids):
+        for case_id, value in connection.execute(query.where(reviews.c.case_id.in_(part))):
             values_of.setdefault(case_id, []).append(from_json(value))
     return {
         case_id
