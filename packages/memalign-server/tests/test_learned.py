@@ -176,6 +176,17 @@ def test_what_comes_next_has_the_new_versions_verdict(site: Site) -> None:
     assert site.case("c1").version == 2, "and so do answered ones that measure it"
 
 
+def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:
+    explain_three(site)
+    with site.server.store.write() as connection:
+        add_cases(connection, "tone", [Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.") for n in range(60)])
+        connection.execute(update(queue).where(queue.c.case_id.like("n%")).values(rank=0))
+    site.teach()
+    with site.server.store.read() as connection:
+        unasked = connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all()
+    assert len(unasked) >= 40, "an upload is judged by its own job, and once"
+
+
 def test_a_taught_case_is_judged_with_itself_hidden(site: Site) -> None:
     explain_three(site)
     site.teach()

@@ -20,7 +20,7 @@ from memalign.registry import Registry
 from memalign.types import Example, Feedback, FeedbackKey, Judgment
 from memalign_server.review.answers import TEACHES, Review, refresh_disputes, review
 from memalign_server.review.cases import cases_ahead, judgment_of, queued
-from memalign_server.review.judging import judge_cases, unjudged
+from memalign_server.review.judging import judge_cases
 from memalign_server.store.columns import from_json
 from memalign_server.store.store import Store
 from memalign_server.store.tables import queue, reviews
@@ -185,7 +185,13 @@ def _mark_taught(store: Store, judge: str, revisions: dict[tuple[str, str], int]
 
 
 async def judge_again(
-    store: Store, judge: Judge, version: int, *, new: Collection[str] = (), progress: Progress | None = None
+    store: Store,
+    judge: Judge,
+    version: int,
+    *,
+    new: Collection[str] = (),
+    blank: Sequence[Example] = (),
+    progress: Progress | None = None,
 ) -> int:
     """Have a new version judge what people see next, then what measures it, what it was taught, and what is blank.
 
@@ -194,6 +200,7 @@ async def judge_again(
         judge: The new version.
         version: Its number.
         new: The guidelines that it learned, by id.
+        blank: Cases whose verdict was removed.
         progress: Is told how many are judged.
 
     Returns:
@@ -205,7 +212,7 @@ async def judge_again(
             *_answered(connection, judge.name, held_out=1, most=HELD_OUT),
             *_answered(connection, judge.name, held_out=0, most=AGAIN),
         ]
-    cases = {example.id: example for example in (*ahead, *answered, *unjudged(store, judge.name))}
+    cases = {example.id: example for example in (*ahead, *answered, *blank)}
     no_lower = {example.id for example in ahead}
     judgments = await judge_cases(
         store, judge, version, list(cases.values()), new_guidelines=new, no_lower=no_lower, progress=progress

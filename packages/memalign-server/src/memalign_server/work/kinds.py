@@ -85,11 +85,13 @@ async def unalign(work: Work) -> dict[str, Any]:
     """
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
     keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
+    waiting = {example.id for example in await asyncio.to_thread(unjudged, work.store, work.judge)}
     result = await work.registry.aunalign(
         work.judge, *keys, source=source, keep=keep, optimizer=_optimizer(work), progress=work.progress
     )
     withdrawn(work.store, work.judge, result.removed, [rule.id for rule in result.forgotten], words_only=words)
-    failed = await judge_again(work.store, result.judge, result.version or 0, progress=work.progress)
+    blank = [case for case in await asyncio.to_thread(unjudged, work.store, work.judge) if case.id not in waiting]
+    failed = await judge_again(work.store, result.judge, result.version or 0, blank=blank, progress=work.progress)
     return {**result.to_dict(), "summary": str(result), "failed": failed}
 
 
