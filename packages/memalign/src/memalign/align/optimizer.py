@@ -252,12 +252,9 @@ class MemAlign:
 
     def _mined(self, judge: Judge) -> Judge:
         """With the rules that code finds, where the model that distils is a weak one."""
-        weak = open_reflection_model(judge, self.reflection_model).limits.brief
-        return (
-            judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
-            if weak
-            else judge
-        )
+        if not open_reflection_model(judge, self.reflection_model).limits.brief:
+            return judge
+        return judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
 
     async def _weighed(self, judge: Judge, run: Run, *, thorough: bool) -> Judge:
         """With what its decision model answers about labelled cases; as it is where it has none."""
