@@ -75,7 +75,7 @@ def model(request: ChatRequest) -> dict[str, Any]:
         rest = [label for label in labels if not any(label in of for _, of in rules)]
         quiet = [{"action": "NOOP", "text": "", "feedback": [label], "guideline": ""} for label in rest]
         return {"changes": changes + quiet}
-    asked, item = request.system + request.user, request.user.rpartition("Now judge this item:")[2]
+    prompt, item = request.system + request.user, request.user.rpartition("Now judge this item:")[2]
     broken = [
         rule
         for rule, breaks in zip(
@@ -83,7 +83,7 @@ def model(request: ChatRequest) -> dict[str, Any]:
             ("refund" in item and "by Wednesday" not in item, "repair is free" in item, "in three days" in item),
             strict=True,
         )
-        if breaks and rule in asked
+        if breaks and rule in prompt
     ]
     reason = f"It breaks a rule: {broken[0]}" if broken else "It is polite, says sorry and explains every step."
     return {"rationale": reason, "value": not broken}
@@ -93,11 +93,11 @@ def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
     """The shop's cases by their ids: each with its verdict, and the words of whoever turns it down."""
     made = {}
     for fault in faults:
-        for number, (asked, good, bad, why) in enumerate(REPLIES):
+        for number, (request, good, bad, why) in enumerate(REPLIES):
             for reply, verdict in ((bad, False), (good, True)):
                 if reply:
                     name = f"{number}-{fault[:9]}-{verdict}"
-                    texts = {"inputs": asked.format(fault=fault), "outputs": reply.format(fault=fault)}
+                    texts = {"inputs": request.format(fault=fault), "outputs": reply.format(fault=fault)}
                     made[name] = ({"id": name, **texts}, verdict, "" if verdict else why)
     return made
 
@@ -108,11 +108,11 @@ def review(client: TestClient, answers: dict[str, tuple[dict[str, str], bool, st
     client.cookies.set("memalign_later", "1000")  # the question whether to teach is put off
     for _ in range(most):
         page = client.get("/judges/replies/review")
-        shown = reviewing.card(page)
-        if "revision" not in shown:  # a colleague's answer, or the end
+        fields = reviewing.card(page)
+        if "revision" not in fields:  # a colleague's answer, or the end
             return
-        _, verdict, why = answers[shown["case"]]
-        turned = reviewing.send(client, shown, judge="replies", value=str(verdict).lower()).text
+        _, verdict, why = answers[fields["case"]]
+        turned = reviewing.send(client, fields, judge="replies", value=str(verdict).lower()).text
         if why and why not in words_of and "<textarea" in turned:
             words_of.add(why)
             reviewing.post(client, "/judges/replies/review/words", **reviewing.card(turned), words=why, go="next")

@@ -49,18 +49,18 @@ def address(url: str) -> Iterator[str]:
     with Store(url).write() as connection:
         add_cases(connection, "tone", map(Example.from_dict, CASES))
         connection.execute(update(queue).values(held_out=0))
-    with served(url) as there:
-        yield there
+    with served(url) as place:
+        yield place
 
 
 def faults_of(page: Page, path: str) -> dict[str, list[str]]:
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
-    told = {f"{path} {each['id']}": [node["html"][:200] for node in each["nodes"][:3]] for each in found}
+    violations = Axe().run(page).response["violations"]
+    faults = {f"{path} {fault['id']}": [node["html"][:200] for node in fault["nodes"][:3]] for fault in violations}
     if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-        told[f"{path} is too wide"] = []
-    return told
+        faults[f"{path} is too wide"] = []
+    return faults
 
 
 @pytest.mark.parametrize(("scheme", "width"), SHAPES)

@@ -76,19 +76,19 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     from fastapi.testclient import TestClient
 
     with contextlib.ExitStack() as stack:
-        there = f"sqlite:///{tmp_path / 'memalign.db'}"
+        database = f"sqlite:///{tmp_path / 'memalign.db'}"
         if request.param == "postgresql":
             server = postgres.shared()
             name = server.create()
             stack.callback(server.drop, name)
-            there = server.url(name)
-        world.opened(there, script=turning).create(world.judge("tone"))
-        app = create_app(Settings(registry=there), models=world.models(turning))
+            database = server.url(name)
+        world.opened(database, script=turning).create(world.judge("tone"))
+        app = create_app(Settings(registry=database), models=world.models(turning))
         with TestClient(app, base_url=world.ADDRESS) as client:
             reviewing.put_in(client)
-        with Store(there).write() as connection:
+        with Store(database).write() as connection:
             connection.execute(update(queue).values(held_out=0))  # or a fourth of the answers would teach nothing
-        yield there
+        yield database
 
 
 def opened(chromium: Browser, address: str, **options: Any) -> Page:
@@ -121,7 +121,7 @@ def new_link(url: str, name: str) -> str:
 
 
 def until(page: Page, expression: str) -> None:
-    """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it is asked from here."""
+    """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it is requested from here."""
     from playwright.sync_api import Error
 
     for _ in range(400):
@@ -143,8 +143,8 @@ def answered(page: Page, key: str) -> None:
 def test_from_a_verdict_to_what_it_changed(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        requested: list[str] = []
+        page.on("request", lambda request: requested.append(request.url))
         page.goto("/judges/tone/review")
         for number in range(1, 4):
             assert f"Case {number} of 5" in page.inner_text("main")
@@ -162,7 +162,7 @@ def test_from_a_verdict_to_what_it_changed(chromium: Browser, url: str) -> None:
         assert "Case 4 of 5" in page.inner_text("main")
         page.keyboard.press("n")
         page.wait_for_selector("text=/You both say No|You say No. The judge said Yes/")
-        assert {url for url in asked if not url.startswith(address)} == set()
+        assert {url for url in requested if not url.startswith(address)} == set()
 
 
 def test_a_lost_line_loses_no_answer(chromium: Browser, url: str) -> None:

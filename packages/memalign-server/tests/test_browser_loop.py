@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def explain(page: Page, words: str, then: str) -> None:
-    """Answer the case that is shown against the judge, say why, and go on."""
+    """Answer the case that is reply against the judge, say why, and go on."""
     page.keyboard.press("n")
     page.wait_for_selector("label:has-text('What did it miss?')")
     page.keyboard.type(words)
@@ -104,10 +104,10 @@ def test_the_way_back_in_the_browser_shows_the_case_before(chromium: Browser, ur
         page = opened(chromium, address)
         enter(page, url, "ana")
         page.goto("/judges/tone/review")
-        shown = page.inner_text(".bubble.reply")
+        reply = page.inner_text(".bubble.reply")
         answered(page, "y")
         page.keyboard.press("Enter")
         page.wait_for_selector("text=Case 2 of 5")
         page.go_back()
         page.wait_for_selector(".foot.back")
-        assert page.inner_text(".bubble.reply") == shown
+        assert page.inner_text(".bubble.reply") == reply

@@ -325,14 +325,14 @@ def test_what_is_refused_says_so_and_is_kept(chromium: Browser, url: str, status
     with served(url) as address:
         page = opened(chromium, address)
         page.goto(LATE)
-        page.route(lambda asked: REVIEW in asked, refuse)
+        page.route(lambda address: REVIEW in address, refuse)
         page.keyboard.press("n")
         page.wait_for_selector(f"#line:has-text('{notice}')")
         assert page.locator(".foot.back").count() == 0
         page.unroute_all()
         page.reload()
         page.wait_for_selector(".foot.back")
-        page.route(lambda asked: REVIEW in asked, refuse)
+        page.route(lambda address: REVIEW in address, refuse)
         type_words(page)
         page.wait_for_selector(f"#line:has-text('{notice}')")
         has_words(page)
@@ -410,7 +410,7 @@ def test_the_account_says_what_is_unsent_before_somebody_signs_out(chromium: Bro
         sign_in(page, people, "ana")
         page.goto(LATE)
         page.route(
-            lambda asked: REVIEW in asked,
+            lambda address: REVIEW in address,
             lambda route: route.abort() if route.request.method == "POST" else route.continue_(),
         )
         page.keyboard.press("n")

@@ -58,21 +58,21 @@ class Tags(HTMLParser):
 
 
 def tags(html: str) -> Tags:
-    found = Tags()
-    found.feed(html)
-    return found
+    parser = Tags()
+    parser.feed(html)
+    return parser
 
 
 def judge(kind: str = "bool") -> Judge:
     return world.judge("tone").replace(instructions="Is it good?\nQuestion: {{ inputs }}", feedback_value_type=kind)
 
 
-def shown(content: dict[str, Any], kind: str = "bool") -> list[Block]:
+def cut(content: dict[str, Any], kind: str = "bool") -> list[Block]:
     return blocks_of(Example(id="x", **content), judge(kind))
 
 
 def only(content: dict[str, Any]) -> Block:
-    (block,) = shown(content)
+    (block,) = cut(content)
     return block
 
 
@@ -80,9 +80,9 @@ def only(content: dict[str, Any]) -> Block:
 def test_hostile_text_becomes_no_element(text: str) -> None:
     allowed = {"p", "div", "span", "pre", "code", "small", "strong", "em", "table", "thead", "tbody", "tr", "th", "td"}
     for html in (prose(text), code(text, "sql"), code(text, "nothing known"), visible(text)):
-        found = tags(str(html))
-        assert set(found.tags) <= allowed
-        assert found.active == []
+        parsed = tags(str(html))
+        assert set(parsed.tags) <= allowed
+        assert parsed.active == []
 
 
 def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:
@@ -93,16 +93,16 @@ def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:
             for n, text in enumerate(HOSTILE)
         ],
     )
-    for page in ("review", "trust", "memory", "data"):
-        found = tags(local.get(f"/judges/tone/{page}").text)
-        assert found.active == []
-        assert found.tags.count("script") == 2  # ours
-        assert not {"img", "svg", "iframe", "object"} & set(found.tags)
+    for page in ("review", "learned", "trust", "setup"):
+        parsed = tags(local.get(f"/judges/tone/{page}").text)
+        assert parsed.active == []
+        assert parsed.tags.count("script") == 2  # ours
+        assert not {"img", "svg", "iframe", "object"} & set(parsed.tags)
     for n, text in enumerate(HOSTILE):
-        shown = answer(local, f"x-{n} {text[:40]!r}", value="true", rationale=text)
-        assert shown.status_code == 200
-        assert tags(shown.text).active == []
-        assert "script" not in tags(shown.text).tags
+        page = answer(local, f"x-{n} {text[:40]!r}", value="true", rationale=text)
+        assert page.status_code == 200
+        assert tags(page.text).active == []
+        assert "script" not in tags(page.text).tags
 
 
 def test_hidden_characters_are_shown_by_number() -> None:
@@ -113,7 +113,7 @@ def test_hidden_characters_are_shown_by_number() -> None:
 
 
 def test_a_request_and_its_reply_are_named_as_in_the_instructions() -> None:
-    blocks = shown({"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."})
+    blocks = cut({"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."})
     assert [(block.speaker, block.label) for block in blocks] == [
         ("customer", "Question"), ("reply", ""), ("reference", ""),
     ]  # fmt: skip
@@ -133,12 +133,12 @@ TALK: list[dict[str, Any]] = [
 
 
 def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
-    blocks = shown({"conversation": TALK})
+    blocks = cut({"conversation": TALK})
     assert [block.kind for block in blocks] == ["bubble", "bubble", "tool", "tool", "bubble"]
     assert [block.speaker for block in blocks if block.kind == "bubble"] == ["customer", "company", "reply"]
     assert "<strong>Of course.</strong>" in blocks[1].html
-    found, cancelled = blocks[2:4]
-    assert (found.label, str(found.html), found.failed) == ("find order", "one Halden", False)
+    order, cancelled = blocks[2:4]
+    assert (order.label, str(order.html), order.failed) == ("find order", "one Halden", False)
     assert (cancelled.label, str(cancelled.html), cancelled.failed) == (
         "cancel order",
         "already with the carrier",
@@ -154,12 +154,12 @@ def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
 ])  # fmt: skip
 def test_a_tool_that_failed_says_so(content: Any, failed: bool, line: str) -> None:
     turns = [{"role": "assistant", "tool_calls": CALLS[:1]}, {"role": "tool", "tool_call_id": "1", "content": content}]
-    (tool,) = shown({"conversation": turns})
+    (tool,) = cut({"conversation": turns})
     assert (tool.failed, str(tool.html)) == (failed, line)
 
 
 def test_a_conversation_before_a_reply_is_not_what_is_judged() -> None:
-    blocks = shown({"conversation": TALK[:1] + TALK[-1:], "outputs": "Done."})
+    blocks = cut({"conversation": TALK[:1] + TALK[-1:], "outputs": "Done."})
     assert [block.speaker for block in blocks] == ["customer", "company", "reply"]
 
 
@@ -171,10 +171,10 @@ def test_sql_and_code_have_colours() -> None:
 
 def test_a_pair_has_its_differences_marked_if_it_is_alike() -> None:
     sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
-    blocks = shown({"inputs": "When?", "outputs": sides}, "A|B|tie")
+    blocks = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
     assert [(block.kind, block.label) for block in blocks[1:]] == [("side", "A"), ("side", "B")]
     assert [re.findall("<mark>(.*?)</mark>", block.html) for block in blocks[1:]] == [["Monday"], ["Friday"]]
-    other = shown({"outputs": {**sides, "B": "We do not know."}}, "A|B|tie")
+    other = cut({"outputs": {**sides, "B": "We do not know."}}, "A|B|tie")
     assert not any("<mark>" in block.html for block in other)
 
 

@@ -38,8 +38,8 @@ def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(registry, "load", load)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(judges.latest, ["tone"] * 8))
-    assert (loads, len(set(map(id, found)))) == ([1], 1)
+        judges_loaded = list(pool.map(judges.latest, ["tone"] * 8))
+    assert (loads, len(set(map(id, judges_loaded)))) == ([1], 1)
 
 
 def test_an_erased_case_is_gone_with_a_receipt(taught: TestClient, tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
 
 
 def test_one_form_saves_once(queued: TestClient) -> None:
-    shown = card(queued.get("/judges/tone/review"))
-    first, second = (send(queued, shown, value="false") for _ in range(2))
+    fields = card(queued.get("/judges/tone/review"))
+    first, second = (send(queued, fields, value="false") for _ in range(2))
     assert (first.status_code, second.status_code) == (200, 200)
     assert "Case 2 of 5" in queued.get("/judges/tone/review").text
 
@@ -85,8 +85,8 @@ def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
 
 
 def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
-    shown = card(queued.get("/judges/tone/review", params={"case": "late"}))
-    turned = post(queued, "/judges/tone/review", **shown, value="false").headers["location"]
+    fields = card(queued.get("/judges/tone/review", params={"case": "late"}))
+    turned = post(queued, "/judges/tone/review", **fields, value="false").headers["location"]
     page = queued.get(turned)
     assert REASON in page.text
     on = post(queued, "/judges/tone/review/words", **card(page), words="Show sympathy first.", go="next")
@@ -97,8 +97,8 @@ def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
 def test_back_turns_the_foot_first_and_then_goes_to_the_case_before(queued: TestClient) -> None:
     for name, value in (("late", "false"), ("twice", "true")):
         answer(queued, name, value=value)
-    shown = card(queued.get("/judges/tone/review", params={"case": "twice"}))
-    front = post(queued, "/judges/tone/review/words", **shown, go="back").headers["location"]
+    fields = card(queued.get("/judges/tone/review", params={"case": "twice"}))
+    front = post(queued, "/judges/tone/review/words", **fields, go="back").headers["location"]
     page = queued.get(front).text
     assert 'aria-pressed="true"' in page
     assert REASON not in page
@@ -119,12 +119,12 @@ def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
     assert "This case checks the judge, so it is not taught." in page
     assert "<textarea" not in page
     answer(queued, "twice", value="false", rationale="By a program.")
-    shown = card(queued.get("/judges/tone/review", params={"case": "twice"}))
-    assert post(queued, "/judges/tone/review/words", **shown, go="next").status_code == 303
+    fields = card(queued.get("/judges/tone/review", params={"case": "twice"}))
+    assert post(queued, "/judges/tone/review/words", **fields, go="next").status_code == 303
     with Store(queued.app.state.server.registry.url).read() as connection:  # type: ignore[attr-defined]  # a FastAPI
-        said = review_of(connection, "tone", "local", "twice")
-    assert said is not None
-    assert said.rationale == "By a program.", "a foot without a field leaves the words that are there"
+        own = review_of(connection, "tone", "local", "twice")
+    assert own is not None
+    assert own.rationale == "By a program.", "a foot without a field leaves the words that are there"
 
 
 def test_the_judge_is_asked_when_somebody_answers_first(tmp_path: Path) -> None:
@@ -195,18 +195,18 @@ def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) ->
                 return [case.judgment for case in cases_of(connection, "tone", ids)]
 
         before = judgments()
-        assert [each is not None and each.guideline_ids for each in before] == [()] * len(ids)
+        assert [judgment is not None and judgment.guideline_ids for judgment in before] == [()] * len(ids)
         registry.erase("tone", ["t-1"])
         assert judgments() == [None] * len(ids)
 
 
 def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def teaching(request: ChatRequest) -> dict[str, Any]:
         if "changes" not in request.schema["properties"]:
             return {"rationale": REASON, "value": False}
-        asked.append(request.user)
+        prompts.append(request.user)
         return world.answer(request)
 
     world.registry(tmp_path, script=teaching)
@@ -216,29 +216,31 @@ def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
         answer(client, "lamp", value="false", rationale="Cold.")
         post(client, "/judges/tone/teach")
         reviewing.wait(client)
-        shown = "".join(asked)
-        assert f'judge: false because "{REASON}"\nexpert: true\n' in shown
-        assert "judge: false\nexpert: false\n" in shown
+        prompt = "".join(prompts)
+        assert f'judge: false because "{REASON}"\nexpert: true\n' in prompt
+        assert "judge: false\nexpert: false\n" in prompt
         # The next cases were judged again by the version that learned.
-        asked.clear()
+        prompts.clear()
         answer(client, "twice", value="true", rationale="Helpful.")
         post(client, "/judges/tone/teach")
         reviewing.wait(client)
-        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Helpful."' in "".join(asked)
+        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Helpful."' in "".join(prompts)
         # Of a case that it was taught it says what it was taught. What it had said before that stays.
-        asked.clear()
+        prompts.clear()
         answer(client, "lamp", value="true", rationale="Not cold at all.")
         post(client, "/judges/tone/teach")
         reviewing.wait(client)
-        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Not cold at all."' in "".join(asked)
+        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Not cold at all."' in "".join(
+            prompts
+        )
 
 
 def turning(request: Any) -> dict[str, Any]:
     """A judge that turns strict once it has learned a guideline."""
-    said = world.answer(request)
+    verdict = world.answer(request)
     if "changes" not in request.schema["properties"]:
-        said["value"] = "sympathy" not in request.system.lower() or "glad" in request.user.lower()
-    return said
+        verdict["value"] = "sympathy" not in request.system.lower() or "glad" in request.user.lower()
+    return verdict
 
 
 def failing(request: Any) -> Any:

@@ -117,11 +117,11 @@ def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block
     if name == "trace" and (tree := span_tree(value)) is not None:
         yield Block(kind="bubble", speaker=speaker, label=label, nodes=_spans(tree.spans))
     else:
-        html, nodes = _shown(value, str(key))
+        html, nodes = _rendered(value, str(key))
         yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
 
 
-def _shown(value: Any, key: str = "") -> tuple[Markup, tuple[Node, ...]]:
+def _rendered(value: Any, key: str = "") -> tuple[Markup, tuple[Node, ...]]:
     """A value as text, or as folded parts."""
     if isinstance(value, str):
         if (language := _language(value, key)) is not None:
@@ -175,7 +175,7 @@ def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
             speaker = "reply"
         content = turn.content if turn.content not in (None, "", [], {}) else turn.rest or None
         if content is not None:
-            html, nodes = _shown(content)
+            html, nodes = _rendered(content)
             label = turn.role or "" if speaker == "system" else ""
             yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
         for call in turn.calls:
@@ -226,17 +226,17 @@ def _json(value: Any) -> str:
 def _sides(sides: Mapping[str, Any]) -> list[Block]:
     """The sides that are compared; of two that are much alike, what differs is marked."""
     texts = {label: side if isinstance(side, str) else _json(side) for label, side in sides.items()}
-    shown = [prose(text) for text in texts.values()]
+    htmls = [prose(text) for text in texts.values()]
     if len(texts) == 2:
         one, other = (_WORDS.findall(text) for text in texts.values())
         matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
         if len(one) * len(other) < 4_000_000 and matcher.ratio() >= 0.6:  # else marks would cover most of them
             codes = matcher.get_opcodes()
-            shown = [
+            htmls = [
                 Markup('<p class="text">{}</p>').format(_marked((one[a:b], tag) for tag, a, b, _, _ in codes)),
                 Markup('<p class="text">{}</p>').format(_marked((other[a:b], tag) for tag, _, _, a, b in codes)),
             ]
-    return [Block(kind="side", label=label, html=html) for label, html in zip(texts, shown, strict=True)]
+    return [Block(kind="side", label=label, html=html) for label, html in zip(texts, htmls, strict=True)]
 
 
 def _marked(parts: Iterator[tuple[list[str], str]]) -> Markup:
@@ -245,16 +245,16 @@ def _marked(parts: Iterator[tuple[list[str], str]]) -> Markup:
     return Markup().join(text if tag == "equal" else mark.format(text) for text, tag in texts)
 
 
-def _parts(value: Any, left: list[int]) -> tuple[Node, ...]:
+def _parts(value: Any, room: list[int]) -> tuple[Node, ...]:
     items = value.items() if isinstance(value, dict) else enumerate(value, 1) if isinstance(value, list) else ()
     nodes = []
     for name, part in items:
-        left[0] -= 1
-        if left[0] < 0:
+        room[0] -= 1
+        if room[0] < 0:
             nodes.append(Node(name="…", text=Markup("…")))
             break
         if isinstance(part, dict | list) and part:
-            nodes.append(Node(name=visible(str(name)), parts=_parts(part, left), note=str(len(part))))
+            nodes.append(Node(name=visible(str(name)), parts=_parts(part, room), note=str(len(part))))
         elif isinstance(part, str):
             text = code(part, language) if (language := _language(part, str(name))) else prose(part)
             nodes.append(Node(name=visible(str(name)), text=text))
@@ -267,14 +267,14 @@ def _spans(spans: Any) -> tuple[Node, ...]:
     below: dict[str | None, list[Any]] = {}
     for span in spans:
         below.setdefault(span.parent, []).append(span)
-    left = [_MOST_NODES]
+    room = [_MOST_NODES]
 
     def nodes(parent: str | None, depth: int) -> tuple[Node, ...]:
         made = []
         for span in below.get(parent, ()):
             own = {name: part for name in ("inputs", "outputs") if (part := getattr(span, name)) is not None}
             own |= {"attributes": span.attributes} if span.attributes else {}
-            parts = _parts(own, left) if own else ()
+            parts = _parts(own, room) if own else ()
             parts += nodes(span.id, depth + 1) if depth < 40 else ()
             timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
             note = visible(" · ".join(filter(None, (span.kind, timed, span.message))))

@@ -28,8 +28,8 @@ _HERE = Path(__file__).parent.parent
 
 def link(judge: str, page: str, **query: object) -> str:
     """The address of a page of a judge."""
-    asked = urlencode({name: value for name, value in query.items() if value is not None})
-    return f"/judges/{quote(judge, safe='')}/{page}{f'?{asked}' if asked else ''}"
+    parts = urlencode({name: value for name, value in query.items() if value is not None})
+    return f"/judges/{quote(judge, safe='')}/{page}{f'?{parts}' if parts else ''}"
 
 
 def speaking(request: Request) -> Language:

@@ -71,12 +71,12 @@ def review_page(
             measuring = MEASURING in request.cookies and not is_measured(connection, judge, kind)
             coming = next_cases(connection, judge, person.name, n=1, again=again, measuring=measuring)
             parts["card"] = next(iter(coming), None)
-        shown: QueuedCase | None = parts["card"]
-        if shown is not None and parts["foot"] is None:
-            parts |= _foot(connection, request, loaded, shown, person, front=front, busy=busy)
+        queued: QueuedCase | None = parts["card"]
+        if queued is not None and parts["foot"] is None:
+            parts |= _foot(connection, request, loaded, queued, person, front=front, busy=busy)
         else:
-            parts |= _common(connection, request, loaded, shown, person)
-        place = answers.position(connection, judge, person.name, shown.example.id if shown else None)
+            parts |= _common(connection, request, loaded, queued, person)
+        place = answers.position(connection, judge, person.name, queued.example.id if queued else None)
         explained = explained_count(connection, judge, person.name)
     return render(
         request,
@@ -84,7 +84,7 @@ def review_page(
         judge=judge,
         page="review",
         question=question_of(loaded.judge),
-        blocks=blocks_of(shown.example, loaded.judge) if shown else [],
+        blocks=blocks_of(queued.example, loaded.judge) if queued else [],
         place=place,
         progress=progress,
         explained=explained,
@@ -100,8 +100,8 @@ def turned_foot(
     loaded = server.judges.latest(judge)
     busy = bool(server.jobs.recent(judge, active=True))
     with server.store.read() as connection:
-        shown = _named(connection, judge, case)
-        parts = _foot(connection, request, loaded, shown, person, word=word, busy=busy)
+        queued = _named(connection, judge, case)
+        parts = _foot(connection, request, loaded, queued, person, word=word, busy=busy)
     if parts["foot"] != "turned.html":
         raise Refused("answer this case first")
     if wait and parts["asked"]:
@@ -129,7 +129,7 @@ def save_answer(
         raise Refused("'{given}' is none of {allowed}", given=state, allowed=", ".join(_STATES))
     problem, conflict = None, None
     with server.store.write() as connection:
-        shown = _named(connection, judge, case)
+        queued = _named(connection, judge, case)
         before = review_of(connection, judge, person.name, case)
         words = rationale if rationale is not None else (before and before.rationale) or ""
         try:
@@ -143,12 +143,12 @@ def save_answer(
     if problem is None and conflict is None and (state != "answered" or not _is_part(request)):
         return _go(request, link(judge, "review", case=case if state == "answered" else None))
     status = 409 if conflict else 422 if problem else 200
-    asked = status == 200 and shown.judgment is None
-    if asked:
+    asking = status == 200 and queued.judgment is None
+    if asking:
         _ask(server, judge, case, person)
     with server.store.read() as connection:
-        shown = _named(connection, judge, case)
-        parts = _foot(connection, request, loaded, shown, person, front=status != 200, busy=asked)
+        queued = _named(connection, judge, case)
+        parts = _foot(connection, request, loaded, queued, person, front=status != 200, busy=asking)
     parts |= {"problem": problem, "conflict": conflict, "turned": True}
     return render(request, parts["foot"], status=status, judge=judge, **parts)
 
@@ -170,14 +170,14 @@ def save_words(
     """
     loaded = server.judges.latest(judge)
     with server.store.write() as connection:
-        shown = _named(connection, judge, case)
+        queued = _named(connection, judge, case)
         if words is None:  # a foot without a field says nothing of words that are there
             draft = draft_of(connection, judge, person.name, case)
         else:
             draft = save_draft(connection, judge, person.name, case, words, revision=revision)
         long = go and answers.say_drafts(connection, judge, person.name, case, kind=loaded.judge.value_type)
         draft_after = draft_of(connection, judge, person.name, case)
-        parts = _foot(connection, request, loaded, shown, person, word=True) if long else {}
+        parts = _foot(connection, request, loaded, queued, person, word=True) if long else {}
     if long and go != "leave":
         error = Refused(
             "your words have {n} characters; keep them under {most}", n=len((draft.words or "").strip()), most=LONGEST
@@ -230,10 +230,10 @@ def explained_count(connection: Connection, judge: str, person: str) -> int:
 
 
 def _named(connection: Connection, judge: str, case: str) -> QueuedCase:
-    shown = case_of(connection, judge, case)
-    if shown is None:
+    queued = case_of(connection, judge, case)
+    if queued is None:
         raise Problem(410, "this case is not in the queue any more: it was erased or removed")
-    return shown
+    return queued
 
 
 def _is_part(request: Request) -> bool:
@@ -285,10 +285,10 @@ def _foot(
     the judge may be reading it.
     """
     name, case_id = loaded.judge.name, case.example.id
-    shown = reviewed(connection, loaded.judge, person.name, case)
-    own = shown.own
+    view = reviewed(connection, loaded.judge, person.name, case)
+    own = view.own
     parts = _common(connection, request, loaded, case, person) | {"own": own}
-    if front or own is None or own.value is None or shown.hidden:
+    if front or own is None or own.value is None or view.hidden:
         return parts | {
             "foot": "front.html",
             "kind": loaded.judge.value_type,
@@ -300,10 +300,10 @@ def _foot(
     words = (own.rationale or "") if draft.words is None else draft.words
     return parts | {
         "foot": "turned.html",
-        "judgment": shown.judgment,
-        "agree": shown.agree,
-        "field": not case.held_out and (word or bool(words) or (shown.judgment is not None and not shown.agree)),
+        "judgment": view.judgment,
+        "agree": view.agree,
+        "field": not case.held_out and (word or bool(words) or (view.judgment is not None and not view.agree)),
         "words": words,
         "revision": draft.revision,
-        "asked": shown.judgment is None and busy,
+        "asked": view.judgment is None and busy,
     }

@@ -26,12 +26,12 @@ _FORMAT = HtmlFormatter(nowrap=True)
 
 def visible(text: str) -> Markup:
     """`text` escaped, with characters that a reader cannot see, or that turn its order around, as their numbers."""
-    return escape(_shown(text))
+    return escape(_readable(text))
 
 
 def code(text: str, language: str) -> Markup:
     """A block of code with its colours; plain where the language is not known."""
-    safe = _shown(text)
+    safe = _readable(text)
     try:
         lexer = get_lexer_by_name(language, stripnl=False)
     except ClassNotFound:
@@ -42,7 +42,7 @@ def code(text: str, language: str) -> Markup:
 
 def prose(text: str) -> Markup:
     """A text: as Markdown where it has Markdown's marks, else as it is, line for line."""
-    safe = _shown(text)
+    safe = _readable(text)
     if not _MARKS.search(safe):
         paragraphs = re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))
         return Markup().join(Markup('<p class="text">{}</p>').format(paragraph) for paragraph in paragraphs)
@@ -50,7 +50,7 @@ def prose(text: str) -> Markup:
     return Markup('<div class="markdown">{}</div>').format(Markup(_markdown().render(safe)))
 
 
-def _shown(text: str) -> str:
+def _readable(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.translate(_LINES).isprintable():  # nearly every text, and a hundred times as fast
         return text
