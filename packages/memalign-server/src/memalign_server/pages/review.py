@@ -45,11 +45,13 @@ def review_page(
     front: bool = False,
     again: bool = False,
     back: bool = False,
+    word: bool = False,
 ) -> Response:
     """The case that is named, to answer or with the judge's verdict; else what comes next for a person.
 
     That is a case on which they and a colleague differ, one that waits for an owner, the question whether to teach what
-    they explained, or the next case. `back` is the latest that they answered, `again` one that they skipped.
+    they explained, or the next case. `back` is the latest that they answered, `again` one that they skipped. `word`
+    opens the field although both agree.
     """
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
@@ -73,7 +75,7 @@ def review_page(
             parts["card"] = next(iter(coming), None)
         queued: QueuedCase | None = parts["card"]
         if queued is not None and parts["foot"] is None:
-            parts |= _foot(connection, request, loaded, queued, person, front=front, busy=busy)
+            parts |= _foot(connection, request, loaded, queued, person, front=front, word=word, busy=busy)
         else:
             parts |= _common(connection, request, loaded, queued, person)
         place = answers.position(connection, judge, person.name, queued.example.id if queued else None)
@@ -96,7 +98,7 @@ def review_page(
 def turned_foot(
     request: Request, judge: str, server: Here, person: Asking, case: str, word: bool = False, wait: bool = False
 ) -> Response:
-    """The foot of a case that the person has answered; `word` opens its field, `wait` asks for the judge's verdict only."""
+    """The foot of a case that the person has answered; `word` opens its field, `wait` is asked until the judge answers."""
     loaded = server.judges.latest(judge)
     busy = bool(server.jobs.recent(judge, active=True))
     with server.store.read() as connection:
