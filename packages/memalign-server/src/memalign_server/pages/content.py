@@ -162,7 +162,7 @@ def _is_turns(value: Any) -> bool:
 
 
 def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
-    """Turns as bubbles, each tool call as one line with its result; the last that the company says is what is judged."""
+    """Turns as bubbles, each tool call as one line with its result; the last turn of the company is what is judged."""
     results = [turn for turn in turns if _is_result(turn)]
     spoken = [turn for turn in turns if _SPEAKERS.get((turn.role or "").lower()) == "company" and turn.content]
     for turn in turns:

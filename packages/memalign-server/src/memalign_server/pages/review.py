@@ -98,7 +98,7 @@ def review_page(
 def turned_foot(
     request: Request, judge: str, server: Here, person: Asking, case: str, word: bool = False, wait: bool = False
 ) -> Response:
-    """The foot of a case that the person has answered; `word` opens its field, `wait` is asked until the judge answers."""
+    """The foot of a case that the person has answered; `word` opens its field, `wait` answers once the judge has."""
     loaded = server.judges.latest(judge)
     busy = bool(server.jobs.recent(judge, active=True))
     with server.store.read() as connection:
