@@ -223,7 +223,9 @@ def test_a_model_that_is_down_says_one_thing_and_loses_nothing(tmp_path: Path, s
         assert "Try again" in page
         assert "Nothing yet: the model did not answer. Your words are kept." in later.page()
     with opened(tmp_path) as again:
-        assert "3 of 3 you corrected are now right" in again.teach()
+        page = again.teach()
+        assert "3 of 3 you corrected are now right" in page
+        assert "nothing new to learn" not in page
 
 
 def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:
