@@ -55,7 +55,9 @@ def fill(url: str, cases: int, people: int) -> dict[str, str]:
             rows.append(row | {"created_at": now(), "updated_at": now(), "rationale": "It names no day."})
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)
-        store_judgments(connection, judge, 1, [(one, said, 0.3) for one, said in zip(examples, verdicts, strict=True)])
+        store_judgments(
+            connection, judge, 1, [(one, verdict, 0.3) for one, verdict in zip(examples, verdicts, strict=True)]
+        )
         connection.execute(insert(reviews), rows)
         add_person(connection, "owner", Role.OWNER)
         ids = {f"person {n}": add_person(connection, f"person {n}", Role.REVIEWER) for n in range(people)}
@@ -160,12 +162,12 @@ def main() -> int:
         with Store(url).read() as connection:
             rows = {(row.person, row.case_id): row for row in connection.execute(select(reviews)).all()}
     answers = {(browser.name, case): value for browser in browsers for case, value in browser.answers.items()}
-    lost = sum(key not in rows for key in answers)
+    missing = sum(key not in rows for key in answers)
     changed = sum(key in rows and from_json(rows[key].value) is not value for key, value in answers.items())
     twice = sum(key in rows and rows[key].revision != 1 for key in answers)
     again = sum(browser.sent_again for browser in browsers)
-    print(f"\n{len(answers)} answers, {again} requests sent again: {lost} lost, {changed} changed, {twice} twice")
-    return int(bool(lost or changed or twice))
+    print(f"\n{len(answers)} answers, {again} requests sent again: {missing} lost, {changed} changed, {twice} twice")
+    return int(bool(missing or changed or twice))
 
 
 if __name__ == "__main__":
