@@ -39,27 +39,18 @@ _OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.c
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """One answer that the judge has not learned, its case, and the judge's `verdict` that it is an answer to.
+    """One answer that the judge has not learned.
 
-    The verdict is None where the judge has judged the case again since, or had learned from it before.
+    Attributes:
+        review: The answer.
+        feedback: The same as the library takes it.
+        verdict: The judge's verdict that it is an answer to; None if the judge has judged the case again since, or had
+            learned from it before.
     """
 
     review: Review
-    example: Example
-    verdict: Judgment | None = None
-
-    @property
-    def feedback(self) -> Feedback:
-        """The answer as the library takes it."""
-        answer = self.review
-        return Feedback(
-            id=answer.case_id,
-            source=answer.person,
-            value=answer.value,
-            rationale=answer.rationale,
-            created_at=answer.updated_at,
-            **self.example.content,
-        )
+    feedback: Feedback
+    verdict: Judgment | None
 
 
 def teachable(connection: Connection, judge: str) -> list[Lesson]:
@@ -103,10 +94,17 @@ def _counts(judge: str) -> ColumnElement[bool]:
 
 
 def _lesson(row: Row[Any]) -> Lesson:
-    answer = review(row)
+    answer, example = review(row), Example.from_dict(from_json(row.example))
+    feedback = Feedback(
+        id=answer.case_id,
+        source=answer.person,
+        value=answer.value,
+        rationale=answer.rationale,
+        created_at=answer.updated_at,
+        **example.content,
+    )
     answers_it = answer.judge_version in (None, row.version) and not row.seen
-    verdict = judgment_of(row.judgment) if answers_it else None
-    return Lesson(review=answer, example=Example.from_dict(from_json(row.example)), verdict=verdict)
+    return Lesson(review=answer, feedback=feedback, verdict=judgment_of(row.judgment) if answers_it else None)
 
 
 async def teach(
@@ -146,7 +144,7 @@ async def teach(
         [lesson.feedback for lesson in lessons],
         optimizer=optimizer,
         skip_invalid=True,
-        own_verdicts={lesson.example.id: lesson.verdict for lesson in lessons if lesson.verdict is not None},
+        own_verdicts={lesson.feedback.id: lesson.verdict for lesson in lessons if lesson.verdict is not None},
         progress=progress,
     )
     refused = {row.line: row.reason for row in result.rows if row.status == "invalid"}
