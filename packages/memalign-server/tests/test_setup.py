@@ -56,6 +56,7 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Pat
 def test_a_changed_question_is_a_new_version_by_which_open_cases_are_judged(local: TestClient) -> None:
     put_in(local)
     answer(local, "late", value="false")
+    answer(local, "lamp", state="skipped")
     saved = post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
     wait(local)
     judge = registry_of(local).load("tone")

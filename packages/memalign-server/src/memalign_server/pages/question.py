@@ -84,7 +84,8 @@ def save_question(judge: str, server: Here, person: Asking, draft: Drafted) -> R
     saved = server.registry.update(judge, lambda latest: _changed(latest, draft, person, fixed=fixed))
     if saved.version == saved.parent:
         return RedirectResponse(link(judge, "setup"), 303)
-    answered = exists().where(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+    of_case = reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id
+    answered = exists().where(*of_case, reviews.c.state == "answered")
     blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
     with server.store.write() as connection:
         connection.execute(update(queue).where(queue.c.judge == judge, ~answered).values(blank))
