@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, String, Table, Text, insert, select
 
+from memalign import Example, ValueType
 from memalign.errors import RegistryError
 from memalign.registry import other_tables
+from memalign_server.review.answers import Answer, save, settle
+from memalign_server.review.cases import add_cases
 from memalign_server.review.drafts import drafts_of, save_draft
 from memalign_server.store import Store
 from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, from_json, metadata
-from memalign_server.store.tables import drafts
+from memalign_server.store.tables import drafts, queue
 from memalign_server.store.tables import jobs as table
 from memalign_server.work.jobs import Jobs
 from server_support import world
 
+YES_NO = ValueType.of("bool")
 SECRET = "the parcel of Mrs Almeida was left behind the blue door of number nine"
 FEEDBACK = [
     {"id": "t-1", "inputs": "Where is it?", "outputs": SECRET, "value": False, "rationale": "Cold.", "source": "ana"},
@@ -150,3 +154,16 @@ def test_what_somebody_typed_goes_with_its_case_and_with_its_judge(tmp_path: Pat
     registry.delete("tone")
     with store.read() as connection:
         assert connection.execute(select(drafts)).all() == []
+
+
+def test_whose_answer_an_owner_chose_is_not_named_once_that_person_is_erased(tmp_path: Path) -> None:
+    store, _, url = aligned(tmp_path)
+    with store.write() as connection:
+        add_cases(connection, "tone", [Example(id=name, outputs=f"Reply {name}.") for name in ("c-1", "c-2")])
+        for name, holder in (("c-1", "ana"), ("c-2", "ben")):
+            save(connection, "tone", holder, name, Answer(state="answered", value=True, form="f"), kind=YES_NO)
+            settle(connection, "tone", name, holder)
+    world.opened(url).erase("tone", source="ana")
+    with store.read() as connection:
+        settled = connection.execute(select(queue.c.case_id, queue.c.settled).order_by(queue.c.case_id)).all()
+        assert [tuple(row) for row in settled] == [("c-1", None), ("c-2", "ben")]
