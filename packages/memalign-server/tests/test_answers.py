@@ -147,7 +147,7 @@ def test_both_see_each_other_once_both_have_answered_differently(tables: Connect
     assert taught(tables, "c-01") == ["ana", "ben"]
 
 
-def test_whoever_takes_over_an_answer_loses_no_words_and_teaches_none_of_them(tables: Connection) -> None:
+def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection) -> None:
     say(tables, "ana", "c-00", False, "We cannot promise that.")
     say(tables, "ben", "c-00", True, "She is safe.")
     take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO)
@@ -172,7 +172,7 @@ def test_what_a_colleague_has_changed_since_is_not_taken_over(tables: Connection
     assert own.value is False
 
 
-def test_kept_by_all_it_goes_to_an_owner_and_until_then_teaches_nothing(tables: Connection) -> None:
+def test_kept_by_all_it_goes_to_an_owner_and_teaches_nothing(tables: Connection) -> None:
     for person, value in (("ana", False), ("ben", True), ("cleo", True)):
         say(tables, person, "c-00", value)
         assert for_owners(tables) == []
@@ -247,7 +247,7 @@ def test_an_answer_that_goes_takes_its_dispute_with_it(tables: Connection) -> No
 # -- the way through the cases -----------------------------------------------------------------------------------------
 
 
-def test_back_leads_through_the_cases_in_the_order_in_which_they_were_answered(tables: Connection) -> None:
+def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) -> None:
     assert previous_case(tables, JUDGE, "ana") is None
     for case, value in (("c-03", True), ("c-01", None), ("c-02", False)):
         say(tables, "ana", case, value)

@@ -53,7 +53,7 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Pat
         assert "Is this reply good enough to send?" in client.get("/").text
 
 
-def test_a_changed_question_is_a_new_version_by_which_open_cases_are_judged(local: TestClient) -> None:
+def test_by_a_changed_question_open_cases_are_judged_again(local: TestClient) -> None:
     put_in(local)
     answer(local, "late", value="false")
     answer(local, "lamp", state="skipped")

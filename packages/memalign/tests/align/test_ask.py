@@ -193,7 +193,7 @@ class TestCalls:
         news = learn(other, chat, labelled(1, start=20)).judge
         assert {case.answers.judge for case in news.memory.cases if case.answers} == {base_fingerprint_of(other)}
 
-    def test_a_case_of_which_nothing_can_be_asked_costs_no_later_align_a_call(self) -> None:
+    def test_a_case_without_a_question_costs_no_later_align_a_call(self) -> None:
         # Without the first case no guideline is written, so its fold has no question.
         judge, chat, _ = checking(shard_size=50)
         once = learn(judge, chat, [*labelled(1), *(row(n, "ana", "noop", value=True) for n in range(2, 13))]).judge
