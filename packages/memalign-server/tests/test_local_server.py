@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
+from memalign.errors import RegistryError
+from memalign_server.store import Store
 from server_support import world
 
 if TYPE_CHECKING:
@@ -31,6 +35,21 @@ def test_every_answer_has_the_safe_headers(local: TestClient) -> None:
         assert "script-src 'self'" in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/health", "/api/v1/judges", "/judges/tone/review"])
+def test_a_database_that_is_down_may_answer_later(
+    path: str, local: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def down(_store: Store) -> Iterator[None]:
+        raise RegistryError("postgresql://olga@db.internal is down")
+        yield
+
+    monkeypatch.setattr(Store, "read", down)
+    answer = local.get(path, headers={"accept": "text/html"})
+    assert (answer.status_code, "the database does not answer just now" in answer.text) == (503, True)
+    assert "db.internal" not in answer.text
 
 
 def test_an_unknown_judge_is_a_problem(local: TestClient) -> None:

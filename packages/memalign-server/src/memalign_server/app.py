@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI
 from starlette.middleware.sessions import SessionMiddleware
 
+from memalign.errors import RegistryError
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
 from memalign_server import api
@@ -17,7 +18,7 @@ from memalign_server.pages import people
 from memalign_server.pages import routes as pages
 from memalign_server.people.access import ANYBODY, TEAM, Identity
 from memalign_server.people.headers import SafeHeaders
-from memalign_server.problems import PROBLEMS
+from memalign_server.problems import PROBLEMS, unreachable
 from memalign_server.review.judges import Judges
 from memalign_server.server import Server
 from memalign_server.settings import Settings
@@ -64,8 +65,11 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     @app.get("/health", include_in_schema=False)
     def health() -> dict[str, str]:
-        with store.read():
-            return {"status": "ok"}
+        try:
+            with store.read():
+                return {"status": "ok"}
+        except RegistryError:
+            raise unreachable() from None
 
     server = Server(settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store))
     app.state.server = server

@@ -21,7 +21,7 @@ from memalign.errors import (
     VersionConflict,
 )
 
-__all__ = ["PROBLEMS", "RAISED", "Problem", "Refused", "problem_of"]
+__all__ = ["PROBLEMS", "RAISED", "Problem", "Refused", "problem_of", "unreachable"]
 
 RAISED: Final = (HTTPException, MemalignError, RequestValidationError)
 """The errors that are answers; any other one is a fault of ours."""
@@ -81,6 +81,11 @@ class Refused(InputError):
     def __init__(self, english: str, **parts: object) -> None:
         super().__init__(english.format_map(parts) if parts else english)
         self.english, self.parts = english, parts
+
+
+def unreachable() -> Problem:
+    """The database is down, in words for strangers: the error itself names its host."""
+    return Problem(503, "the database does not answer just now; try again in a moment")
 
 
 def problem_of(error: Exception) -> Problem:

@@ -15,6 +15,7 @@ from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memalign.errors import RegistryError
 from memalign_server.people.people import (
     LOCAL,
     PROGRAM,
@@ -26,7 +27,7 @@ from memalign_server.people.people import (
     is_token,
     person_of_session,
 )
-from memalign_server.problems import Problem
+from memalign_server.problems import Problem, unreachable
 
 if TYPE_CHECKING:
     from memalign_server.server import Server
@@ -76,6 +77,8 @@ def _identify(server: Server, request: Request) -> tuple[Person | None, Problem 
             _check_origin(request, server.settings.public_url)
     except Problem as problem:
         return None, problem
+    except RegistryError:
+        return None, unreachable()
     return person, None
 
 
