@@ -42,8 +42,8 @@ def test_waits_double_and_stop_at_the_longest():
 
 def test_the_requested_wait_is_kept_within_limits():
     retry = Retry(base_seconds=1, max_wait=60)
-    assert 20 <= retry.wait(1, asked=20) <= 21
-    assert retry.wait(1, asked=3600) == 60
+    assert 20 <= retry.wait(1, requested=20) <= 21
+    assert retry.wait(1, requested=3600) == 60
 
 
 async def test_a_failure_that_may_pass_is_tried_again():

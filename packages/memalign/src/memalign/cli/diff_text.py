@@ -28,8 +28,8 @@ def diff_text(diff: MemoryDiff) -> str:
 def _feedback_lines(change: FeedbackChange) -> Iterator[str]:
     before, after = change.entry_before, change.entry_after
     if change.before is None or change.after is None:
-        entry = after or before
-        yield f"  {'+' if change.before is None else '-'} {change.key}: {_words(change)} [{entry.state if entry else ''}]"
+        entry, sign = after or before, "+" if change.before is None else "-"
+        yield f"  {sign} {change.key}: {_words(change)} [{entry.state if entry else ''}]"
     elif not {"value", "rationale", "meta"}.isdisjoint(change.fields):
         yield f"  ~ {change.key}: {_words(change, old=True)}"
         yield f"    now: {_words(change)} [{after.state if after else ''}]"

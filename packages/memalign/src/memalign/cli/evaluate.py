@@ -85,9 +85,10 @@ def evaluate(
 ) -> int:
     """Measure agreement with people; make a gate or a report of it.
 
-    All figures have 95 % intervals. With a criterion (--min-accuracy, --min-kappa, --not-worse-than) it is a gate. Cases
-    in memory are then left out, and it exits with 0 when the whole interval reaches the criterion, with 1 when none of it
-    does, and with 3 when there are too few cases to tell. A case without a verdict is named: a gate then exits with 2.
+    All figures have 95 % intervals. With a criterion (--min-accuracy, --min-kappa, --not-worse-than) it is a gate.
+    Cases in memory are then left out, and it exits with 0 when the whole interval reaches the criterion, with 1 when
+    none of it does, and with 3 when there are too few cases to tell. A case without a verdict is named: a gate then
+    exits with 2.
     """
     from memalign.evaluation import LabelledCases, check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure

@@ -34,8 +34,8 @@ Matching = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="All feedback whose case or words hold TEXT, in upper or lower case. With KEY or --source, all must match. "
-        "What matches is shown first, and the command asks.",
+        help="All feedback whose case or words hold TEXT, in upper or lower case. With KEY or --source, all must "
+        "match. What matches is shown first, and the command asks.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten, and do nothing.")]
@@ -61,9 +61,9 @@ def unalign(
 ) -> int:
     """Withdraw feedback, and all that came from it.
 
-    What the remaining feedback taught beside it is learned again. Where no model answers, that stays pending. A guideline
-    that a person wrote or pinned stays, unless their own words are withdrawn. Older versions keep the feedback; erase
-    removes it from them, too.
+    What the remaining feedback taught beside it is learned again. Where no model answers, that stays pending. A
+    guideline that a person wrote or pinned stays, unless their own words are withdrawn. Older versions keep the
+    feedback; erase removes it from them, too.
     """
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if dry_run or matching is not None:

@@ -29,9 +29,9 @@ __all__ = [
 
 
 def guideline_table(
-    guidelines: Iterable[Guideline], memory: Memory | None = None, *, title: str | None = None, **shown: Any
+    guidelines: Iterable[Guideline], memory: Memory | None = None, *, title: str | None = None, **options: Any
 ) -> Table:
-    """Id, status, text and origin of guidelines; of `memory`, where they are still in one. `shown` as for `table`."""
+    """Id, status, text and origin of guidelines; of `memory`, where they are still in one. `options` as for `table`."""
     rows = []
     for guideline in guidelines:
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
@@ -41,8 +41,8 @@ def guideline_table(
         rows.append((guideline.id, status, guideline.text, source))
     if not any(status for _, status, _, _ in rows):
         plain = [(name, text, source) for name, _, text, source in rows]
-        return table(("id", "guideline", "from"), plain, title=title, **shown)
-    return table(("id", "status", "guideline", "from"), rows, title=title, **shown)
+        return table(("id", "guideline", "from"), plain, title=title, **options)
+    return table(("id", "status", "guideline", "from"), rows, title=title, **options)
 
 
 def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[dict[str, Any]]:
@@ -55,10 +55,10 @@ def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[di
     ]
 
 
-def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **shown: Any) -> list[Table]:
+def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **options: Any) -> list[Table]:
     """The checks of guidelines of `judge`, each with what a yes speaks for; no table where there are none."""
     rows = [(rule.id, check.question, check_words(check, judge)) for rule in guidelines for check in rule.checks]
-    return [table(("id", "check", "a yes speaks"), rows, title=title, **shown)] if rows else []
+    return [table(("id", "check", "a yes speaks"), rows, title=title, **options)] if rows else []
 
 
 def check_words(check: Check, judge: Judge) -> str:
@@ -75,7 +75,7 @@ def check_words(check: Check, judge: Judge) -> str:
 
 
 def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
-    """The status of a guideline of `memory`, such as `superseded: G2 says the same`; "" for one that is plainly in force.
+    """The status of a guideline of `memory`, such as `superseded: G2 says the same`; "" for one in force.
 
     Without a memory, what people did to it alone.
     """

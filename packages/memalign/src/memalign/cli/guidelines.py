@@ -45,8 +45,8 @@ def guideline(
         list[str] | None,
         typer.Option(
             metavar="'Q? yes|no L'",
-            help="A question about an item, the answer that counts (yes), and the label that it speaks for. Repeat it for "
-            "several. It replaces all checks; '' takes them away.",
+            help="A question about an item, the answer that counts (yes), and the label that it speaks for. Repeat it "
+            "for several. It replaces all checks; '' takes them away.",
         ),
     ] = None,
     by: Annotated[
@@ -109,8 +109,8 @@ def lock(
 ) -> int:
     """Lock cases that no later align may break.
 
-    Each align judges them again, and they must keep the experts' label. It leaves out new guidelines that make the judge
-    wrong there, and names them. When a locked case is wrong all the same, align exits with 1.
+    Each align judges them again, and they must keep the experts' label. It leaves out new guidelines that make the
+    judge wrong there, and names them. When a locked case is wrong all the same, align exits with 1.
     """
     lines: list[str] = []
     moved: dict[str, Any] = {}

@@ -144,16 +144,16 @@ def _import_bundle(session: Session, file: str, name: str | None, *, allow_erase
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it warns of is the version's note, shown below
-        kept = name or load_bundle(file).name
+        target = name or load_bundle(file).name
     registry = session.registry(create=True)
-    before = {judge.name: judge.latest for judge in registry.list()}.get(kept, 0)
+    before = {judge.name: judge.latest for judge in registry.list()}.get(target, 0)
     number = registry.import_bundle(file, name, allow_erased=allow_erased)
-    note = registry.history(kept)[number - 1].note
+    note = registry.history(target)[number - 1].note
     line = (
-        f"imported {kept} as version {number}"
+        f"imported {target} as version {number}"
         if number > before
-        else f"nothing changed: {kept} is still version {number}"
+        else f"nothing changed: {target} is still version {number}"
     )
-    data = {"judge": kept, "version": number, "note": note}
+    data = {"judge": target, "version": number, "note": note}
     session.give(data, line, *([f"note: {note}"] if note else []))
     return DONE

@@ -196,8 +196,8 @@ def edit(
 ) -> int:
     """Change a judge's settings; its memory stays.
 
-    The result is a new version. Another --authority or --policy can change which labels count. It then says which feedback
-    is disputed or pending now.
+    The result is a new version. Another --authority or --policy can change which labels count. It then says which
+    feedback is disputed or pending now.
     """
     from memalign.align import dismiss_conflict, set_policy
 

@@ -208,13 +208,13 @@ class ModelSettings:
         named = {role: canonical_name(name) for role, name in models.items() if name is not None}
         table = dict(judge.parameters.get("models", {}))
         settings = {name: table.get(name, {}) for name in named.values()}
-        if told := self._about_model():
+        if changes := self._about_model():
             if self.role not in named:
                 option = f"--{self.role}-model" if self.role != "judge" else "--model"
                 raise InputError(f"--for {self.role}: the judge has no such model; to name one, give {option}")
-            settings[named[self.role]] = settings[named[self.role]] | told
-        settings = {name: {key: value for key, value in each.items() if value} for name, each in settings.items()}
-        parameters["models"] = {name: each for name, each in settings.items() if each}
+            settings[named[self.role]] = settings[named[self.role]] | changes
+        settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
+        parameters["models"] = {name: values for name, values in settings.items() if values}
         changed = judge.replace(
             model=judge.model if model == judge.model_name else model,
             parameters={name: value for name, value in parameters.items() if name not in OF_MODELS or value},
@@ -224,14 +224,14 @@ class ModelSettings:
         return changed
 
     def _about_model(self) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         if self.header is not None:
-            told["headers"] = dict(_header(text) for text in self.header if text.strip())
+            settings["headers"] = dict(_header(text) for text in self.header if text.strip())
         if self.price is not None:
-            told["prices"] = _prices(self.price)
+            settings["prices"] = _prices(self.price)
         if self.context is not None:
-            told["context"] = self.context
-        return told
+            settings["context"] = self.context
+        return settings
 
 
 def _open_models(judge: Judge) -> None:
@@ -281,8 +281,8 @@ def lines_of_lost_settings(before: Judge, after: Judge) -> list[str]:
             f"{new} is no longer asked at {address}; to keep it there: memalign edit {after.name} --base-url {address}"
         )
     in_use = {new, name_of(after.check_model), after.parameters.get("reflection_model")}
-    lost = set(before.parameters.get("models", {})) - set(after.parameters.get("models", {})) - in_use
-    return [*lines, *(f"headers, prices and context of {name} went with it" for name in sorted(lost))]
+    dropped = set(before.parameters.get("models", {})) - set(after.parameters.get("models", {})) - in_use
+    return [*lines, *(f"headers, prices and context of {name} went with it" for name in sorted(dropped))]
 
 
 def model_facts(judge: Judge) -> list[tuple[str, str]]:

@@ -162,8 +162,8 @@ class RunProgress:
         rate = (self.judged - 1) / seconds
         speed = f"{rate:,.{0 if rate >= 10 else 1}f} a second" if rate >= 1 else f"{_duration(1 / rate)} each"
         cost = f"${self.usage.cost:.2f}" if self.usage.cost else ""
-        left = f"{_duration((total - done) / rate)} left" if total > done else ""
-        return ", ".join(filter(None, (speed, cost, left)))
+        remaining = f"{_duration((total - done) / rate)} left" if total > done else ""
+        return ", ".join(filter(None, (speed, cost, remaining)))
 
 
 def _duration(seconds: float) -> str:

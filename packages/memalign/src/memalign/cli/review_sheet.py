@@ -49,8 +49,8 @@ def next_(
     """Name the cases that experts should label next, and why.
 
     First come those where no guideline applies, guidelines pull both ways, the verdict is unsure, or memory has nothing
-    like them. Each case is judged once; with --judged, none is. Cases in memory, and copies of one case, are left out. A
-    case that cannot be judged is named and does not stop the rest (exit 1). --json is a list of id, reason and score.
+    like them. Each case is judged once; with --judged, none is. Cases in memory, and copies of one case, are left out.
+    A case that cannot be judged is named and does not stop the rest (exit 1). --json is a list of id, reason and score.
     """
     from memalign.evaluation import next_cases
     from memalign.io import Examples
@@ -94,7 +94,7 @@ def review(
         Path,
         typer.Option("-o", "--out", metavar="SHEET", help="The sheet to write: .xlsx, .csv or .tsv."),
     ],
-    shown: Annotated[
+    with_verdicts: Annotated[
         bool,
         typer.Option(
             "--shown/--blind",
@@ -107,8 +107,8 @@ def review(
 ) -> int:
     """Write a sheet in which experts give their verdicts.
 
-    It has one row for each case, with empty columns for the expert's verdict and words. `memalign align` takes the filled
-    sheet back. No model is called.
+    It has one row for each case, with empty columns for the expert's verdict and words. `memalign align` takes the
+    filled sheet back. No model is called.
     """
     _, judge = judge_with_columns(session, name, None, columns)
     reviewed, missing = _cases(judge, cases, examples, columns)
@@ -116,7 +116,7 @@ def review(
         more = f" and {len(missing) - _SHOWN_IDS} more" if len(missing) > _SHOWN_IDS else ""
         where = examples or "the judge's memory"
         say(f"left out: {', '.join(missing[:_SHOWN_IDS])}{more}: {where} has no such case")
-    return _sheet(session, judge, reviewed, out, shown=shown, source=source, overwrite=overwrite)
+    return _sheet(session, judge, reviewed, out, with_verdicts=with_verdicts, source=source, overwrite=overwrite)
 
 
 def _cases(
@@ -153,7 +153,7 @@ def _sheet(
     cases: list[ReviewCase],
     out: Path,
     *,
-    shown: bool,
+    with_verdicts: bool,
     source: str | None,
     overwrite: bool,
 ) -> int:
@@ -162,12 +162,23 @@ def _sheet(
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists, and somebody may have filled it in; name another file, or give --overwrite")
     write_review(
-        cases, out, value_type=judge.value_type, with_verdicts=shown, source=source, instructions=judge.instructions
+        cases,
+        out,
+        value_type=judge.value_type,
+        with_verdicts=with_verdicts,
+        source=source,
+        instructions=judge.instructions,
     )
     who = "" if source else " --source WHO"
     then = f"memalign align {shlex.quote(judge.name)} {shlex.quote(str(out))}{who}"
     verdicts = sum(case.judgment is not None for case in cases)
-    data = {"judge": judge.name, "sheet": str(out), "cases": len(cases), "shown": shown and verdicts > 0, "next": then}
-    hidden = f"; the judge's {counted(verdicts, 'verdict')} not shown" if verdicts and not shown else ""
+    data = {
+        "judge": judge.name,
+        "sheet": str(out),
+        "cases": len(cases),
+        "shown": with_verdicts and verdicts > 0,
+        "next": then,
+    }
+    hidden = f"; the judge's {counted(verdicts, 'verdict')} not shown" if verdicts and not with_verdicts else ""
     session.give(data, f"{counted(len(cases), 'case')} in {out}{hidden}", f"when it is filled in: {then}")
     return DONE

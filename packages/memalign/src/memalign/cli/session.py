@@ -57,7 +57,7 @@ def shared_options() -> Sequence[Any]:
             typer.Option(
                 metavar="URL",
                 envvar="MEMALIGN_REGISTRY",
-                help="Take the judges from this registry. The default is $MEMALIGN_REGISTRY, else sqlite:///memalign.db.",
+                help="Take the judges from this registry; without it $MEMALIGN_REGISTRY, else sqlite:///memalign.db.",
             ),
         ] = _REGISTRY,
         json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and all else on stderr.")] = False,

@@ -1,7 +1,7 @@
 """From what a model wrote to an object that fits the schema it was given.
 
-An answer that means one thing is taken though it is spelt otherwise: see `understood`. What a model wrote is never repeated in an error: errors are kept in ledgers and judgments, and an erased text must not
-live on in them.
+An answer that means one thing is taken though it is spelt otherwise: see `understood`. What a model wrote is never
+repeated in an error: errors are kept in ledgers and judgments, and an erased text must not live on in them.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _TYPE_NAMES: dict[type, str] = {
 
 def parse_answer(text: str, schema: dict[str, Any], *, optional: Collection[str] = ()) -> dict[str, Any]:
     """The JSON object in `text`, which fits `schema` (see `fitted`). Raises InvalidOutput with what is wrong."""
-    found = find_object(text)
-    if found is None:
+    parsed = find_object(text)
+    if parsed is None:
         raise InvalidOutput("the answer holds no JSON object")
-    data, reason = fitted(found, schema, optional=optional)
+    data, reason = fitted(parsed, schema, optional=optional)
     if reason:
         raise InvalidOutput(f"the answer does not fit its schema: {reason}")
     return data
 
 
 def fitted(
-    found: dict[str, Any], schema: dict[str, Any], *, optional: Collection[str] = ()
+    parsed: dict[str, Any], schema: dict[str, Any], *, optional: Collection[str] = ()
 ) -> tuple[dict[str, Any], str | None]:
     """What the object means by `schema`, and why that does not fit (see `misfit`); None when it does."""
-    if misfit(found, schema, optional=optional) is None:
-        return found, None
-    data = understood(found, schema)
+    if misfit(parsed, schema, optional=optional) is None:
+        return parsed, None
+    data = understood(parsed, schema)
     return data, misfit(data, schema, optional=optional)
 
 
@@ -61,18 +61,19 @@ def understood(value: Any, schema: dict[str, Any]) -> Any:
     - Keys that the schema does not have are left out.
     - Numbers may be texts ("4"), truth values "True", "yes", "false" or "No", and labels numbers or truth values.
 
-    Meaning is never guessed. A key that is there twice in other capitals counts as missing. 1 is no truth value, "4/5" and
-    "four" are no numbers, 3.5 is no whole number, null is no empty text, and an object inside another is not looked for.
+    Meaning is never guessed. A key that is there twice in other capitals counts as missing. 1 is no truth value, "4/5"
+    and "four" are no numbers, 3.5 is no whole number, null is no empty text, and an object inside another is not looked
+    for.
     """
     if "anyOf" in schema:
         if misfit(value, schema) is None:
             return value
-        meant = [each for option in schema["anyOf"] if misfit(each := understood(value, option), option) is None]
+        meant = [reading for option in schema["anyOf"] if misfit(reading := understood(value, option), option) is None]
         return meant[0] if len(meant) == 1 else value
     if isinstance(value, dict):
         return _object_understood(value, schema)
     if isinstance(value, list):
-        return [understood(each, schema["items"]) for each in value] if "items" in schema else value
+        return [understood(reading, schema["items"]) for reading in value] if "items" in schema else value
     return _scalar_understood(value, schema)
 
 
@@ -80,14 +81,14 @@ def _object_understood(value: dict[str, Any], schema: dict[str, Any]) -> dict[st
     properties = schema.get("properties")
     if properties is None:
         return value
-    found = {}
+    fields = {}
     for key, inner in properties.items():
-        alike = [key] if key in value else [each for each in value if _plain(each) == _plain(key)]
+        alike = [key] if key in value else [name for name in value if _plain(name) == _plain(key)]
         if len(alike) == 1:
-            found[key] = understood(value[alike[0]], inner)
+            fields[key] = understood(value[alike[0]], inner)
     if schema.get("additionalProperties", True) is False:
-        return found
-    return {**{key: part for key, part in value.items() if key not in found}, **found}
+        return fields
+    return {**{key: part for key, part in value.items() if key not in fields}, **fields}
 
 
 def _scalar_understood(value: Any, schema: dict[str, Any]) -> Any:
@@ -101,8 +102,8 @@ def _scalar_understood(value: Any, schema: dict[str, Any]) -> Any:
         if isinstance(value, bool):
             meant = [label for label in labels if _TRUTH.get(_plain(label)) is value]
         else:
-            said = _plain(str(value)) if isinstance(value, str | int) else None
-            meant = [label for label in labels if _plain(label) == said]
+            spelling = _plain(str(value)) if isinstance(value, str | int) else None
+            meant = [label for label in labels if _plain(label) == spelling]
         return meant[0] if len(meant) == 1 else value
     return value
 
@@ -125,7 +126,7 @@ def find_object(text: str) -> dict[str, Any] | None:
 
 
 def _last_object(text: str) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = None
+    last: dict[str, Any] | None = None
     depth = 0  # open braces that begin nothing that can be read
     broken = False
     after = 0  # where the object that was found ends
@@ -136,16 +137,16 @@ def _last_object(text: str) -> dict[str, Any] | None:
             try:
                 value, end = _decoder.raw_decode(text, brace.start())
             except (ValueError, RecursionError):
-                found, broken = None, True
+                last, broken = None, True
                 depth += 1
             else:
-                found, after = (value, end) if depth == 0 else (None, end)
+                last, after = (value, end) if depth == 0 else (None, end)
         elif depth:
             depth -= 1
         elif broken or text[after : brace.start()].strip(" \n}"):
-            found = None  # an outer one ends here, and what seemed to be its end was a text in it
+            last = None  # an outer one ends here, and what seemed to be its end was a text in it
         brace = _BRACE.search(text, end)
-    return found
+    return last
 
 
 def _no_constant(name: str) -> Any:

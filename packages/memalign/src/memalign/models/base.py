@@ -53,8 +53,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts that the
     answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is asked for theirs.
     `optional` names properties of the schema that an answer may lack or have in another form: it is taken all the same,
-    and whoever asked makes do without. `about` names what is asked about (an item's id, keys of feedback) where an answer
-    is shown that could not be used; no model sees it.
+    and whoever asked makes do without. `about` names what is asked about (an item's id, keys of feedback) where an
+    answer is shown that could not be used; no model sees it.
     """
 
     system: str
@@ -73,7 +73,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
     """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts.
 
-    `probabilities` has one in [0, 1] for each of the request's labels, adding up to 1; None where the endpoint tells none.
+    `probabilities` has one in [0, 1] for each of the request's labels, adding up to 1; None where the endpoint tells
+    none.
     """
 
     data: dict[str, Any]

@@ -42,9 +42,9 @@ __all__ = ["AnswerStore", "Calls", "SpendLimit", "SpendRun", "check_concurrency"
 T = TypeVar("T")
 
 UNPRICED = (
-    "max_cost cannot hold: what a call of {model} costs is not known (the price list has no such model at this address, or "
-    "the server counts no tokens); give its price (memalign edit NAME --price input=N,output=N), or leave the limit out "
-    "(--max-cost, max_cost)"
+    "max_cost cannot hold: what a call of {model} costs is not known (the price list has no such model at this "
+    "address, or the server counts no tokens); give its price (memalign edit NAME --price input=N,output=N), or leave "
+    "the limit out (--max-cost, max_cost)"
 )
 
 
@@ -343,7 +343,7 @@ class SpendRun:
         self.in_flight += size
 
     def end(self, cost: float, *, answered: bool, size: float = 1.0) -> None:
-        """A call came back, `answered` by a model, or failed for free, which says nothing of what the next one costs."""
+        """A call came back, `answered` by a model, or failed for free, which says nothing of the next one's price."""
         self.in_flight -= size
         self._answered += size * answered
         self._cost += cost

@@ -18,7 +18,7 @@ __all__ = ["Capabilities", "Mode", "learn", "learn_of_logprobs", "learn_of_syste
 
 Mode = Literal["native", "tool", "prompted"]
 MODES: tuple[Mode, ...] = ("native", "tool", "prompted")
-"""From the strictest: the provider holds the answer to the schema; the schema is a forced tool's; it is in the prompt."""
+"""From the strictest: the provider holds the answer to the schema; it is a forced tool's; it is in the prompt."""
 
 # How endpoints word that they do not know a mode: OpenAI, vLLM, llama.cpp, LiteLLM, OpenRouter, Ollama.
 _MODE_REFUSED = {
@@ -46,11 +46,11 @@ _UNWANTED = re.compile(
 class Capabilities(msgspec.Struct):
     """What is known of one endpoint; shared by all calls of a model.
 
-    `refused` are the output modes that it does not take or ignores, `heeded` those that it was seen to follow when asked
-    without judged text. `unwanted` are settings that it rejects, `alternatives` how many likeliest tokens it tells,
-    `old_max_tokens` whether it wants `max_tokens` instead of `max_completion_tokens`. `changed` names what a trial does
-    otherwise: an endpoint that takes neither way is left to refuse. `no_system` says that it has no system role: its
-    text then stands before the user's.
+    `refused` are the output modes that it does not take or ignores, `heeded` those that it was seen to follow when
+    asked without judged text. `unwanted` are settings that it rejects, `alternatives` how many likeliest tokens it
+    tells, `old_max_tokens` whether it wants `max_tokens` instead of `max_completion_tokens`. `changed` names what a
+    trial does otherwise: an endpoint that takes neither way is left to refuse. `no_system` says that it has no system
+    role: its text is then put before the user's.
     """
 
     refused: set[Mode] = set()
@@ -62,7 +62,7 @@ class Capabilities(msgspec.Struct):
     changed: set[str] = set()
 
     def modes(self, profile: Mapping[str, Any]) -> list[Mode]:
-        """The output modes to try, from the strictest that pydantic-ai's profile of the model and the endpoint allow."""
+        """The output modes to try, from the strictest that pydantic-ai's profile and the endpoint allow."""
         allowed = {
             "native": profile.get("supports_json_schema_output", False),
             "tool": profile.get("supports_tools", True),
@@ -113,7 +113,7 @@ def learn_of_logprobs(trial: Capabilities, text: str, settings: Mapping[str, Any
 
 
 def learn_of_system(trial: Capabilities, text: str, status: int | None) -> bool:
-    """Whether a failure is about the system role, which `trial` then does without. Some templates crash over it: 500."""
+    """Whether a failure is about the system role, which `trial` then does without. Some templates crash: 500."""
     if trial.no_system or status not in (400, 404, 422, 500, 501) or not _SYSTEM.search(text):
         return False
     trial.no_system = True
@@ -123,8 +123,8 @@ def learn_of_system(trial: Capabilities, text: str, status: int | None) -> bool:
 def learn(trial: Capabilities, text: str, settings: Mapping[str, Any]) -> bool:
     """Whether the refusal `text` is about one of `settings` that `trial` can then do without."""
     for name in ("temperature", "seed", "reasoning_effort"):
-        asked = name in settings or f"openai_{name}" in settings
-        named = asked and name not in trial.changed and re.search(rf"\b{name}\b", text)
+        requested = name in settings or f"openai_{name}" in settings
+        named = requested and name not in trial.changed and re.search(rf"\b{name}\b", text)
         if named and _UNWANTED.search(text):
             trial.unwanted.add(name)
             trial.changed.add(name)

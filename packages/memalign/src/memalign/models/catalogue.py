@@ -134,13 +134,13 @@ def locate(name: str) -> tuple[str, Path]:
         path = path if path.is_file() or not (rooted := Path(f"/{plain}")).is_file() else rooted
         if not path.is_file():
             raise ConfigurationError(f"no model file {path}; give local:PATH, or one of: {', '.join(CATALOGUE)}")
-        known = next((entry.name for entry in CATALOGUE.values() if entry.path == path), None)
-        return f"local:{known or path}", path
+        listed = next((entry.name for entry in CATALOGUE.values() if entry.path == path), None)
+        return f"local:{listed or path}", path
     entry = find(plain)
     if not entry.present:
-        there = "is not whole" if entry.path.exists() else "is not here yet"
+        state = "is not whole" if entry.path.exists() else "is not here yet"
         raise ConfigurationError(
-            f"the embedded model {entry.name} {there} ({entry.path}); "
+            f"the embedded model {entry.name} {state} ({entry.path}); "
             f"run 'memalign models pull {entry.name}' ({entry.megabytes})"
         )
     return f"local:{entry.name}", entry.path

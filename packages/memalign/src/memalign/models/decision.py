@@ -101,7 +101,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                 except _Declined as declined:
                     last = ModelRefused(f"{self.name} declined to answer")
                     refused |= dict.fromkeys(declined.keys, "the model declined to answer it")
-                    groups.extendleft(_parts([each for each in group if each.key not in declined.keys]))
+                    groups.extendleft(_parts([question for question in group if question.key not in declined.keys]))
                 except (ModelRejected, ModelRefused, InvalidOutput) as error:
                     last = error
                     if len(group) > 1 and not error.denied:
@@ -129,7 +129,12 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         try:
             answers = await self._ask(model, state, group, spent, seconds, bare=bare)
         except ModelRejected as error:
-            if bare or error.denied or not _KIND.search(str(error)) or all(each.kind != "yes_no" for each in group):
+            if (
+                bare
+                or error.denied
+                or not _KIND.search(str(error))
+                or all(question.kind != "yes_no" for question in group)
+            ):
                 raise
             bare = True
             answers = await self._ask(model, state, group, spent, seconds, bare=bare)
@@ -150,7 +155,9 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         from pydantic_ai.models.decision import DecisionRequest
 
         subject = self._subject(seconds)
-        request = DecisionRequest(state=state, questions={each.key: _typed(each, bare=bare) for each in group})
+        request = DecisionRequest(
+            state=state, questions={question.key: _typed(question, bare=bare) for question in group}
+        )
         misfits = 0
 
         async def attempt(number: int) -> dict[str, dict[str, float]]:
@@ -158,7 +165,9 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
             try:
                 async with self._attempt(subject, again=number > 1), asyncio.timeout(seconds):
                     response = await model.decide(request, self._settings())
-                answers = {each.key: _probabilities(each, response.answers.get(each.key)) for each in group}
+                answers = {
+                    question.key: _probabilities(question, response.answers.get(question.key)) for question in group
+                }
             except Exception as error:
                 if isinstance(error, ContentFilterError) and (declined := self._declined(error, spent)):
                     raise declined from error

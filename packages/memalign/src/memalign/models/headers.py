@@ -1,8 +1,8 @@
 """Headers that go with every request to a model. They are stored with a judge, so they may hold no secret.
 
-A value names environment variables instead, `Bearer $MEMALIGN_HEADER_TEAM`, which are read when the model is opened. `$$` is
-a dollar sign. Judges travel, as bundles and in registries that others write to, so two rules stand between a judge and the
-variables of the machine that it runs on:
+A value names environment variables instead, `Bearer $MEMALIGN_HEADER_TEAM`, which are read when the model is opened.
+`$$` is a dollar sign. Judges travel, as bundles and in registries that others write to, so two rules stand between a
+judge and the variables of the machine that it runs on:
 
 - only variables whose names begin with `MEMALIGN_HEADER_` are ever read;
 - they go to a provider's own server and to the addresses that this machine's environment names, in
@@ -39,7 +39,7 @@ _SECRET_VALUE = re.compile(
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """`headers` that may be stored. Raises InputError, which repeats no value, for a secret and for what is no header."""
+    """`headers` that may be stored. Raises InputError, which repeats no value, for a secret or a broken one."""
     if not isinstance(headers, Mapping):
         raise InputError("headers are a mapping from names to values, such as {'X-Team': 'support'}")
     for name, value in headers.items():
@@ -53,8 +53,8 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
             )
         _check_variables(name, value, InputError)
         rest = _VARIABLE.sub("", value)
-        left = _SCHEME.sub("", rest).strip(" ;,")
-        if _SECRET_VALUE.search(rest) or (left and _SECRET_NAME.search(name)):
+        remainder = _SCHEME.sub("", rest).strip(" ;,")
+        if _SECRET_VALUE.search(rest) or (remainder and _SECRET_NAME.search(name)):
             raise InputError(
                 f"header {name}: a secret would be stored with the judge. Put it into an environment variable and name "
                 f"that, in single quotes: '{name}: Bearer ${PREFIX}KEY'"
@@ -85,8 +85,8 @@ def filled_headers(headers: Mapping[str, str], model: str) -> dict[str, str]:
         filled[name] = Template(value).substitute(os.environ)
         if not (filled[name].isascii() and filled[name].isprintable()):
             raise ConfigurationError(
-                f"{model}: its header {name}: {' or '.join(variables)} holds a line break or a character that no header has, "
-                "such as '…'"
+                f"{model}: its header {name}: {' or '.join(variables)} holds a line break or a character that no "
+                "header has, such as '…'"
             )
     return filled
 
@@ -95,8 +95,8 @@ def _check_variables(name: str, value: str, error: type[InputError | Configurati
     for variable in Template(value).get_identifiers():
         if not variable.startswith(PREFIX):
             raise error(
-                f"header {name}: {variable} is not sent; only variables named {PREFIX}… are. Set one such, and name it: "
-                f"'{name}: ${PREFIX}KEY'"
+                f"header {name}: {variable} is not sent; only variables named {PREFIX}… are. Set one such, and name "
+                f"it: '{name}: ${PREFIX}KEY'"
             )
 
 
@@ -108,8 +108,8 @@ def _check_address(name: str, variables: list[str], model: str) -> None:
     named = {*re.split(r"[\s,]+", os.environ.get(SERVERS, "")), *servers_of_this_machine()}
     if _origin(address) not in map(_origin, named):
         raise ConfigurationError(
-            f"header {name}: {' and '.join(variables)} may not go to {address}: {SERVERS} does not name that address. If "
-            f"you trust it with this key, set {SERVERS}={address}"
+            f"header {name}: {' and '.join(variables)} may not go to {address}: {SERVERS} does not name that address. "
+            f"If you trust it with this key, set {SERVERS}={address}"
         )
 
 

@@ -91,7 +91,7 @@ def check_model_of(judge: JudgeModels) -> DecisionModel | None:
 
 
 def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
-    """The judge's chat model, or another, with the headers, prices and context that the judge's parameters give for its name.
+    """The judge's chat model, or another, with what the judge's parameters give for its name.
 
     The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does, and for a header whose
     environment variable is not set.
@@ -142,7 +142,7 @@ def open_reflection_model(judge: JudgeModels, model: str | ChatModel | None = No
 
 
 async def libraries_loaded(judge: JudgeModels, *, vectors: bool) -> None:
-    """Import in a thread what the judge's first call needs: it takes seconds, and other tasks of the loop go on meanwhile.
+    """Import in a thread what the judge's first call needs: it takes seconds, in which the loop goes on.
 
     What computes with `vectors` is needed where the judge has cases, or learns some.
     """

@@ -28,12 +28,13 @@ _SHORTER = 0.7
 class Limiter:
     """`async with limiter:` waits until one more attempt may be in flight, first come first served.
 
-    The limit is `count` at first. With `most` above that it follows what the provider takes. It doubles with every round
-    of answers until more than a fifth of the recent attempts is refused. Each refusal from there on takes one away, so
-    that what is left is what was accepted. After forty answers it tries one more, then two and four more; a refusal
-    takes it back to what was known to be accepted. Single refusals besides are forgiven.
+    The limit is `count` at first. With `most` above that it follows what the provider takes. It doubles with every
+    round of answers until more than a fifth of the recent attempts is refused. Each refusal from there on takes one
+    away, so that what is left is what was accepted. After forty answers it tries one more, then two and four more; a
+    refusal takes it back to what was known to be accepted. Single refusals besides are forgiven.
 
-    A server that takes nothing at all gets one attempt at a time, after a pause: its Retry-After, else one that doubles.
+    A server that takes nothing at all gets one attempt at a time, after a pause: its Retry-After, else one that
+    doubles.
 
     An asyncio.Semaphore belongs to one event loop, yet the same model serves memalign's background loop and a
     notebook's own at the same time, and the provider counts them together.

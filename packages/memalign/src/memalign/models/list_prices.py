@@ -1,4 +1,4 @@
-"""What a model's tokens cost, by genai-prices' list or by a person's word, and its context. The list is bundled: no network."""
+"""What a model's tokens cost, by genai-prices' bundled list or by a person's word, and its context."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def checked_prices(prices: Mapping[str, Any]) -> Prices:
 def list_price(target: Target, tokens: object, *, model: str | None = None) -> float | None:
     """US dollars for `tokens` of the target's model, or of the `model` that answered; None where no list knows it.
 
-    `tokens` are counted by kind, as attributes named `input_tokens`, `cache_read_tokens` (of the input), `output_tokens`
-    and so on. A server of one's own may call its model gpt-4.1-mini: only a known address has a known price.
+    `tokens` are counted by kind, as attributes named `input_tokens`, `cache_read_tokens` (of the input) and so on. A
+    server of one's own may call its model gpt-4.1-mini: only a known address has a known price.
     """
     from genai_prices import calc_price
 
     name = model or target.model
     try:
         if target.base_url:
-            found = calc_price(tokens, name, provider_api_url=target.base_url)
+            price = calc_price(tokens, name, provider_api_url=target.base_url)
         else:
-            found = calc_price(tokens, name, provider_id=target.provider)
+            price = calc_price(tokens, name, provider_id=target.provider)
     except LookupError:
         return None
     except ValueError:  # counts that do not add up: the answer is there and paid for
         logger.debug("no price for %s", target.name, exc_info=True)
         return None
-    return float(found.total_price)
+    return float(price.total_price)
 
 
 def list_price_of(usage: Usage, target: Target) -> float | None:

@@ -203,17 +203,17 @@ def _closed(schema: Any) -> Any:
 
 def words_only(text: str) -> str:
     """`text` in which nothing is a control token: a space stands inside what would be one."""
-    return _CONTROL.sub(lambda found: f"{found[0]} ", text.encode("utf-8", "replace").decode("utf-8"))
+    return _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def physical_cores() -> int:
     """Physical cores that this process may use; engines get slower on more threads than that."""
     try:
-        mine = os.sched_getaffinity(0)  # type: ignore[attr-defined,unused-ignore]  # Linux only
+        usable = os.sched_getaffinity(0)  # type: ignore[attr-defined,unused-ignore]  # Linux only
     except AttributeError:
         return os.cpu_count() or 1
     cores = set()
-    for cpu in mine:
+    for cpu in usable:
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         try:
             cores.add(siblings.read_text(encoding="ascii").strip())

@@ -46,7 +46,7 @@ _DEFAULT_TIMEOUT = 600.0
 _DECIDE = "Answer the question about the item with yes or no."
 
 
-class _Asked(NamedTuple):
+class _Query(NamedTuple):
     """Lines, each answered by yes or no, about what is judged."""
 
     state: str
@@ -111,12 +111,12 @@ class LocalChatModel:
         Raises ConfigurationError without xllamacpp.
         """
         llama = library()
-        found = (
+        features = (
             part.split("=")[0].rpartition(":")[2].strip()
             for part in llama.get_system_info().split("|")
             if "= 1" in part
         )
-        return f"xllamacpp {llama.__version__} ({', '.join(found)}), head apart"
+        return f"xllamacpp {llama.__version__} ({', '.join(features)}), head apart"
 
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
         """Nobody is paid."""
@@ -147,16 +147,16 @@ class LocalChatModel:
         if not questions:
             return Decision(probabilities={})
         lines = tuple(dict.fromkeys(line for question in questions for line in _lines(question)))
-        margins, usage = await self._in_turn(self._margins, _Asked(state, lines, timeout))
+        margins, usage = await self._in_turn(self._margins, _Query(state, lines, timeout))
         probabilities = {
             question.key: _probabilities(question, [margins[line] for line in _lines(question)])
             for question in questions
         }
         return Decision(probabilities=probabilities, usage=usage)
 
-    async def _in_turn(self, call: Callable[[Any, threading.Event], T], asked: Any) -> T:
+    async def _in_turn(self, call: Callable[[Any, threading.Event], T], request: Any) -> T:
         given_up = threading.Event()
-        future = self._worker.submit(call, asked, given_up)
+        future = self._worker.submit(call, request, given_up)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -191,8 +191,8 @@ class LocalChatModel:
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
             answer = self._ask(chat_body(request, max_tokens), request.timeout, given_up, started)
             self._prefixes.read(request, answer.usage, prefix_apart=cached is not None)
-            known = answer.usage.cached_tokens if cached is None else min(cached, answer.usage.cached_tokens)
-            usage += replace(answer.usage, cached_tokens=known)
+            cached_tokens = answer.usage.cached_tokens if cached is None else min(cached, answer.usage.cached_tokens)
+            usage += replace(answer.usage, cached_tokens=cached_tokens)
             started, cached = time.monotonic(), None
             if not answer.cut:
                 return ChatReply(
@@ -221,21 +221,21 @@ class LocalChatModel:
         body = prefix_body(request)
         try:
             if may_be_cached:
-                found = self._ask(body, request.timeout, given_up, started).usage.cached_tokens
-                if self._prefixes.is_whole(request, found):
-                    return found
+                cached = self._ask(body, request.timeout, given_up, started).usage.cached_tokens
+                if self._prefixes.is_whole(request, cached):
+                    return cached
             self._ask({**body, "cache_prompt": False}, request.timeout, given_up, started)
         except PromptTooLong:
             pass  # so is the request, whose error says by how much
         return 0
 
-    def _margins(self, asked: _Asked, given_up: threading.Event) -> tuple[dict[str, float], Usage]:
+    def _margins(self, query: _Query, given_up: threading.Event) -> tuple[dict[str, float], Usage]:
         """Log p(yes)/p(no) of each line about the state, which is read once."""
         self._ready(given_up)
         self._prefixes.lose()
         usage, margins = Usage(), dict[str, float]()
         try:
-            for line, answer in self._answers(asked, given_up):
+            for line, answer in self._answers(query, given_up):
                 cached = answer.usage.cached_tokens if margins else 0  # for the first one the state was read
                 usage += replace(answer.usage, cached_tokens=cached)
                 margin = answer.margin()
@@ -247,17 +247,17 @@ class LocalChatModel:
             raise
         return margins, usage
 
-    def _answers(self, asked: _Asked, given_up: threading.Event) -> Iterator[tuple[str, Answer]]:
+    def _answers(self, query: _Query, given_up: threading.Event) -> Iterator[tuple[str, Answer]]:
         """Each line with its answer: whatever was asked before, it is read from where the state ends."""
 
         def ask(body: dict[str, Any]) -> Answer:
-            return self._ask(body, asked.timeout, given_up, time.monotonic())
+            return self._ask(body, query.timeout, given_up, time.monotonic())
 
-        state = item_body(_DECIDE, asked.state)
+        state = item_body(_DECIDE, query.state)
         ask({**state, "cache_prompt": False})
         last, end = "", -1  # where the state ends, in tokens: nothing of a prompt that cannot be cut
-        for line in parting(asked.lines):
-            body = question_body(_DECIDE, asked.state, line)
+        for line in parting(query.lines):
+            body = question_body(_DECIDE, query.state, line)
             if last and end and begin_alike(line, last):
                 ask(state)
             answer = ask(body)

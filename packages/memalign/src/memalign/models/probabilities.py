@@ -36,20 +36,20 @@ class Token(msgspec.Struct, frozen=True):
 def read_tokens(content: Iterable[Mapping[str, Any]]) -> tuple[Token, ...]:
     """The tokens of OpenAI's `logprobs.content`, which llama.cpp and vLLM give in the same form."""
     return tuple(
-        Token(_text(each), tuple(dict(_weighed(one) for one in (*(each.get("top_logprobs") or ()), each)).items()))
-        for each in content
+        Token(_text(token), tuple(dict(_weighed(one) for one in (*(token.get("top_logprobs") or ()), token)).items()))
+        for token in content
     )
 
 
 def _weighed(token: Mapping[str, Any]) -> tuple[bytes, float]:
-    told = float(token["logprob"])
-    return _text(token), math.exp(min(told, 0.0)) if told == told else 0.0  # noqa: PLR0124  # NaN alone is not itself
+    logprob = float(token["logprob"])
+    return _text(token), 0.0 if math.isnan(logprob) else math.exp(min(logprob, 0.0))
 
 
 def _text(token: Mapping[str, Any]) -> bytes:
-    given = token.get("bytes")
-    if given and all(0 <= byte < 256 for byte in given):
-        return bytes(given)
+    raw = token.get("bytes")
+    if raw and all(0 <= byte < 256 for byte in raw):
+        return bytes(raw)
     return str(token["token"]).encode("utf-8", "surrogatepass")
 
 
@@ -61,12 +61,12 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
     beginning with are told apart; the others share what their common beginning had.
     """
     answer = b"".join(token.text for token in tokens)
-    found = list(_KEY.finditer(answer))
-    if not found:
+    matches = list(_KEY.finditer(answer))
+    if not matches:
         return None
     if all(len(token.alternatives) < 2 for token in tokens):
         return None  # no alternatives were told; every verdict would be certain
-    start, place = found[-1].end(), 0
+    start, place = matches[-1].end(), 0
     live = {label: label.encode() for label in labels}  # what of each label is still to come
     shares = dict.fromkeys(labels, 0.0)
     mass = 1.0
@@ -83,21 +83,21 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
         groups: dict[frozenset[str], float] = {}
         apart: dict[str, float] = {}
         for text, rest, probability in others:
-            whole = next((label for label, left in live.items() if left == rest), None)
+            whole = next((label for label, remaining in live.items() if remaining == rest), None)
             if longer and whole is not None and text != token.text:
                 apart[whole] = apart.get(whole, 0.0) + probability
             else:
                 group = _fitting(live, rest)
                 groups[group] = groups.get(group, 0.0) + probability
         # A group that goes beyond what was chosen tells no label from another: a mere quote, for example.
-        told = {group: p for group, p in groups.items() if group and (group <= chosen or not group & chosen)}
-        total = sum(told.values()) + sum(apart.values())
+        consistent = {group: p for group, p in groups.items() if group and (group <= chosen or not group & chosen)}
+        total = sum(consistent.values()) + sum(apart.values())
         if total <= 0:
             return None
         stays = 0.0
         for label, probability in apart.items():
             shares[label] += mass * probability / total
-        for group, probability in told.items():
+        for group, probability in consistent.items():
             if group <= chosen:
                 stays += probability
             else:
@@ -116,9 +116,9 @@ def yes_no_margin(token: Token) -> float:
     A side of which no spelling is among the alternatives is as probable as the least of them, which bounds it from
     above; without either it is 0.
     """
-    told = [(text.strip(b" \t\r\n\"'`*_.,:;!").lower(), p) for text, p in token.alternatives if p > 0]
-    least = min((p for _, p in told), default=1.0)
-    yes, no = (sum(p for text, p in told if text == word) or least for word in (b"yes", b"no"))
+    spellings = [(text.strip(b" \t\r\n\"'`*_.,:;!").lower(), p) for text, p in token.alternatives if p > 0]
+    least = min((p for _, p in spellings), default=1.0)
+    yes, no = (sum(p for text, p in spellings if text == word) or least for word in (b"yes", b"no"))
     return max(-_MOST_MARGIN, min(_MOST_MARGIN, math.log(yes / no)))
 
 

@@ -35,8 +35,8 @@ def _meant(base_url: str) -> list[str]:
     """Addresses that are often meant: with /v1, without the path of a call, from the server's root."""
     plain = base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/completions")
     root = "{0.scheme}://{0.netloc}".format(urlsplit(plain))
-    found = [plain, f"{plain}/v1", f"{root}/v1"]
-    return [url for url in dict.fromkeys(found) if url != base_url.rstrip("/") and not url.endswith("/v1/v1")]
+    candidates = [plain, f"{plain}/v1", f"{root}/v1"]
+    return [url for url in dict.fromkeys(candidates) if url != base_url.rstrip("/") and not url.endswith("/v1/v1")]
 
 
 async def _models_at(model: object, url: str, headers: Mapping[str, str]) -> list[str] | None:
@@ -51,7 +51,7 @@ async def _models_at(model: object, url: str, headers: Mapping[str, str]) -> lis
         page = await client.with_options(base_url=url, timeout=_SECONDS, max_retries=0).models.list(
             extra_headers=dict(headers)
         )
-        return [str(each.id) for each in page.data]
+        return [str(entry.id) for entry in page.data]
     except (OpenAIError, OSError, ValueError, TypeError, AttributeError):  # not OpenAI's protocol, whatever it is
         return None
 

@@ -1,8 +1,8 @@
 """Chat with a provider's model, or any OpenAI-compatible server, through pydantic-ai's direct requests.
 
 An answer is a JSON object of a given schema, asked for in the strictest output mode that the endpoint takes. The mode
-belongs to the endpoint: it changes when the endpoint refuses the format, or ignores it in a question without judged text.
-An answer that does not fit costs a retry of that item, and moves no other.
+belongs to the endpoint: it changes when the endpoint refuses the format, or ignores it in a question without judged
+text. An answer that does not fit costs a retry of that item, and moves no other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_client import open_chat
-from memalign.models.provider_errors import PromptTooLong, failure_of, raw_of, status_of, told
+from memalign.models.provider_errors import PromptTooLong, complaint_of, failure_of, raw_of, status_of
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
 from memalign.types import Usage
@@ -69,8 +69,8 @@ class ProviderChatModel(ProviderModel["Model"]):
 
         An answer that is cut or does not fit the schema costs one more call, told what was wrong. Raises
         ConfigurationError when the provider cannot be opened, AccessDenied when it refuses the key, the name or the
-        account and has answered nothing yet. Otherwise a ModelError whose `usage` holds what was spent: ModelUnavailable
-        or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
+        account and has answered nothing yet. Otherwise a ModelError whose `usage` holds what was spent:
+        ModelUnavailable or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
         model = await self._clients.get()
         spent: list[Usage] = []
@@ -94,14 +94,14 @@ class ProviderChatModel(ProviderModel["Model"]):
                     if response.finish_reason == "content_filter":
                         raise ModelRefused(f"{self.name} declined to answer")
                     text = _text(response)
-                    data, found = _read(text, request)
-                    if data is not None and found is None:
+                    data, misfit = _read(text, request)
+                    if data is not None and misfit is None:
                         chances = _probabilities(response, request.labels)
                         return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)
                     was_cut = response.finish_reason == "length"
                     only_thought = not text.strip() and bool(_thought(response))
                     cut = f"was cut after {request.max_tokens * attempt} tokens"
-                    problem = f"it {cut}" if was_cut else str(found)
+                    problem = f"it {cut}" if was_cut else str(misfit)
                     if only_thought:
                         problem = "it held only reasoning and no answer" + (f", and {cut}" if was_cut else "")
                     show_raw(
@@ -176,7 +176,7 @@ class ProviderChatModel(ProviderModel["Model"]):
                 except Exception as error:
                     if (failed := failure_of(error, subject)) is None:
                         raise
-                    text = told(error)
+                    text = complaint_of(error)
                     show_raw(str(subject), failed.reason, raw_of(error), about=request.about)
                     if learn_of_logprobs(trial, text, settings, status_of(error)):
                         continue
@@ -249,9 +249,11 @@ def _text(response: ModelResponse) -> str:
 
 def _read(text: str, request: ChatRequest) -> tuple[dict[str, Any] | None, str | None]:
     """The object that was answered, if there is one, and why it does not do."""
-    found = find_object(text)
+    parsed = find_object(text)
     return (
-        (None, "it held no JSON object") if found is None else fitted(found, request.schema, optional=request.optional)
+        (None, "it held no JSON object")
+        if parsed is None
+        else fitted(parsed, request.schema, optional=request.optional)
     )
 
 

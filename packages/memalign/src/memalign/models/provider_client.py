@@ -38,7 +38,7 @@ class LoopClients(Generic[T]):
         """The running loop's client. Raises ConfigurationError when it cannot be opened, and tries again next time."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            for closed in [each for each in self._clients if each.is_closed()]:
+            for closed in [other for other in self._clients if other.is_closed()]:
                 self._forget(closed)
             if loop not in self._clients:
                 self._clients[loop] = loop.create_task(self._start(loop))
@@ -154,8 +154,8 @@ def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) 
 
         # Providers' own clients complain about missing keys and regions with errors of their own, all at this point.
         if isinstance(error, UserError | ValueError | OSError) or not type(error).__module__.startswith("builtins"):
-            said = str(error).strip().split("\n")[0] or type(error).__name__
-            raise ConfigurationError(f"{target.name} cannot be used: {said}") from error
+            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            raise ConfigurationError(f"{target.name} cannot be used: {reason}") from error
         raise
     return model, opened[-1]
 

@@ -53,7 +53,7 @@ class ProviderEmbedding:
 
     @property
     def name(self) -> str:
-        """The resolved name, `openai:text-embedding-3-small`, with `@512` where vectors of that length are asked for."""
+        """The resolved name, `openai:text-embedding-3-small`, with `@512` for vectors of that length."""
         return self._target.name if self._dimensions is None else f"{self._target.name}@{self._dimensions}"
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -92,7 +92,7 @@ class ProviderEmbedding:
             pass  # one of the texts is: find it, and cut only that one
         if len(texts) > 1:
             rows = await asyncio.gather(*(self._batch([text]) for text in texts))
-            return [row for each in rows for row in each]
+            return [row for part in rows for row in part]
         if len(texts[0]) < 64:
             raise ModelRejected(f"{self.name} finds a text of {len(texts[0])} characters too long")
         return await self._batch([texts[0][: len(texts[0]) // 2]])

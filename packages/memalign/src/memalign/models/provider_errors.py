@@ -14,8 +14,8 @@
 | provider's library stumbles                              |                    |         |
 | an error inside an answer of HTTP 200                    | as its code or words say     |
 
-Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead: the
-whole run stops. Later they cost single calls, so that what was paid for is kept.
+Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead:
+the whole run stops. Later they cost single calls, so that what was paid for is kept.
 
 Bodies of errors are never repeated whole, and answers not at all: some servers answer a bad request with the request, a
 library's error quotes the answer that it could not read, and errors are kept where an erased text must not live on.
@@ -34,14 +34,15 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.retry import AttemptFailed, retry_after
 
-__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "Subject", "failure_of", "raw_of", "status_of", "told"]
+__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "Subject", "complaint_of", "failure_of", "raw_of", "status_of"]
 
 OVERLOAD = (429, 503, 529)
 """Statuses that say that there is too much at once."""
 
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit", re.IGNORECASE)
 _TOO_LONG = re.compile(
-    r"context.{0,3}(length|window|size)|maximum context|too (long|many tokens)|reduce the length|number of tokens allowed",
+    r"context.{0,3}(length|window|size)|maximum context|too (long|many tokens)|reduce the length|"
+    r"number of tokens allowed",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible.?ai", re.IGNORECASE)
@@ -92,9 +93,9 @@ class ErrorInAnswer(Exception):
     def status_code(self) -> int:
         """The HTTP status that it stands for, by its code, else by its words; 400 where neither says more."""
         for name in ("code", "status", "status_code"):
-            if (said := str(_field(self, name))).isdecimal() and 400 <= int(said) < 600:
-                return int(said)
-        text = told(self)
+            if (code := str(_field(self, name))).isdecimal() and 400 <= int(code) < 600:
+                return int(code)
+        text = complaint_of(self)
         return next((status for status, words in _WORDS if words.search(text)), 400)
 
 
@@ -167,16 +168,16 @@ def status_of(error: BaseException) -> int | None:
     return next((_CATEGORIES[name] for name in _kinds(error) if name in _CATEGORIES), None)
 
 
-def told(error: BaseException) -> str:
+def complaint_of(error: BaseException) -> str:
     """What the provider says is wrong with the request, to recognise words in.
 
-    Not what some servers send back beside it: the request, whose judged text may hold any word. The whole body only where
-    it has no words of its own.
+    Not what some servers send back beside it: the request, whose judged text may hold any word. The whole body only
+    where it has no words of its own.
     """
     message = _message(error)
     if not message:
         return f"{getattr(error, 'body', None) or ''} {error}"
-    return " ".join([message, *(str(each) for name in ("type", "param", "code") if (each := _field(error, name)))])
+    return " ".join([message, *(str(value) for name in ("type", "param", "code") if (value := _field(error, name)))])
 
 
 def raw_of(error: BaseException) -> object:
@@ -186,21 +187,21 @@ def raw_of(error: BaseException) -> object:
 
 
 def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:
-    said = _message(error)
+    message = _message(error)
     kind = str(error) if isinstance(error, ErrorInAnswer) else f"HTTP {status}"
-    reason = ", ".join(filter(None, [kind, said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"]))
-    text = told(error)
+    reason = ", ".join(filter(None, [kind, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"]))
+    text = complaint_of(error)
     key = subject.key_name or ("the server's key" if subject.base_url else "the provider's key")
     if status == 429:
         if _is(error, "ModelQuotaExceededError") or _QUOTA.search(str(_field(error, "code"))):
             advice = "The account's quota is used up; waiting does not help."
             return AttemptFailed(RateLimited, reason, advice=advice, denied=True)
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
-        return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_asked(error))
+        return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_wait_of(error))
     if status in (408, 409, 425) or status >= 500:
         advice = subject.failed if status >= 500 else _sentence(subject.where)
-        return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_asked(error))
-    if status in (401, 403) or (status == 400 and _KEY.search(said)):
+        return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_wait_of(error))
+    if status in (401, 403) or (status == 400 and _KEY.search(message)):
         advice = f"Check {key}: missing, wrong, or without this model."
         if subject.base_url and not subject.key_name:
             advice += " memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one."
@@ -226,13 +227,13 @@ def _filtered() -> AttemptFailed:
     return AttemptFailed(ModelRefused, reason, advice="Judge this case by hand, or with another model.")
 
 
-def _asked(error: Exception) -> float | None:
+def _wait_of(error: Exception) -> float | None:
     """Seconds to wait: the response's header as we read it (pydantic-ai drops fractions), else what the body says."""
     response = getattr(error.__cause__, "response", None)
     headers = getattr(error, "headers", None) or getattr(response, "headers", None)
-    found = retry_after({str(name).lower(): str(value) for name, value in dict(headers or {}).items()})
-    asked = found if found is not None else getattr(error, "retry_after", None)
-    return float(asked) if isinstance(asked, int | float) else None
+    header = retry_after({str(name).lower(): str(value) for name, value in dict(headers or {}).items()})
+    seconds = header if header is not None else getattr(error, "retry_after", None)
+    return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def _message(error: BaseException) -> str:

@@ -109,9 +109,9 @@ _SERVER_KEYS = {"system-one": "SYSTEM_ONE_API_KEY"}
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One model of one provider: all that is needed to open it.
 
-    `base_url` is set for an OpenAI-compatible server, and for an Azure resource with its `api_version`. `addressed` says that
-    the model's name holds the address, so that it is part of the name. `key_variable` says where the key came from, if not
-    from the provider's own variable.
+    `base_url` is set for an OpenAI-compatible server, and for an Azure resource with its `api_version`. `addressed`
+    says that the model's name holds the address, so that it is part of the name. `key_variable` says where the key came
+    from, if not from the provider's own variable.
     """
 
     provider: str
@@ -175,13 +175,13 @@ def parse_name(name: str) -> tuple[str, str]:
 
     The model of `openai:m@URL` keeps its address, in one spelling: see `address_of`.
     """
-    found = _NAME.fullmatch(name.strip())
-    if found is None:
+    match = _NAME.fullmatch(name.strip())
+    if match is None:
         raise ConfigurationError(
             f"model {name!r} names no provider; write provider:model, such as openai:{name.strip() or 'gpt-4.1-mini'} "
             "or local:qwen2.5-coder-1.5b"
         )
-    provider, model = found["provider"].lower(), found["model"].strip()
+    provider, model = match["provider"].lower(), match["model"].strip()
     provider = _ALIASES.get(provider, provider)
     if provider == "local":  # a path may hold anything
         return provider, model
@@ -200,22 +200,23 @@ def address_of(model: str) -> tuple[str, str | None]:
 
     Raises ConfigurationError for an address that is none, or holds what is not for keeping: a password, a query.
     """
-    if (found := _ADDRESS.fullmatch(model)) is None:
+    if (match := _ADDRESS.fullmatch(model)) is None:
         return model, None
-    url = found["url"].strip().rstrip("/")
+    url = match["url"].strip().rstrip("/")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port  # a port that is no number raises
     except ValueError:
         host, parts = None, None
-    if not found["model"] or not host or parts is None or not url.isprintable() or " " in url:
+    if not match["model"] or not host or parts is None or not url.isprintable() or " " in url:
         raise ConfigurationError("after the @ of a model stands an address such as http://localhost:8000/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"an address is stored with the judge and holds no user, password or query: https://{host}{parts.path}. A key "
-            "goes into a header that names an environment variable: --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'"
+            f"an address is stored with the judge and holds no user, password or query: https://{host}{parts.path}. A "
+            "key goes into a header that names an environment variable: --header 'Authorization: Bearer "
+            "$MEMALIGN_HEADER_KEY'"
         )
-    return found["model"], url
+    return match["model"], url
 
 
 def without_secrets(url: str) -> str:

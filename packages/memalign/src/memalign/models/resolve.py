@@ -52,10 +52,10 @@ def resolve(
 ) -> ChatModel:
     """The chat model of that name; a ChatModel is given back as it is. One instance a process, name and address.
 
-    Names are those of providers that pydantic-ai knows; `openai:` means any OpenAI-compatible server when OPENAI_BASE_URL
-    is set, and then needs no key; `openai:<name>@<address>` is one at an address of its own, which gets no other server's
-    key; `local:<name>` is the embedded model. MEMALIGN_CONTEXT_TOKENS, MEMALIGN_SHARD_SIZE and MEMALIGN_CONCURRENCY
-    override a provider model's limits.
+    Names are those of providers that pydantic-ai knows; `openai:` means any OpenAI-compatible server when
+    OPENAI_BASE_URL is set, and then needs no key; `openai:<name>@<address>` is one at an address of its own, which gets
+    no other server's key; `local:<name>` is the embedded model. MEMALIGN_CONTEXT_TOKENS, MEMALIGN_SHARD_SIZE and
+    MEMALIGN_CONCURRENCY override a provider model's limits.
 
     Args:
         name: None for `default_model_name()`; a Target for a name with an address and a key of its own.
@@ -184,8 +184,8 @@ def resolve_embedding(
 ) -> EmbeddingModel:
     """The embedding model of that name; None or "wordllama" is the one in process, which needs no key or network.
 
-    Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length, and so
-    do `dimensions` for a Target. An EmbeddingModel is one already.
+    Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length,
+    and so do `dimensions` for a Target. An EmbeddingModel is one already.
     """
     if isinstance(name, Target):
         return _embedding_at(name, dimensions)

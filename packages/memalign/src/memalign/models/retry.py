@@ -33,8 +33,8 @@ class AttemptFailed(Exception):
     """One attempt at a model call that failed.
 
     `error` is what the caller gets once there is no attempt left, at once when `retry` is false; `reason` says what
-    happened and `advice` what to do about it. `retry_after` is the wait that the provider asked for, in seconds. `denied`
-    says that any other request would fail alike.
+    happened and `advice` what to do about it. `retry_after` is the wait that the provider asked for, in seconds.
+    `denied` says that any other request would fail alike.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     base_seconds: float = 1.0
     max_wait: float = 60.0
 
-    def wait(self, attempt: int, asked: float | None = None) -> float:
-        """Seconds to wait after attempt number `attempt` (from 1); `asked` is the provider's Retry-After."""
-        if asked is not None:
+    def wait(self, attempt: int, requested: float | None = None) -> float:
+        """Seconds to wait after attempt number `attempt` (from 1); `requested` is the provider's Retry-After."""
+        if requested is not None:
             # Everybody who was told "in 20 seconds" would come back in the same instant without the addition.
-            seconds = asked + random.uniform(0, self.base_seconds)
+            seconds = requested + random.uniform(0, self.base_seconds)
         else:
             seconds = self.base_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
         return min(seconds, self.max_wait)
 
     async def run(self, attempt: Callable[[int], Awaitable[T]], *, subject: str) -> T:
-        """What `attempt` of a number from 1 returns, tried again for as long as it raises an AttemptFailed that may be retried.
+        """What `attempt` of a number from 1 returns, tried again while it raises an AttemptFailed to retry.
 
         Raises the failure's `error`, whose message names `subject` (model and address) and the attempts. Every other
         exception passes through.
@@ -91,8 +91,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
                     # Not how long it took: a hundred items on a server that is down are one reason, told once.
                     spent = f" ({number} attempts)" if number > 1 else ""
                     advice = f". {failed.advice}" if failed.advice else ""
-                    said = f"{subject}: {failed.reason}{spent}{advice}"
-                    raise failed.error(said, denied=failed.denied) from failed.__cause__
+                    message = f"{subject}: {failed.reason}{spent}{advice}"
+                    raise failed.error(message, denied=failed.denied) from failed.__cause__
                 seconds = self.wait(number, failed.retry_after)
                 aloud = seconds >= LONG_WAIT and _says(subject, seconds)
                 level = logging.WARNING if aloud else logging.INFO

@@ -3,8 +3,8 @@
 llama.cpp keeps the last prompt and reads the next one from where the two part. Where a prompt is cut changes how its
 numbers are rounded, which is enough for another verdict: without this, the 1.5B gave another one on 4 of 27 items when
 nothing was in its cache. So the shared prefix, the system message and what the chat template puts around it, is read by
-itself, with a mark behind it; whatever was there before, the request is then read from the end of its prefix. That costs
-0.1 s a call with the 0.5B. Decision 16 has the figures.
+itself, with a mark behind it; whatever was there before, the request is then read from the end of its prefix. That
+costs 0.1 s a call with the 0.5B. Decision 16 has the figures.
 
 The questions about one item are read from the end of the item in the same way. There the mark is read between two
 questions only where they begin alike: where they do not, they part at the end of the item by themselves.
@@ -82,13 +82,13 @@ def begin_alike(question: str, other: str) -> bool:
 
 def parting(questions: Iterable[str]) -> Iterator[str]:
     """The questions, in an order in which as few as can be begin like the one before."""
-    left: dict[str, list[str]] = {}
+    waiting: dict[str, list[str]] = {}
     for question in reversed([*questions]):
-        left.setdefault(question.split(maxsplit=1)[0] if question.strip() else "", []).append(question)
+        waiting.setdefault(question.split(maxsplit=1)[0] if question.strip() else "", []).append(question)
     last = ""
-    while left:
-        others = [word for word in left if word != last] or [last]
-        last = max(others, key=lambda word: len(left[word]))
-        yield left[last].pop()
-        if not left[last]:
-            del left[last]
+    while waiting:
+        others = [word for word in waiting if word != last] or [last]
+        last = max(others, key=lambda word: len(waiting[word]))
+        yield waiting[last].pop()
+        if not waiting[last]:
+            del waiting[last]

@@ -89,15 +89,17 @@ def commit(
 def _numbered(connection: Connection, number: int, judge: Judge, before: Contents) -> tuple[Judge, str]:
     """`judge` with guidelines that have no number of another one of this registry, and what was changed for that."""
     memory = judge.memory
-    given = int(decoded("memory", before["memory", "next_guideline"]))
-    known: dict[str, list[Guideline]] = {}
+    next_number = int(decoded("memory", before["memory", "next_guideline"]))
+    earlier: dict[str, list[Guideline]] = {}
     query = select(rows.c.key, rows.c.body).where(rows.c.judge == number, rows.c.kind == "guideline")
     for key, body in connection.execute(query):
-        known.setdefault(key, []).append(decoded("guideline", body))
-    free = max(given, memory.next_guideline)
+        earlier.setdefault(key, []).append(decoded("guideline", body))
+    free = max(next_number, memory.next_guideline)
     names: dict[str, str] = {}
     for guideline in memory.guidelines:
-        if guideline.number < given and not any(_same(guideline, other) for other in known.get(guideline.id, ())):
+        if guideline.number < next_number and not any(
+            _same(guideline, other) for other in earlier.get(guideline.id, ())
+        ):
             names[guideline.id] = f"G{free}"
             free += 1
     if not names and free == memory.next_guideline:

@@ -219,6 +219,6 @@ def summary(before: Contents, after: Contents) -> str:
         ):
             if names:
                 plural = "s" if kind == "guideline" and len(names) > 1 else ""
-                shown = f" ({', '.join(sorted(names, key=lambda g: int(g[1:]))[:8])})" if kind == "guideline" else ""
-                parts.append(f"{len(names)} {what}{plural} {verb}{shown}")
+                examples = f" ({', '.join(sorted(names, key=lambda g: int(g[1:]))[:8])})" if kind == "guideline" else ""
+                parts.append(f"{len(names)} {what}{plural} {verb}{examples}")
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")

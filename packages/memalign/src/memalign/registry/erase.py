@@ -217,7 +217,7 @@ class _Plan:
     def _select(self, selectors: Selectors) -> Selection:
         """What is named, with everything that anybody said of a case that goes. Raises UnknownKey."""
         keys = {FeedbackKey.parse(key) for kind, key in self.timeline if kind in ("annotation", "tombstone")}
-        keys |= {FeedbackKey(each.id, each.source) for each in self.passages if each.source is not None}
+        keys |= {FeedbackKey(passage.id, passage.source) for passage in self.passages if passage.source is not None}
         cases = {key for kind, key in self.timeline if kind == "case"}
         cases |= {passage.id for passage in self.passages if passage.source is None}
         every, source = frozenset(keys), selectors.source
@@ -248,16 +248,16 @@ class _Plan:
         for (kind, key), spans in self.timeline.items():
             if kind == "case":
                 examples = (self.codec.decode("case", body) for _, _, body in spans)
-                if finder.holds(key) or any(finder.within([each.meta, *each.content.items()]) for each in examples):
+                if finder.holds(key) or any(finder.within([entry.meta, *entry.content.items()]) for entry in examples):
                     cases.add(key)
-        for each in self.passages:
-            if each.source is None and finder.within([each.id, each.content, each.labels]):
-                cases.add(each.id)
-        for each in self.passages:
-            if each.source is not None and (
-                each.id in cases or finder.within([each.id, each.source, each.content, each.labels])
+        for entry in self.passages:
+            if entry.source is None and finder.within([entry.id, entry.content, entry.labels]):
+                cases.add(entry.id)
+        for entry in self.passages:
+            if entry.source is not None and (
+                entry.id in cases or finder.within([entry.id, entry.source, entry.content, entry.labels])
             ):
-                keys.add(FeedbackKey(each.id, each.source))
+                keys.add(FeedbackKey(entry.id, entry.source))
         return Selection(frozenset(keys), frozenset(cases))
 
     def _cases(self, selection: Selection) -> frozenset[str]:
@@ -404,7 +404,7 @@ class _Plan:
         residue, whole = (
             Residue(texts, named.keys, cases=self.cases, searched=named.searched, person=named.person) for _ in range(2)
         )
-        contents = {each.content_hash for each in self.removed.examples.values() if each.id in self.cases}
+        contents = {example.content_hash for example in self.removed.examples.values() if example.id in self.cases}
         elsewhere, person = set[str](), Residue(person=named.person)
         query = (
             select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body)

@@ -58,13 +58,13 @@ def search_again(database: Database, erasure: Erasure) -> Receipt:
         _search_other_tables(connection, erasure, traces)
         unread = _search_foreign_tables(connection, erasure.residue, traces)
         # Before the transaction ends: nobody writes to a file as long as it lasts.
-        beside, found = database.search(connection, erasure.residue, _live(connection))
-    left = [f"{place} ({count} row{'' if count == 1 else 's'})" for place, count in sorted(traces.places.items())]
+        beside, traces_beside = database.search(connection, erasure.residue, _live(connection))
+    places = [f"{place} ({count} row{'' if count == 1 else 's'})" for place, count in sorted(traces.places.items())]
     rewritten = f"; rewritten: {compacted}" if compacted else ""
     return replace(
         erasure.receipt,
         searched=f"{traces.rows:,} rows of every table, and {beside}{rewritten}",
-        left=(*left, *found),
+        left=(*places, *traces_beside),
         elsewhere=tuple(sorted({*erasure.receipt.elsewhere, *traces.judges})),
         unreachable=(*database.unreachable, *unread),
     )

@@ -66,13 +66,13 @@ class ErasedHashes:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
         if not self._known:
             return {}
-        found = dict.fromkeys(sorted(set(_named(memory)) - set(_named(before))), (None, None)) | {
+        candidates = dict.fromkeys(sorted(set(_named(memory)) - set(_named(before))), (None, None)) | {
             annotation.key: (case.example.content_hash, annotation.rationale)
             for case in memory.cases
             for annotation in case.annotations
-            if (known := before.annotation(annotation.key)) is None or known.rationale != annotation.rationale
+            if (former := before.annotation(annotation.key)) is None or former.rationale != annotation.rationale
         }
-        return {key: reason for key, said in found.items() if (reason := self.refusal(key, *said))}
+        return {key: reason for key, words in candidates.items() if (reason := self.refusal(key, *words))}
 
     def remember(
         self,

@@ -78,9 +78,9 @@ class Codec:
 
     def decode(self, kind: str, body: bytes) -> Any:
         """The value of a body. Raises RegistryError when it is damaged."""
-        known = self._decoded.get((kind, id(body)))
-        if known is not None:
-            return known[1]
+        entry = self._decoded.get((kind, id(body)))
+        if entry is not None:
+            return entry[1]
         value = decoded(kind, body)
         # The objects are kept beside their ids, so that no id is used again while it stands here.
         self._decoded[kind, id(body)] = (body, value)
@@ -89,8 +89,8 @@ class Codec:
 
     def encode(self, value: Any) -> bytes:
         """The body of a value. Raises InputError for what JSON cannot hold."""
-        known = self._encoded.get(id(value))
-        return known[1] if known is not None else encoded(value)
+        entry = self._encoded.get(id(value))
+        return entry[1] if entry is not None else encoded(value)
 
     def memory(self, contents: Contents) -> Memory:
         """The memory that `contents` hold."""
@@ -131,12 +131,12 @@ def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None 
 
 def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
-    given = {field: settings[field] for field in SETTINGS}
-    value_type = msgspec.convert(given.pop("value_type"), ValueType)
+    values = {field: settings[field] for field in SETTINGS}
+    value_type = msgspec.convert(values.pop("value_type"), ValueType)
     own = {
-        field: models[given[field]] for field in ("model", "check_model", "embedding_model") if given[field] in models
+        field: models[values[field]] for field in ("model", "check_model", "embedding_model") if values[field] in models
     }
-    return Judge(name=name, feedback_value_type=value_type, memory=memory, **given | own)
+    return Judge(name=name, feedback_value_type=value_type, memory=memory, **values | own)
 
 
 def memory_of(contents: Contents) -> Memory:

@@ -102,11 +102,11 @@ def other_tables(connection: Connection) -> tuple[OtherTables, ...]:
     ]
     if not strangers:
         return ()
-    known = cast("Iterable[OtherTables]", (entry.load() for entry in entry_points(group="memalign.tables")))
-    installed = tuple(tables for tables in known if any(name.startswith(tables.prefix) for name in strangers))
-    if left := [name for name in strangers if not any(name.startswith(tables.prefix) for tables in installed)]:
+    declared = cast("Iterable[OtherTables]", (entry.load() for entry in entry_points(group="memalign.tables")))
+    installed = tuple(tables for tables in declared if any(name.startswith(tables.prefix) for name in strangers))
+    if unreachable := [name for name in strangers if not any(name.startswith(tables.prefix) for tables in installed)]:
         raise RegistryError(
-            f"the registry's database has tables of another package ({', '.join(left[:5])}), which may hold the same "
-            "texts: install that package here, such as memalign-server, and erase again; nothing was erased"
+            f"the registry's database has tables of another package ({', '.join(unreachable[:5])}), which may hold "
+            "the same texts: install that package here, such as memalign-server, and erase again; nothing was erased"
         )
     return installed

@@ -153,5 +153,5 @@ def in_words(cases: int, comments: int, guidelines: int) -> str:
 
 
 def _some(names: Sequence[object], limit: int = 10) -> str:
-    shown = ", ".join(map(str, names[:limit]))
-    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
+    text = ", ".join(map(str, names[:limit]))
+    return f"{text} and {len(names) - limit} more" if len(names) > limit else text

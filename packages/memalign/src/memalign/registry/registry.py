@@ -113,9 +113,9 @@ class Registry:
         """Delete a judge with all its versions, and what was remembered of its erasures; returns what went."""
         with self._database.write(name) as connection:
             judge, _ = versions.find(connection, name)
-            (gone,) = versions.summaries(connection, judge)
+            (summary,) = versions.summaries(connection, judge)
             versions.remove(connection, judge)
-        return gone
+        return summary
 
     def history(self, name: str) -> tuple[VersionInfo, ...]:
         """Every version of a judge, the oldest first."""

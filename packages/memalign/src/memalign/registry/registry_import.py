@@ -43,15 +43,15 @@ def import_judges(source: Database, target: Database) -> tuple[ImportedJudge, ..
     if source.engine.url == target.engine.url:
         raise InputError(f"{source.url} is both the registry to import and the one to import into; name two")
     with source.read() as reading:
-        found = reading.execute(select(judges.c.name, judges.c.id, judges.c.latest).order_by(judges.c.name)).all()
-        with target.write(*(name for name, _, _ in found)) as writing:
-            if taken := {name for name, _, _ in found} & set(writing.execute(select(judges.c.name)).scalars()):
+        listed = reading.execute(select(judges.c.name, judges.c.id, judges.c.latest).order_by(judges.c.name)).all()
+        with target.write(*(name for name, _, _ in listed)) as writing:
+            if taken := {name for name, _, _ in listed} & set(writing.execute(select(judges.c.name)).scalars()):
                 raise JudgeExists(
                     f"{target.url} has judges of these names: {', '.join(sorted(taken))}. Nothing was imported; delete "
                     "them first, or export and import single judges with --name"
                 )
             _take_secret(source, target, reading, writing)
-            return tuple(_copy(reading, writing, *judge) for judge in found)
+            return tuple(_copy(reading, writing, *judge) for judge in listed)
 
 
 def _take_secret(source: Database, target: Database, reading: Connection, writing: Connection) -> None:

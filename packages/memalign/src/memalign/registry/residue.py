@@ -114,7 +114,7 @@ class Residue:
                 self.copied(text)
                 or any(
                     not _NOT_BEFORE.search(text[:at]) and not _NOT_AFTER.search(text[at + len(key) :])
-                    for key, at in self._finder.found(text)
+                    for key, at in self._finder.occurrences(text)
                 )
                 or not self._phrases.isdisjoint(phrases)
                 or (self._name is not None and self._name in f" {' '.join(words)} ")
@@ -133,11 +133,11 @@ class Residue:
         A row's bytes are where they should be; `live` must be all of them. What both hold proves nothing, and was
         searched for in the decoded rows already.
         """
-        plain = [each for each in (self.searched.text if self.searched else None, self.person) if each]
+        plain = [finder for finder in (self.searched.text if self.searched else None, self.person) if finder]
         wanted = _Bytes(self._long, self.runs, self.short, self.keys, plain)
         for data in live:
             wanted.discard(data)
-        size, found = 0, []
+        size, traces = 0, []
         for path in files:
             try:
                 file = path.open("rb")
@@ -147,9 +147,9 @@ class Residue:
                 tail = b""
                 while block := file.read(_BLOCK):
                     size += len(block)
-                    found += [f"{path.name} ({what})" for what in wanted.found(tail + block)]
+                    traces += [f"{path.name} ({what})" for what in wanted.traces_in(tail + block)]
                     tail = (tail + block)[-_OVERLAP:]
-        return size, list(dict.fromkeys(found))
+        return size, list(dict.fromkeys(traces))
 
 
 class _Bytes:
@@ -194,15 +194,15 @@ class _Bytes:
             lowered = data.lower()
             self.plain = {text for text in self.plain if text not in lowered}
         if self.keys:
-            self.keys.difference_update(key for key, _ in self._finder.found(data.decode("latin-1")))
+            self.keys.difference_update(key for key, _ in self._finder.occurrences(data.decode("latin-1")))
 
-    def found(self, data: bytes) -> Iterator[str]:
+    def traces_in(self, data: bytes) -> Iterator[str]:
         words = self._words(data) if self.runs else []
         if _anchored(self._anchors, words) and not self.runs.isdisjoint(_windows(words)):
             yield "a run of eight erased words"
         if self.fields and not self.fields.isdisjoint(data.split(b'"')):
             yield "an erased field"
-        if self.keys and any(key in self.keys for key, _ in self._finder.found(data.decode("latin-1"))):
+        if self.keys and any(key in self.keys for key, _ in self._finder.occurrences(data.decode("latin-1"))):
             yield "an erased key"
         lowered = data.lower() if self.plain else b""
         if any(text in lowered for text in self.plain):
@@ -227,7 +227,7 @@ class _Finder:
         for name, source in keys:
             self._names.setdefault(source, set()).add(name)
 
-    def found(self, text: str) -> Iterator[tuple[str, int]]:
+    def occurrences(self, text: str) -> Iterator[tuple[str, int]]:
         """Every key in `text`, and where it starts; neighbouring characters do not matter."""
         for source, names in self._names.items():
             at = text.find(source)

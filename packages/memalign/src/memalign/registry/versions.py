@@ -101,8 +101,8 @@ def find(connection: Connection, name: str) -> tuple[int, int]:
     query = select(judges.c.id, judges.c.latest).where(judges.c.name == name)
     row = connection.execute(query).one_or_none() if is_unicode(name) else None
     if row is None:
-        known = connection.execute(select(judges.c.name).order_by(judges.c.name)).scalars().all()
-        listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
+        names = connection.execute(select(judges.c.name).order_by(judges.c.name)).scalars().all()
+        listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
         raise JudgeNotFound(f"no judge {name!r} in the registry; judges: {listed or 'none yet'}")
     return row.id, row.latest
 
@@ -111,8 +111,8 @@ def read(connection: Connection, judge: int, number: int, *, name: str, kinds: C
     """All rows of a version, or those of these kinds. Raises JudgeNotFound with the versions that there are."""
     highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
-        there = "version 1" if highest == 1 else f"versions 1 to {highest}"
-        raise JudgeNotFound(f"judge {name!r} has no version {number}; it has {there}")
+        available = "version 1" if highest == 1 else f"versions 1 to {highest}"
+        raise JudgeNotFound(f"judge {name!r} has no version {number}; it has {available}")
     query = select(rows.c.kind, rows.c.key, rows.c.body).where(rows.c.judge == judge)
     if number == highest:
         query = query.where(rows.c.until.is_(None))
@@ -127,10 +127,10 @@ def timeline(connection: Connection, judge: int, latest: int, kinds: Collection[
     """Every row of a judge (of these kinds): its first version, the one after its last, and its body."""
     columns = (rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body)
     query = select(*columns).where(rows.c.judge == judge, rows.c.since <= latest)
-    found: Timeline = {}
+    spans: Timeline = {}
     for kind, key, since, until, body in connection.execute(query.where(rows.c.kind.in_(kinds)) if kinds else query):
-        found.setdefault((kind, key), []).append((since, min(until or latest + 1, latest + 1), body))
-    return found
+        spans.setdefault((kind, key), []).append((since, min(until or latest + 1, latest + 1), body))
+    return spans
 
 
 def add_judge(connection: Connection, name: str) -> int:
@@ -215,9 +215,9 @@ def counts(memory: Memory) -> dict[str, int]:
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Every version, the oldest first."""
-    found = connection.execute(select(versions).where(versions.c.judge == judge).order_by(versions.c.number))
+    query = connection.execute(select(versions).where(versions.c.judge == judge).order_by(versions.c.number))
     return tuple(
-        VersionInfo(**{k: v for k, v in row._mapping.items() if k != "judge"}) for row in found
+        VersionInfo(**{k: v for k, v in row._mapping.items() if k != "judge"}) for row in query
     )  # SQLAlchemy's public name
 
 
@@ -233,17 +233,17 @@ def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSu
     )
     if judge is not None:
         query, settings = query.where(judges.c.id == judge), settings.where(rows.c.judge == judge)
-    known = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
-    return tuple(_summary(row, known) for row in connection.execute(query))
+    settings_of = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
+    return tuple(_summary(row, settings_of) for row in connection.execute(query))
 
 
-def _summary(row: Row[Any], known: dict[tuple[int, str], Any]) -> JudgeSummary:
+def _summary(row: Row[Any], settings_of: dict[tuple[int, str], Any]) -> JudgeSummary:
     return JudgeSummary(
         name=row.name,
         versions=row.latest,  # no version is ever taken away
         latest=row.latest,
-        value_type=msgspec.convert(known[row.id, "value_type"], ValueType).spec,
-        model=known[row.id, "model"],
+        value_type=msgspec.convert(settings_of[row.id, "value_type"], ValueType).spec,
+        model=settings_of[row.id, "model"],
         cases=row.cases,
         feedback=row.feedback,
         guidelines=row.guidelines,

@@ -51,8 +51,8 @@ def read_feedback(
     """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
 
     Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the
-    chain. People whom MLflow does not name are told apart (`_by_source`). For a judge of conversations the traces of one
-    session are one item, and feedback on any of them counts; `memory` knows sessions of before. `base` says how
+    chain. People whom MLflow does not name are told apart (`_by_source`). For a judge of conversations the traces of
+    one session are one item, and feedback on any of them counts; `memory` knows sessions of before. `base` says how
     MLflow's judge reads conversations.
     """
     rows: list[Feedback] = []
