@@ -157,8 +157,8 @@ class Jobs:
         phase, done, total = self._progress.get(row.id, ("", 0, 0))
         values = {**row._mapping, "result": from_json(row._mapping.get("result"))}
         job = Job(**values, phase=phase, done=done, total=total)
-        lost = job.problem == STOPPED and not job.stopped
-        return replace(job, problem=str(_erased())) if lost else job
+        # It was stopped, and has no arguments any more although nobody started it again.
+        return replace(job, problem=str(_erased())) if job.problem == STOPPED and not job.stopped else job
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
