@@ -217,6 +217,9 @@ def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callabl
     case = kept(local, id="a-1")
     refused = local.post(f"{TONE}/align", json={"feedback": [{"id": case, "value": False}, FEEDBACK[0]]})
     assert (refused.status_code, refused.json()["held_out"]) == (409, [case])
+    copy = {"id": "copy", "inputs": "Hm?", "outputs": "No.", "value": False}
+    refused = local.post(f"{TONE}/align", json={"feedback": [copy]})
+    assert (refused.status_code, refused.json().get("held_out")) == (409, ["copy"])
     local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold."})
     done(local, "teach")
     assert learned(local) == {}
@@ -325,6 +328,7 @@ def test_a_verdict_asked_for_is_no_blind_one(queued: TestClient) -> None:
     assert queued.post(f"{TONE}/judge", json=late).json()["value"] is True
     assert say(queued, "late", revision=1).status_code == 200
     queued.post(f"{TONE}/cases/lamp/thumb", json={"up": True})
+    say(queued, kept(queued, id="new"))
     assert blind_answers(queued) == 0
     say(queued, "shop")
     assert blind_answers(queued) == 1
@@ -339,15 +343,19 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
         f"{TONE}/cases",
         f"{TONE}/cases?order=useful",
         f"{TONE}/jobs/{job}",
-        f"/judges/tone/changed?job={job}",
+        f"/judges/tone/learned?job={job}",
+        f"/judges/tone/teach?job={job}",
+        "/judges/tone/trust",
         "/judges/tone/download/cases.jsonl",
         "/judges/tone/download/feedback.jsonl",
         "/judges/tone/download/judge.json",
         "/judges/tone/review?case=late",
-        "/judges/tone/memory?find=three weeks",
+        "/judges/tone/learned?find=three weeks",
     )
     for door in doors:
-        shown = reviewer.get(door).text
+        answer = reviewer.get(door)
+        assert answer.status_code == (403 if "download" in door else 200), door
+        shown = answer.text
         assert VERDICT not in shown, door
         assert "Never so cold." not in shown, door
     assert VERDICT in owner.get("/judges/tone/download/cases.jsonl").text

@@ -18,6 +18,7 @@ from memalign.errors import ModelUnavailable
 from memalign_server.review.answers import Answer, review_of, save
 from memalign_server.review.cases import QueuedCase, add_cases, cases_of, next_cases
 from memalign_server.review.teaching import teachable_count
+from memalign_server.review.turning import turned_unanswered
 from memalign_server.store.columns import new_id
 from memalign_server.store.tables import jobs, queue
 from server_support import world
@@ -357,6 +358,20 @@ def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
         assert "1 case holds it. “Reply 9.” Look at it" in site.page(find=text)
     assert "“Reply 10.” Answer it" in site.page(find="REPLY 10")
     assert "No case holds it." in site.page(find="reply 99")
+
+
+def test_a_case_of_the_memory_alone_is_found_and_leads_nowhere(site: Site) -> None:
+    site.server.registry.align("tone", [{"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}])
+    assert site.page(find="the archive").endswith("1 case holds it. “From the archive.”")
+
+
+def test_no_case_that_measures_the_judge_is_asked_because_its_verdict_turned(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    with site.server.store.read() as connection:
+        awaiting = turned_unanswered(connection, "tone", "local")
+    assert awaiting
+    assert not set(HELD_OUT) & set(awaiting)
 
 
 def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None:

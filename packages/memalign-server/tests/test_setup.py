@@ -270,6 +270,8 @@ def test_feedback_on_a_case_that_measures_the_judge_is_not_taught(local: TestCli
     page = " ".join(sent(local, "f.jsonl", lines).text.split())
     assert "1 row has a verdict or a comment of a person." in page
     assert "1 measures the judge and is not taught." in page
+    page = " ".join(sent(local, "f.jsonl", f"{json.dumps(rows[1])}\n{json.dumps(CASES[0])}").text.split())
+    assert ("1 row has a verdict" in page, "measures the judge" in page) == (True, False)
     sent(local, "f.jsonl", lines, "feedback")
     wait(local)
     assert [case.id for case in registry_of(local).load("tone").memory.cases] == ["other-twice"]

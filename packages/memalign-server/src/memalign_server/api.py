@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -14,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import Connection
 
 from memalign import Example, Judge, Judgment
+from memalign.errors import InputError
+from memalign.io import read_feedback
 from memalign.registry import JudgeSummary
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
@@ -28,8 +31,8 @@ from memalign_server.review.cases import (
     QueuedCase,
     add_cases,
     case_of,
-    cases_of,
     list_cases,
+    measuring_names,
     next_cases,
     store_judgments,
 )
@@ -228,9 +231,9 @@ async def judge_one(
     if keep and case.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await latest.judge.ajudge(example)
-    await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
     if keep:
         await asyncio.to_thread(_keep, server, latest.judge, latest.version, example, judgment)
+    await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
     return judgment
 
 
@@ -389,16 +392,23 @@ def teach_answers(begin: Begin) -> Job:
 def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here, person: Asking) -> Job:
     """Learn from experts' feedback: a new version. A reviewer hands in their own.
 
-    Feedback on cases that are held out to measure the judge is refused: 409, with their ids as `held_out`.
+    Feedback on cases that are held out to measure the judge is refused, under whatever id: 409, with the ids as
+    `held_out`.
     """
     rows = [row if row.get("source") else {**row, "source": person.name} for row in body.feedback]
     for row in rows:
         _own_source(person, str(row["source"]))
-    ids = [str(row["id"]) for row in rows if row.get("id")]
     with server.store.read() as connection:
-        held_out = [case.example.id for case in cases_of(connection, judge, ids) if case.held_out]
+        measuring = measuring_names(connection, judge)
+    held_out = {id_ for row in rows if (id_ := str(row.get("id"))) in measuring}
+    if measuring:
+        with suppress(InputError):  # rows that cannot be read are the job's to refuse
+            columns = server.judges.latest(judge).judge.columns
+            read = read_feedback(rows, columns=columns, skip_invalid=True).rows
+            held_out |= {row.id for row in read if row.content_hash in measuring}
     if held_out:
-        raise Problem(409, "some of these cases are held out to measure the judge: leave them out", held_out=held_out)
+        problem = "some of these cases are held out to measure the judge: leave them out"
+        raise Problem(409, problem, held_out=sorted(held_out))
     return begin("align", {**body.model_dump(), "feedback": rows})
 
 

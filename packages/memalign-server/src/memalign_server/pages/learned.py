@@ -229,6 +229,7 @@ def learned_page(
         waiting = teachable_count(connection, judge, person.name)
         results = find_cases(connection, loaded.judge, find)
         hidden = hidden_from(connection, judge, person.name, [case.id for case in results])
+        queued = {case.example.id for case in cases_of(connection, judge, [case.id for case in results])}
     rows = _rows(memory, person.name, turns, idle)
     taking = next((row for row in rows if row.id == take), None)
     return render(
@@ -253,6 +254,7 @@ def learned_page(
         find=find,
         results=results,
         hidden=hidden,
+        queued=queued,
         case_text=case_text,
     )
 

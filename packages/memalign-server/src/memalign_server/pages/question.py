@@ -28,6 +28,7 @@ from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Refused
+from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import list_cases
 from memalign_server.review.judges import question_of
 from memalign_server.server import JUDGE, Here, Server
@@ -108,6 +109,8 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         # Without its memory, for what an expert has said of a case is answered without the model.
         trial = judge.replace(memory=Memory()).ajudge(case.example if case else _invented(judge))
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
+        if case is not None:
+            mark_seen(server.store, draft.judge, person.name, [case.example.content_hash])
     except (MemalignError, TimeoutError) as error:
         fault = next((name for name, kinds in _FAULTS if isinstance(error, kinds)), "unusable")
         fault = "key" if re.search(r"needs a key|a provider's key", str(error)) else fault

@@ -19,7 +19,7 @@ from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.review import answers
 from memalign_server.review.answers import LONGEST, Answer, State, review_of
-from memalign_server.review.blind import reviewed
+from memalign_server.review.blind import mark_seen, reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
 from memalign_server.review.drafts import draft_of, save_draft
 from memalign_server.review.evidence import is_measured
@@ -80,6 +80,8 @@ def review_page(
             parts |= _common(connection, request, loaded, queued, person)
         place = answers.position(connection, judge, person.name, queued.example.id if queued else None)
         explained = explained_count(connection, judge, person.name)
+    if parts["foot"] == "settle.html" and queued is not None:  # who reads what others say answers it blind no more
+        mark_seen(server.store, judge, person.name, [queued.example.content_hash])
     return render(
         request,
         "review.html",

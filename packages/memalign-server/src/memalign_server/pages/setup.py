@@ -26,7 +26,7 @@ from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person, list_people
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.cases import add_cases, list_cases, new_cases
+from memalign_server.review.cases import add_cases, list_cases, measuring_names, new_cases
 from memalign_server.review.judges import question_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.tables import queue, reviews
@@ -131,7 +131,7 @@ def take_cases(
     try:
         upload = read_upload(file.file, file.filename, latest, column or ())
         if what == "show":
-            return _preview(request, server, judge, upload)
+            return _preview(request, server, latest, upload)
     except InputError as error:
         if what != "show":
             raise
@@ -139,10 +139,9 @@ def take_cases(
     if not upload.cases:
         raise Refused("no row of {name} can be used as it is", name=upload.name)
     if what == "feedback":
-        rows = read_feedback(upload.source, value_type=latest.value_type, name=upload.name, skip_invalid=True).rows
         with server.store.read() as connection:
-            measuring = _measuring(connection, judge)
-        lines = [_line(row, person.name) for row in rows if measuring.isdisjoint((row.id, row.content_hash))]
+            rows, _ = _teachable(connection, latest, upload)
+        lines = [_line(row, person.name) for row in rows]
         if not lines:
             raise Refused(
                 "no row of {name} can be taught: each is without words, or measures the judge", name=upload.name
@@ -156,15 +155,15 @@ def take_cases(
     return RedirectResponse(link(judge, "setup", open="cases", job=job_id, **counts), 303)
 
 
-def _preview(request: Request, server: Server, judge: str, upload: Upload) -> Response:
+def _preview(request: Request, server: Server, judge: Judge, upload: Upload) -> Response:
     with server.store.read() as connection:
-        new, measuring = len(new_cases(connection, judge, upload.cases)), _measuring(connection, judge)
-    silent = sum(not measuring.isdisjoint((case.id, case.content_hash)) for case in upload.cases)
+        new = len(new_cases(connection, judge.name, upload.cases))
+        feedback, silent = _teachable(connection, judge, upload)
     rows = [
         [_shown(case.content.get(field), side) for field, side in upload.questions] for case in upload.cases[:_FIRST]
     ]
-    counts = {"new": new, "labelled": max(0, upload.labelled - silent), "silent": silent if upload.labelled else 0}
-    return render(request, "upload.html", judge=judge, upload=upload, rows=rows, bad=upload.bad[:_BAD], **counts)
+    counts = {"new": new, "labelled": len(feedback), "silent": silent}
+    return render(request, "upload.html", judge=judge.name, upload=upload, rows=rows, bad=upload.bad[:_BAD], **counts)
 
 
 def _shown(value: Any, side: str) -> str:
@@ -172,10 +171,14 @@ def _shown(value: Any, side: str) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _measuring(connection: Connection, judge: str) -> set[str]:
-    """The ids and contents of the cases that measure the judge: no feedback on them is taught."""
-    query = select(queue.c.case_id, queue.c.content_hash).where(queue.c.judge == judge, queue.c.held_out == 1)
-    return {name for row in connection.execute(query) for name in row}
+def _teachable(connection: Connection, judge: Judge, upload: Upload) -> tuple[list[Feedback], int]:
+    """The feedback of a file that can be taught, and how many rows of it cannot because their case measures the judge."""
+    if not upload.labelled:
+        return [], 0
+    rows = read_feedback(upload.source, value_type=judge.value_type, name=upload.name, skip_invalid=True).rows
+    measuring = measuring_names(connection, judge.name)
+    teachable = [row for row in rows if measuring.isdisjoint((row.id, row.content_hash))]
+    return teachable, len(rows) - len(teachable)
 
 
 def _line(row: Feedback, person: str) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Upload:
         cases: The cases of the rows that can be used; none as long as a column is to be chosen.
         bad: The rows that cannot, in order.
         source: The usable rows by their fields, for `read_feedback`.
-        labelled: How many of them hold a verdict or a comment.
+        labelled: How many rows hold a verdict or a comment.
     """
 
     name: str

@@ -34,6 +34,7 @@ __all__ = [
     "cases_of",
     "disputed_cases",
     "list_cases",
+    "measuring_names",
     "new_cases",
     "next_cases",
     "parts_of",
@@ -316,6 +317,12 @@ def _with_state(judge: str, person: str, state: CaseState | None) -> Select[Any]
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
     """A case of the queue by its id, or None."""
     return next(iter(cases_of(connection, judge, [case_id])), None)
+
+
+def measuring_names(connection: Connection, judge: str) -> set[str]:
+    """The ids and content hashes of the cases that are held out: no feedback on them is taught, under whatever id."""
+    query = select(queue.c.case_id, queue.c.content_hash).where(queue.c.judge == judge, queue.c.held_out == 1)
+    return {name for row in connection.execute(query) for name in row}
 
 
 def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:

@@ -47,8 +47,8 @@ class Agreement:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval of the share, at 95 %."""
-        return wilson_interval(self.agreed, self.n) or (0.0, 1.0)
+        """Wilson's interval of the share, at 95 % and corrected, as in the library's reports."""
+        return wilson_interval(self.agreed, self.n, corrected=True) or (0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +253,8 @@ def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> 
     """The reader and each colleague, on the cases that both answered; for whoever answers none, the busiest of them."""
     if pairs := _pairs_of(connection, judge, kind, person):
         return tuple(Pair(one=None, other=name, agreement=agreement) for name, agreement in pairs)
-    busiest = select(reviews.c.person).where(reviews.c.judge == judge).group_by(reviews.c.person)
+    answered = (reviews.c.judge == judge, reviews.c.state == "answered")
+    busiest = select(reviews.c.person).where(*answered).group_by(reviews.c.person)
     name = connection.execute(busiest.order_by(func.count().desc(), reviews.c.person).limit(1)).scalar()
     pairs = _pairs_of(connection, judge, kind, name) if name else []
     return tuple(Pair(one=name, other=other, agreement=agreement) for other, agreement in pairs)

@@ -86,7 +86,10 @@ def _turn(judge: Judge, case: QueuedCase, answer: Review) -> Turn | None:
 
 
 def turned_unanswered(connection: Connection, judge: str, person: str) -> list[str]:
-    """Cases that a person has not answered and of which the judge says something else than before it was taught."""
+    """Cases that a person has not answered and of which the judge says something else than before it was taught.
+
+    Cases that are held out come by chance alone: chosen by how their verdict changed, they would measure nothing.
+    """
     answered = exists().where(
         reviews.c.judge == judge,
         reviews.c.case_id == queue.c.case_id,
@@ -94,7 +97,9 @@ def turned_unanswered(connection: Connection, judge: str, person: str) -> list[s
         reviews.c.state == "answered",
     )
     query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
-    query = query.where(queue.c.judge == judge, queue.c.version != queue.c.first_version, ~answered)
+    query = query.where(
+        queue.c.judge == judge, queue.c.held_out == 0, queue.c.version != queue.c.first_version, ~answered
+    )
     return [
         row.case_id
         for row in connection.execute(query.order_by(queue.c.number).limit(MOST))
