@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from memalign import Example, Judge, ValueType
 from memalign_server.people.people import Role, add_person
@@ -242,6 +242,17 @@ def test_an_answer_that_goes_takes_its_dispute_with_it(tables: Connection) -> No
         assert waiting(tables, "ana") == for_owners(tables) == []
         refresh_disputes(tables, JUDGE, kind=YES_NO)  # as the next teaching does
         assert taught(tables, "c-00") == ["ana"]
+
+
+def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection) -> None:
+    for person, value in (("ana", True), ("ben", False), ("cleo", True)):
+        say(tables, person, "c-00", value)
+    settle(tables, JUDGE, "c-00", "ana")
+    tables.execute(delete(reviews).where(reviews.c.person == "ana"))  # as an erasure of all that she said does
+    tables.execute(update(queue).where(queue.c.settled == "ana").values(settled=None))
+    refresh_disputes(tables, JUDGE, kind=YES_NO)
+    assert taught(tables, "c-00") == []
+    assert waiting(tables, "ben") == [("c-00", ["cleo"])]
 
 
 # -- the way through the cases -----------------------------------------------------------------------------------------

@@ -170,6 +170,10 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     jobs = Jobs(store, registry)
     asked = jobs.start("align", "tone", {}, asked_by="philippa")
     jobs.end(asked.id, "done", result={"judgments": []})
+    wording = {"guideline": "g-1", "text": "Show sympathy.", "checks": [], "person": "philippa"}
+    for kind, arguments in (("try", wording), ("unalign", {"keys": ["late@philippa"]})):
+        stopped = jobs.start(kind, "tone", arguments, asked_by="philippa")
+        jobs.end(stopped.id, "failed", problem="the server was stopped", again=True)
     answer(site.client, "thanks", value="true", rationale="It is warm.")
     with store.write() as connection:
         connection.execute(text("UPDATE memalign_server_reviews SET person = 'philippa'"))

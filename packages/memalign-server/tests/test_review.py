@@ -64,6 +64,32 @@ def test_two_tabs_do_not_overwrite_each_other(queued: TestClient) -> None:
     assert "You both say Yes." in queued.get("/judges/tone/review", params={"case": "late"}).text
 
 
+def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> None:
+    world.link(shared.server.registry.url, "zoe", world.Role.REVIEWER)
+    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
+    put_in(owner)
+
+    def settled() -> str | None:
+        with shared.server.store.read() as connection:
+            (case,) = cases_of(connection, "tone", ["late"])
+        return case.settled
+
+    def offered() -> list[str]:
+        return re.findall(r'name="holder" value="([^"]+)"', owner.get("/judges/tone/review").text)
+
+    for person, value in ((reviewer, "false"), (zoe, "true")):
+        answer(person, "late", value=value)
+    for person in (reviewer, zoe):
+        post(person, "/judges/tone/review/differ", case="late")
+    before = offered()
+    answer(zoe, "late", value="true", rationale="It is warm.")
+    post(owner, "/judges/tone/review/settle", case="late", holder=before[1])
+    assert settled() is None  # zoe has said something else since
+    for holder in offered():
+        post(owner, "/judges/tone/review/settle", case="late", holder=holder)
+        assert settled() == "reviewer"
+
+
 def test_a_wrong_verdict_is_refused(queued: TestClient) -> None:
     for value in ("perhaps", ""):
         refused = answer(queued, "late", value=value)

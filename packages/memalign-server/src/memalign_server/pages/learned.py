@@ -47,7 +47,7 @@ _OF_OWNERS = ("erase", "pull")
 def ask_to_teach(request: Request, waiting: int) -> bool:
     """Whether so many explained answers are a reason to ask the person: three, and three more each time they wait."""
     later = request.cookies.get(LATER, "")
-    return waiting >= ENOUGH + (int(later) if later.isdecimal() else 0)
+    return waiting >= ENOUGH + (int(later) if later.isdecimal() and len(later) < 10 else 0)
 
 
 @router.get("/teach")

@@ -210,7 +210,7 @@ def choose(
         _named(connection, judge, case)
         if not other:
             answers.keep_answer(connection, judge, person.name, case)
-        elif revision.isdecimal():
+        elif revision.isdecimal() and len(revision) < 10:
             answers.take_over(connection, judge, person.name, case, other, kind=kind, revision=int(revision))
     return _go(request, link(judge, "review"))
 
@@ -219,10 +219,16 @@ def choose(
 def settle(
     request: Request, judge: str, server: Here, case: Annotated[str, Form()], holder: Annotated[str, Form()] = ""
 ) -> Response:
-    """Choose whose answer on a case holds; nobody's leaves the case out."""
+    """Choose whose answer on a case holds, its revision before the name (`3:Ben`); nobody's leaves the case out.
+
+    What another owner has settled meanwhile stays, and an answer that has changed since it was read is shown again.
+    """
+    revision, _, name = holder.partition(":")
     with server.store.write() as connection:
-        _named(connection, judge, case)
-        answers.settle(connection, judge, case, holder)
+        queued = _named(connection, judge, case)
+        answer = review_of(connection, judge, name, case) if name else None
+        if queued.disputed and (not name or (answer is not None and str(answer.revision) == revision)):
+            answers.settle(connection, judge, case, name)
     return _go(request, link(judge, "review"))
 
 

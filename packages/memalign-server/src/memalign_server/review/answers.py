@@ -415,11 +415,17 @@ def settle(connection: Connection, judge: str, case_id: str, holder: str | None)
 
 def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:
     """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
-    in_question = or_(queue.c.disputed == 1, queue.c.settled.is_not(None))
-    for row in connection.execute(select(queue).where(queue.c.judge == judge, in_question)).all():
+    several = select(reviews.c.case_id).where(reviews.c.judge == judge, *_ANSWERED).group_by(reviews.c.case_id)
+    ids = connection.execute(several.having(func.count() > 1)).scalars().all()
+    differing = disputed_cases(connection, judge, ids, kind)
+    query = select(queue.c.number, queue.c.case_id, queue.c.disputed, queue.c.settled).where(queue.c.judge == judge)
+    for row in connection.execute(query).all():
         holder = review_of(connection, judge, row.settled, row.case_id) if row.settled else None
         settled = row.settled if row.settled == "" or (holder and holder.value is not None) else None
-        _write_dispute(connection, judge, queued(row), kind, settled)
+        disputed = int(settled is None and row.case_id in differing)
+        if (disputed, settled) != (row.disputed, row.settled):
+            change = update(queue).where(queue.c.number == row.number)
+            connection.execute(change.values(disputed=disputed, settled=settled))
 
 
 def _mark_dispute(
