@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import pytest
 from fastapi.testclient import TestClient
@@ -157,6 +158,7 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     assert "<option selected>customer_message</option>" in page
     assert "<option selected>agent_reply</option>" in page
     assert "<td>Why so late?</td><td>We are sorry.</td>" in page
+    assert "<th>Question </th><th>Reply </th>" in page  # as the judge's instructions, and the cards, call them
     assert "Add 2 cases" in page
     assert "No cases yet." in local.get(SETUP).text
     added = sent(local, "june.csv", TABLE, "cases", column=["customer_message", "agent_reply"])
@@ -179,8 +181,11 @@ def test_it_says_how_many_are_new_and_how_many_were_there(local: TestClient) -> 
     sent(local, "a.csv", TABLE, "cases")
     more = TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n"
     assert "Add 1 case<" in sent(local, "b.csv", more).text
-    page = local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
-    assert "1 new, 3 were there already." in page
+    shown = sent(local, "b.csv", more, "cases").headers["location"]
+    assert "1 new, 3 were there already." in local.get(shown).text
+    wait(local)
+    ended = local.get(f"/judges/tone/jobs/{parse_qs(shown)['job'][0]}", headers={"HX-Current-URL": shown})
+    assert (ended.headers.get("hx-refresh"), ended.headers.get("hx-redirect")) == ("true", None)
     page = sent(local, "b.csv", more).text
     assert ("Add" not in page, "Nothing new: all 4 were there already." in page) == (True, True)
     assert (

@@ -17,7 +17,7 @@ from memalign.judge import Judge
 from memalign.types import Example
 from memalign_server.pages.texts import code, prose, visible
 
-__all__ = ["Block", "Node", "blocks_of"]
+__all__ = ["Block", "Node", "blocks_of", "label_of"]
 
 Speaker = Literal["customer", "company", "reply", "reference", "steps", "system"]
 
@@ -91,13 +91,19 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
         value = content.get(name)
         if value is None:
             continue
-        label = re.search(_LABEL.format(name), judge.instructions)
+        label = label_of(name, judge)
         if sides and isinstance(value, dict) and sides.items() <= value.items():
             value = {key: part for key, part in value.items() if key not in sides}
             blocks += _sides(sides)
         if value != {}:
-            blocks += _field(name, value, label[1] if label else "", judged="outputs" not in content)
+            blocks += _field(name, value, label, judged="outputs" not in content)
     return blocks
+
+
+def label_of(field: str, judge: Judge) -> str:
+    """What the judge's instructions call a field, such as "Reply" in "Reply: {{ outputs }}"; empty if they do not."""
+    label = re.search(_LABEL.format(field), judge.instructions)
+    return label[1] if label else ""
 
 
 def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block]:

@@ -20,6 +20,7 @@ from memalign import Judge
 from memalign.errors import InputError
 from memalign.io import read_feedback
 from memalign.types import UNKNOWN_SOURCE, Feedback, as_json, json_line
+from memalign_server.pages.content import label_of
 from memalign_server.pages.question import KINDS, has_answers
 from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
@@ -163,7 +164,9 @@ def _preview(request: Request, server: Server, judge: Judge, upload: Upload) -> 
         [_shown(case.content.get(field), side) for field, side in upload.questions] for case in upload.cases[:_FIRST]
     ]
     counts = {"new": new, "labelled": len(feedback), "silent": silent}
-    return render(request, "upload.html", judge=judge.name, upload=upload, rows=rows, bad=upload.bad[:_BAD], **counts)
+    labels = {field: label_of(field, judge) for field, _ in upload.questions}
+    shown = {"upload": upload, "rows": rows, "labels": labels, "bad": upload.bad[:_BAD]}
+    return render(request, "upload.html", judge=judge.name, **shown, **counts)
 
 
 def _shown(value: Any, side: str) -> str:
