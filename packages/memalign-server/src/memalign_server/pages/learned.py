@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
@@ -23,7 +24,7 @@ from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import cases_of, progress_of
 from memalign_server.review.finding import case_text, find_cases
 from memalign_server.review.judges import question_of
-from memalign_server.review.teaching import explained, teachable_count, untaught_words
+from memalign_server.review.teaching import teachable_count, untaught_words
 from memalign_server.review.turning import Turn, today_of, turned_unanswered, turns_of
 from memalign_server.review.wording import confirmed, rephrased, withdrawal_of
 from memalign_server.server import JUDGE, Here, Server
@@ -55,13 +56,14 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
     """The card between two cases: what the person explained, and whether to teach it; then how that goes."""
     running = None if job is None else _job(server, judge, job)
     if running is not None and running.state == "done":
-        return RedirectResponse(link(judge, "learned", job=running.id), 303)
-    loaded = server.judges.latest(judge)
+        return RedirectResponse(_page_of(running), 303)
+    loaded = server.judges.latest(judge).judge
     with server.store.read() as connection:
-        words = [answer.rationale for answer in explained(connection, judge, person.name)]
+        waiting = untaught_words(connection, judge, person.name).get("waiting", [])
         progress = progress_of(connection, judge, person.name)
         previous = previous_case(connection, judge, person.name)
-    words += [old.rationale for old in loaded.judge.memory.pending if old.source == person.name and old.rationale]
+    words = [answer.rationale for answer in reversed(waiting)]
+    words += [old.rationale for old in loaded.memory.pending if old.source == person.name and old.rationale]
     if running is None and not words:
         return RedirectResponse(link(judge, "review"), 303)
     return render(
@@ -69,10 +71,10 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
         "teach.html",
         judge=judge,
         page="review",
-        question=question_of(loaded.judge),
+        question=question_of(loaded),
         words=words,
         progress=progress,
-        previous=previous and previous.example.id,
+        previous=previous,
         job=running,
     )
 
@@ -85,7 +87,7 @@ def teach_judge(judge: str, server: Here, person: Asking) -> Response:
         say_drafts(connection, judge, person.name, kind=kind)
     queued = [job for job in server.jobs.recent(judge, active=True) if job.kind == "teach" and job.state == "queued"]
     job = queued[0] if queued else server.jobs.start("teach", judge, {}, asked_by=person.name)
-    answer = RedirectResponse(link(judge, "teach", job=job.id), 303)
+    answer = RedirectResponse(_page_of(job), 303)
     answer.delete_cookie(LATER, path=link(judge, ""))
     return answer
 
@@ -100,13 +102,16 @@ def teach_later(judge: str, server: Here, person: Asking) -> Response:
     return answer
 
 
+# -- work --------------------------------------------------------------------------------------------------------------
+
+
 @router.get("/jobs/{job}")
 def job_progress(request: Request, judge: str, job: str, server: Here, phase: str = "", done: int = 0) -> Response:
     """How far a job is, for the part of a page that asks every second: nothing until it has moved on from there.
 
     Once the job has ended, the browser is sent to the page of its result.
     """
-    running = _job(server, judge, job, result=False)
+    running = _job(server, judge, job)
     if running.ended:
         page = _page_of(running)
         # A page that shows the job already is loaded again as it is: its address may say more, such as what a file brought.
@@ -120,10 +125,15 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
 @router.post("/jobs/{job}/again")
 def start_again(judge: str, job: str, server: Here, person: Asking) -> Response:
     """Start work again that died with its server; then show it."""
-    old = _job(server, judge, job, result=False)
+    old = _job(server, judge, job)
     if not person.owner and (old.kind in _OF_OWNERS or old.asked_by != person.name):
         raise Problem(403, "this is for owners: ask one")
     return RedirectResponse(_page_of(server.jobs.start_again(old, asked_by=person.name)), 303)
+
+
+def _start(server: Server, judge: str, person: Person, kind: str, **arguments: Any) -> Response:
+    """Start work, and show it."""
+    return RedirectResponse(_page_of(server.jobs.start(kind, judge, arguments, asked_by=person.name)), 303)
 
 
 def _page_of(job: Job) -> str:
@@ -132,13 +142,11 @@ def _page_of(job: Job) -> str:
         return link(job.judge, f"receipts/{job.id}")
     if job.kind in ("queue", "pull"):
         return link(job.judge, "setup", open="cases", job=job.id)
-    if job.kind == "teach" and job.state != "done":
-        return link(job.judge, "teach", job=job.id)
-    return link(job.judge, "learned", job=job.id)
+    return link(job.judge, "teach" if job.kind == "teach" and job.state != "done" else "learned", job=job.id)
 
 
-def _job(server: Server, judge: str, job: str, *, result: bool = True) -> Job:
-    row = server.jobs.find(job, result=result)
+def _job(server: Server, judge: str, job: str) -> Job:
+    row = server.jobs.find(job)
     if row is None or row.judge != judge:
         raise Refused("there is no job '{job}' of '{judge}'", job=job, judge=judge)
     return row
@@ -153,54 +161,43 @@ class Row:
 
     Attributes:
         id: The guideline's id, or why the words taught nothing.
-        words: The reader's sentences, the latest first.
-        at: When the latest was written.
+        comments: The words, the latest first.
+        at: When the latest were written.
         keys: Those that the judge has learned from.
         guideline: What the judge understood; None for nothing.
-        corrected: Cases that the reader corrected and that the guideline bears on.
-        right: How many of them are right now.
-        broken: How many that the reader agreed on are wrong now because of it.
+        turns: The cases that the guideline bears on, as they are judged since.
     """
 
     id: str
-    words: tuple[str, ...]
+    comments: Sequence[Annotation | Review]
     at: str
     keys: tuple[FeedbackKey, ...] = ()
     guideline: Guideline | None = None
-    corrected: int = 0
-    right: int = 0
-    broken: int = 0
+    turns: Sequence[Turn] = ()
 
 
 def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str, Sequence[Review]]) -> list[Row]:
     """A row for each guideline that the reader's words are behind, and for each reason why words taught nothing."""
-    rows = [
-        Row(id=reason, words=tuple(answer.rationale or "" for answer in answers), at=answers[0].updated_at)
-        for reason, answers in idle.items()
-    ]
+    rows = [Row(id=reason, comments=answers, at=answers[0].updated_at) for reason, answers in idle.items()]
+    active = {rule.id: rule for rule in memory.semantic}
     behind: dict[str, list[Annotation]] = {}
     for entry in memory.ledger():
-        annotation = memory.annotation(entry.key)
-        if annotation is None or annotation.source != person or annotation.rationale is None:
-            continue
-        rules = entry.guideline_ids if entry.state in ("learned", "merged") else ()
-        in_force = [name for name in rules if memory.status(memory.guideline(name)) == "active"]
-        for name in in_force or (entry.state,):
-            behind.setdefault(name, []).append(annotation)
+        comment = memory.annotation(entry.key)
+        if comment is not None and comment.source == person and comment.rationale is not None:
+            taught = entry.guideline_ids if entry.state in ("learned", "merged") else ()
+            for name in [rule for rule in taught if rule in active] or [entry.state]:
+                behind.setdefault(name, []).append(comment)
     for name, comments in behind.items():
         comments.sort(key=lambda comment: comment.created_at or "", reverse=True)
         cases = {comment.id for comment in comments}
-        concerned = [turn for turn in turns if name in turn.guidelines or turn.case.example.id in cases]
         rows.append(
             Row(
                 id=name,
-                words=tuple(comment.rationale or "" for comment in comments),
+                comments=comments,
                 at=comments[0].created_at or "",
                 keys=tuple(comment.key for comment in comments),
-                guideline=next((rule for rule in memory.semantic if rule.id == name), None),
-                corrected=sum(not turn.was_right for turn in concerned),
-                right=sum(turn.right and not turn.was_right for turn in concerned),
-                broken=sum(turn.was_right and not turn.right for turn in concerned),
+                guideline=active.get(name),
+                turns=[turn for turn in turns if name in turn.guidelines or turn.case.example.id in cases],
             )
         )
     return sorted(rows, key=lambda row: row.at, reverse=True)
@@ -219,20 +216,22 @@ def learned_page(
 ) -> Response:
     """What the reader's words became; with `better` one guideline in other words, with `take` words to take back."""
     work = None if job is None else _job(server, judge, job)
-    own_trial = work if work is not None and work.kind == "try" and work.asked_by == person.name else None
-    if better is not None or (own_trial is not None and own_trial.state == "done"):
-        return _better(request, server, judge, person, guideline=better or "", job=own_trial)
-    loaded = server.judges.latest(judge)
-    memory = loaded.judge.memory
+    trial = work if work is not None and work.kind == "try" and work.asked_by == person.name else None
+    if trial is not None and trial.state == "done":
+        return _better(request, server, judge, person, trial.result, job=trial)
+    if better is not None:
+        return _better(request, server, judge, person, {"guideline": better}, job=trial)
+    loaded = server.judges.latest(judge).judge
+    memory = loaded.memory
     with server.store.read() as connection:
-        turns = turns_of(connection, loaded.judge, person.name)
+        turns = turns_of(connection, loaded, person.name)
         today = today_of(connection, judge, person.name)
         awaiting = turned_unanswered(connection, judge, person.name)
         idle = untaught_words(connection, judge, person.name)
-        waiting = teachable_count(connection, judge, person.name)
-        results = find_cases(connection, loaded.judge, find)
+        results = find_cases(connection, loaded, find)
         hidden = hidden_from(connection, judge, person.name, [case.id for case in results])
         queued = {case.example.id for case in cases_of(connection, judge, [case.id for case in results])}
+    waiting = len(idle.pop("waiting", ()))
     rows = _rows(memory, person.name, turns, idle)
     taking = next((row for row in rows if row.id == take), None)
     return render(
@@ -241,7 +240,7 @@ def learned_page(
         judge=judge,
         page="learned",
         job=work,
-        running=[other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING],
+        running=next((other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING), None),
         rows=rows,
         first=next((row.id for row in rows if row.guideline and person.name not in row.guideline.people), None),
         taking=taking,
@@ -249,8 +248,9 @@ def learned_page(
         conflicts=_conflicts(memory, person),
         wrong=sorted((turn for turn in turns if not turn.right), key=lambda turn: not turn.was_right),
         right=[turn for turn in turns if turn.right and turn.turned],
-        rules=[(rule, _whose(memory, rule), _may_change(memory, rule, person)) for rule in memory.semantic],
-        unused=[rule for rule in memory.guidelines if rule.retired_by and _may_change(memory, rule, person)],
+        memory=memory,
+        people_of=partial(_people_of, memory),
+        may_change=partial(_may_change, memory, person),
         today=today,
         awaiting=awaiting,
         waiting=waiting,
@@ -262,39 +262,40 @@ def learned_page(
     )
 
 
-def _whose(memory: Memory, rule: Guideline) -> list[str]:
-    """Whose a guideline is: whose wording, else whose words are behind it."""
-    return sorted(rule.people or {key.source for key in memory.sources_of(rule)})
+def _people_of(memory: Memory, *rules: Guideline) -> set[str]:
+    """Whose guidelines are: whose wording each is, else whose words are behind it."""
+    return {name for rule in rules for name in rule.people or {key.source for key in memory.sources_of(rule)}}
 
 
-def _own_row(server: Server, judge: str, person: Person, name: str) -> Row:
-    memory = server.judges.latest(judge).judge.memory
-    row = next((row for row in _rows(memory, person.name, (), {}) if row.id == name), None)
-    if row is None:
-        raise Refused("the judge has changed since: look at the page again")
-    return row
+def _may_change(memory: Memory, person: Person, rule: Guideline) -> bool:
+    """Whether a person may change a sentence: their own, a model's that their words are behind, and owners any."""
+    people = _people_of(memory, rule)
+    return person.owner or people == {person.name} or (not rule.people and person.name in people)
 
 
 # -- a person's say ----------------------------------------------------------------------------------------------------
 
 
+def _own_keys(memory: Memory, person: Person, row: str) -> tuple[FeedbackKey, ...]:
+    """The reader's words of a row that the judge has learned from."""
+    keys = next((one.keys for one in _rows(memory, person.name, (), {}) if one.id == row), None)
+    if keys is None:
+        raise Refused("the judge has changed since: look at the page again")
+    return keys
+
+
 @router.post("/learned/confirm")
 def confirm(judge: str, server: Here, person: Asking, guideline: Annotated[str, Form()]) -> Response:
     """Make the wording of a guideline the person's, because it says what they meant."""
-    row = _own_row(server, judge, person, guideline)
-    server.registry.update(judge, lambda old: confirmed(old, row.id, by=person.name))
+    _own_keys(server.judges.latest(judge).judge.memory, person, guideline)
+    server.registry.update(judge, lambda old: confirmed(old, guideline, by=person.name))
     return RedirectResponse(link(judge, "learned"), 303)
 
 
-def _may_change(memory: Memory, rule: Guideline, person: Person) -> bool:
-    """Whether a person may change a sentence: their own, a model's that their words are behind, and owners any."""
-    own = rule.people or {key.source for key in memory.sources_of(rule)}
-    return person.owner or own == {person.name} or (not rule.people and person.name in own)
-
-
 def _changeable(server: Server, judge: str, guideline: str, person: Person) -> Judge:
+    """The newest version, whose guideline the person may change."""
     latest = server.judges.latest(judge).judge
-    if not _may_change(latest.memory, latest.memory.guideline(guideline), person):
+    if not _may_change(latest.memory, person, latest.memory.guideline(guideline)):
         raise Problem(403, "somebody else wrote or confirmed this sentence: ask them, or an owner")
     return latest
 
@@ -302,8 +303,7 @@ def _changeable(server: Server, judge: str, guideline: str, person: Person) -> J
 def _change(server: Server, judge: str, person: Person, change: Callable[[Judge], Judge]) -> Response:
     """Commit a change by hand, and have the new version judge again what people see next and what they answered."""
     server.registry.update(judge, change)
-    job = server.jobs.start("refresh", judge, {}, asked_by=person.name)
-    return RedirectResponse(link(judge, "learned", job=job.id), 303)
+    return _start(server, judge, person, "refresh")
 
 
 def _better(
@@ -311,20 +311,17 @@ def _better(
     server: Server,
     judge: str,
     person: Person,
+    wording: Mapping[str, Any],
     *,
-    guideline: str = "",
     job: Job | None = None,
-    typed: Mapping[str, Any] | None = None,
     problem: str | None = None,
 ) -> Response:
     """One guideline and a person's wording: before, while and after it is tried, or as it was typed, with a problem."""
-    wording = typed or (job.result if job is not None and job.state == "done" else None) or {}
-    name = wording.get("guideline", guideline)
-    memory = _changeable(server, judge, name, person).memory
-    rule = memory.guideline(name)
+    memory = _changeable(server, judge, wording["guideline"], person).memory
+    rule = memory.guideline(wording["guideline"])
     outcomes = wording.get("cases", ())
     with server.store.read() as connection:
-        cases = {case.example.id: case for case in cases_of(connection, judge, [one["id"] for one in outcomes])}
+        cases = cases_of(connection, judge, [outcome["id"] for outcome in outcomes])
     return render(
         request,
         "better.html",
@@ -339,11 +336,7 @@ def _better(
         words=[memory.annotation(key) for key in memory.sources_of(rule) if key.source == person.name],
         outcomes=outcomes,
         untried=wording.get("problem"),
-        turned=[
-            (case_text(cases[one["id"]].example), one)
-            for one in outcomes
-            if one["id"] in cases and not (one["was"] and one["now"])
-        ],
+        texts={case.example.id: case_text(case.example) for case in cases},
     )
 
 
@@ -360,16 +353,15 @@ def say_better(
     tried: Annotated[str, Form()] = "",
 ) -> Response:
     """Try a person's wording of a guideline, or keep it as it was `tried`: it is theirs from then on."""
-    latest = _changeable(server, judge, guideline, person)
-    arguments = {"guideline": guideline, "text": text, "checks": checks, "person": person.name}
+    wording: dict[str, Any] = {"guideline": guideline, "text": text, "checks": checks}
     try:
-        rephrased(latest, guideline, text, checks=checks, by=person.name)
+        rephrased(_changeable(server, judge, guideline, person), **wording, by=person.name)
     except InputError as error:
-        return _better(request, server, judge, person, typed=arguments, problem=told(speaking(request), error))
-    if action != "keep" or text.split() != tried.split():
-        job = server.jobs.start("try", judge, arguments, asked_by=person.name)
-        return _better(request, server, judge, person, typed=arguments, job=job)
-    return _change(server, judge, person, lambda old: rephrased(old, guideline, text, checks=checks, by=person.name))
+        return _better(request, server, judge, person, wording, problem=told(speaking(request), error))
+    if action == "keep" and text.split() == tried.split():
+        return _change(server, judge, person, lambda old: rephrased(old, **wording, by=person.name))
+    job = server.jobs.start("try", judge, {**wording, "person": person.name}, asked_by=person.name)
+    return _better(request, server, judge, person, wording, job=job)
 
 
 @router.post("/learned/use")
@@ -386,27 +378,26 @@ def take_back(
     judge: str, server: Here, person: Asking, row: Annotated[str, Form()], keep: Annotated[bool, Form()] = False
 ) -> Response:
     """Take the person's words of a row back, from the next version on; with `keep` their own sentence stays."""
-    keys = _own_row(server, judge, person, row).keys
-    withdrawal = withdrawal_of(server.judges.latest(judge).judge.memory, keys, person.name)
+    memory = server.judges.latest(judge).judge.memory
+    keys = _own_keys(memory, person, row)
+    withdrawal = withdrawal_of(memory, keys, person.name)
     staying = [*withdrawal.stays, *(withdrawal.in_question if keep else ())]
-    arguments = {"keys": [str(key) for key in keys], "keep": staying, "words": True}
-    job = server.jobs.start("unalign", judge, arguments, asked_by=person.name)
-    return RedirectResponse(link(judge, "learned", job=job.id), 303)
+    return _start(server, judge, person, "unalign", keys=[str(key) for key in keys], keep=staying, words=True)
 
 
 # -- comments that contradict each other -------------------------------------------------------------------------------
 
 
-def _conflicts(memory: Memory, person: Person) -> list[dict[str, Any]]:
-    """The conflicts between comments that concern the reader: their own, and for owners all; with what they may do."""
+def _conflicts(memory: Memory, person: Person) -> list[tuple[list[Annotation], list[str]]]:
+    """The contradicting comments that concern the reader, with the keys that they may choose: `""` lets all hold."""
     conflicts = []
     for conflict in memory.open_conflicts:
         sides = [side for key in conflict.feedback if (side := memory.annotation(key)) is not None and side.rationale]
         people = {side.source for side in sides}
-        if len(sides) > 1 and (person.owner or person.name in people):
-            settles = person.owner or people == {person.name}
-            holds = [side for side in sides if settles or people - {side.source} == {person.name}]
-            conflicts.append({"sides": sides, "settles": settles, "holds": [str(side.key) for side in holds]})
+        settles = person.owner or people == {person.name}
+        if len(sides) > 1 and (settles or person.name in people):
+            holds = [str(side.key) for side in sides if settles or people - {side.source} == {person.name}]
+            conflicts.append((sides, [*holds, ""] if settles else holds))
     return conflicts
 
 
@@ -415,15 +406,13 @@ def settle_conflict(
     judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()], holds: Annotated[str, Form()] = ""
 ) -> Response:
     """Choose which of several comments holds, and the others are withdrawn; without a choice all of them hold."""
-    memory = server.judges.latest(judge).judge.memory
-    conflict = next((one for one in _conflicts(memory, person) if [str(s.key) for s in one["sides"]] == key), None)
-    if conflict is None:
+    conflicts = _conflicts(server.judges.latest(judge).judge.memory, person)
+    choices = next((choices for sides, choices in conflicts if [str(side.key) for side in sides] == key), None)
+    if choices is None:
         raise Refused("the judge has changed since: look at the page again")
-    if (not conflict["settles"] and not holds) or (holds and holds not in conflict["holds"]):
+    if holds not in choices:
         raise Problem(403, "this is for owners: ask one")
-    if not holds:
-        server.registry.update(judge, lambda old: dismiss_conflict(old, key, by=person.name))
-        return RedirectResponse(link(judge, "learned"), 303)
-    arguments = {"keys": [name for name in key if name != holds], "words": True}
-    job = server.jobs.start("unalign", judge, arguments, asked_by=person.name)
-    return RedirectResponse(link(judge, "learned", job=job.id), 303)
+    if holds:
+        return _start(server, judge, person, "unalign", keys=[name for name in key if name != holds], words=True)
+    server.registry.update(judge, lambda old: dismiss_conflict(old, key, by=person.name))
+    return RedirectResponse(link(judge, "learned"), 303)

@@ -7,30 +7,34 @@ nobody could see whether the lesson helped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import Connection, and_, func, select
 
 from memalign.evaluation.label_next import likeness_to_memory
-from memalign.judge import Judge
+from memalign.judge import Judge, Progress
 from memalign.types import Example, Judgment
-from memalign_server.review.cases import queued, store_judgments
+from memalign_server.review.cases import cases_ahead, queued, store_judgments
 from memalign_server.store.store import Store
-from memalign_server.store.tables import queue
+from memalign_server.store.tables import queue, reviews
 
-__all__ = ["judge_cases", "judge_hidden", "unjudged"]
+__all__ = ["judge_again", "judge_cases", "judge_hidden", "unjudged"]
 
-Progress = Callable[[str, int, int], None]
-
+AHEAD = 12
+"""Cases of every person's queue that a new version judges before they are shown."""
+HELD_OUT = 200
+"""Answered cases that are held out and judged by every version, the latest answers first."""
+AGAIN = 24
+"""Answered cases that were not held out and are judged again, the latest answers first."""
 _AT_ONCE = 16
 """Cases between two writes: what is judged can be reviewed while the rest is still judged."""
 
 
-def unjudged(store: Store, judge: str, limit: int = 1_000_000) -> list[Example]:
+def unjudged(store: Store, judge: str) -> list[Example]:
     """The cases of the queue without a judgment, in their order."""
     query = select(queue).where(queue.c.judge == judge, queue.c.judgment.is_(None)).order_by(queue.c.number)
     with store.read() as connection:
-        return [queued(row).example for row in connection.execute(query.limit(limit))]
+        return [queued(row).example for row in connection.execute(query)]
 
 
 async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgment]:
@@ -58,15 +62,61 @@ async def judge_cases(
 
     Cases of `no_lower` keep their place among those that come next, or gain a better one.
     """
-    judged_so_far: list[Judgment] = []
+    judgments: list[Judgment] = []
     for start in range(0, len(examples), _AT_ONCE):
         part = examples[start : start + _AT_ONCE]
-        judgments = await judge_hidden(judge, part)
-        alike = await likeness_to_memory(judge, part)
+        new = await judge_hidden(judge, part)
+        judged = list(zip(part, new, await likeness_to_memory(judge, part), strict=True))
         with store.write() as connection:
-            judged = list(zip(part, judgments, alike, strict=True))
             store_judgments(connection, judge, version, judged, new_guidelines=new_guidelines, no_lower=no_lower)
-        judged_so_far += judgments
+        judgments += new
         if progress is not None:
-            progress("judging", len(judged_so_far), len(examples))
-    return judged_so_far
+            progress("judging", len(judgments), len(examples))
+    return judgments
+
+
+async def judge_again(
+    store: Store,
+    judge: Judge,
+    version: int,
+    *,
+    new_guidelines: Collection[str] = (),
+    blank: Sequence[Example] = (),
+    progress: Progress,
+) -> int:
+    """Have a new version judge what people see next, then what measures it, what it was taught, and what is blank.
+
+    Args:
+        store: Has the queue.
+        judge: The new version.
+        version: Its number.
+        new_guidelines: The guidelines that it learned, by id.
+        blank: Cases whose verdict was removed.
+        progress: Is told how many are judged.
+
+    Returns:
+        How many cases could not be judged, because the model failed.
+    """
+    with store.read() as connection:
+        ahead = [case.example for case in cases_ahead(connection, judge.name, n=AHEAD)]
+        measuring = _answered(connection, judge.name, held_out=1, most=HELD_OUT)
+        teaching = _answered(connection, judge.name, held_out=0, most=AGAIN)
+    cases = {example.id: example for example in (*ahead, *measuring, *teaching, *blank)}
+    judgments = await judge_cases(
+        store,
+        judge,
+        version,
+        list(cases.values()),
+        new_guidelines=new_guidelines,
+        no_lower={example.id for example in ahead},
+        progress=progress,
+    )
+    return sum(judgment.error is not None for judgment in judgments)
+
+
+def _answered(connection: Connection, judge: str, *, held_out: int, most: int) -> list[Example]:
+    """Answered cases, the latest answer first."""
+    answered = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.state == "answered")
+    query = select(queue).join(reviews, answered).where(queue.c.judge == judge, queue.c.held_out == held_out)
+    query = query.group_by(queue.c.number).order_by(func.max(reviews.c.updated_at).desc()).limit(most)
+    return [queued(row).example for row in connection.execute(query)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, exists, func, select
 
 from memalign.judge import Judge
-from memalign.values import Value, value_text
+from memalign.values import value_text
 from memalign_server.review.answers import Review, review
 from memalign_server.review.cases import VERDICT_LENGTH, QueuedCase, cases_of
 from memalign_server.store.columns import from_json, later
@@ -27,23 +27,19 @@ class Turn:
 
     Attributes:
         case: The case, with the judgment of now.
-        answer: What the person says of it.
-        before: What the judge said when the person answered.
-        now: What it says now.
-        was_right: Whether it agreed with the person then.
+        answer: What the person says of it, and what the judge said then.
+        guidelines: The ids of those that bore on the judgment of now.
+        was_right: Whether the judge agreed with the person then.
         right: Whether it agrees now.
         turned: Whether it says something else than then.
-        guidelines: The ids of those that bore on the verdict of now.
     """
 
     case: QueuedCase
     answer: Review
-    before: Value
-    now: Value
+    guidelines: frozenset[str]
     was_right: bool
     right: bool
     turned: bool
-    guidelines: frozenset[str]
 
 
 def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
@@ -51,38 +47,31 @@ def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
 
     Cases that are held out are not among them: what a person says of those teaches nothing.
     """
-    query = select(reviews).where(
-        reviews.c.judge == judge.name,
-        reviews.c.person == person,
-        reviews.c.state == "answered",
-        reviews.c.value.is_not(None),
-        reviews.c.judge_value.is_not(None),
-    )
+    own = (reviews.c.judge == judge.name, reviews.c.person == person, reviews.c.state == "answered")
+    query = select(reviews).where(*own, reviews.c.value.is_not(None), reviews.c.judge_value.is_not(None))
     rows = connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(MOST))
-    answers = {row.case_id: review(row) for row in rows}
-    cases = {case.example.id: case for case in cases_of(connection, judge.name, list(answers))}
-    turns = (_turn(judge, cases[case_id], answer) for case_id, answer in answers.items() if case_id in cases)
-    return [turn for turn in turns if turn is not None]
-
-
-def _turn(judge: Judge, case: QueuedCase, answer: Review) -> Turn | None:
-    judgment, before, own = case.judgment, answer.judge_value, answer.value
-    if judgment is None or judgment.value is None or before is None or own is None or case.held_out:
-        return None
-    if (case.version or 0) <= (answer.judge_version or 0) or judgment.decided_by == "expert":
-        return None
-    agree = judge.value_type.agree
-    named = (finding.guideline for finding in judgment.findings if finding.guideline and finding.answer != "n/a")
-    return Turn(
-        case=case,
-        answer=answer,
-        before=before,
-        now=judgment.value,
-        was_right=agree(before, own),
-        right=agree(judgment.value, own),
-        turned=not agree(before, judgment.value),
-        guidelines=frozenset((*judgment.guideline_ids, *named)),
-    )
+    answers, agree = {row.case_id: review(row) for row in rows}, judge.value_type.agree
+    turns = []
+    for case in cases_of(connection, judge.name, list(answers)):
+        answer, judgment = answers[case.example.id], case.judgment
+        older = (case.version or 0) <= (answer.judge_version or 0)
+        if judgment is None or judgment.decided_by == "expert" or older or case.held_out:
+            continue
+        before, now, own_value = answer.judge_value, judgment.value, answer.value
+        if before is None or now is None or own_value is None:
+            continue
+        named = (finding.guideline for finding in judgment.findings if finding.guideline and finding.answer != "n/a")
+        turns.append(
+            Turn(
+                case=case,
+                answer=answer,
+                guidelines=frozenset((*judgment.guideline_ids, *named)),
+                was_right=agree(before, own_value),
+                right=agree(now, own_value),
+                turned=not agree(before, now),
+            )
+        )
+    return turns
 
 
 def turned_unanswered(connection: Connection, judge: str, person: str) -> list[str]:

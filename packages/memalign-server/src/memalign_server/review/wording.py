@@ -23,38 +23,33 @@ TRIED = 20
 """Cases that a wording is tried on."""
 
 
-def confirmed(judge: Judge, guideline_id: str, *, by: str) -> Judge:
+def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
     """A judge with a guideline whose wording a person confirms; what another confirmed before stays theirs too."""
-    rule = judge.memory.guideline(guideline_id)
+    rule = judge.memory.guideline(guideline)
     if rule.pinned_by not in (None, by) and rule.origin == "distilled":
-        return edit_guideline(judge, guideline_id, text=rule.text, by=by)
-    return edit_guideline(judge, guideline_id, pinned=True, by=by)
+        return edit_guideline(judge, guideline, text=rule.text, by=by)
+    return edit_guideline(judge, guideline, pinned=True, by=by)
 
 
-def rephrased(judge: Judge, guideline_id: str, text: str, *, checks: Collection[str], by: str) -> Judge:
+def rephrased(judge: Judge, guideline: str, text: str, *, checks: Collection[str], by: str) -> Judge:
     """A judge with a guideline in a person's words; of what it asks about each case, the questions `checks` stay."""
-    rule = judge.memory.guideline(guideline_id)
-    staying = [check for check in rule.checks if check.question in checks]
-    return edit_guideline(judge, guideline_id, text=text, checks=staying, by=by)
+    staying = [check for check in judge.memory.guideline(guideline).checks if check.question in checks]
+    return edit_guideline(judge, guideline, text=text, checks=staying, by=by)
 
 
 def cases_for_trial(
-    connection: Connection, judge: Judge, person: str, guideline_id: str
+    connection: Connection, judge: Judge, person: str, guideline: str
 ) -> list[tuple[QueuedCase, Value]]:
     """Up to twenty cases with what the person says of them: those behind the guideline first, then the latest ones.
 
     Cases that are held out stay so: what measures the judge must not choose its words.
     """
-    behind = {key.id for key in judge.memory.sources_of(judge.memory.guideline(guideline_id))}
     own = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = (
-        select(reviews.c.case_id, reviews.c.value)
-        .join(queue, own)
-        .where(queue.c.judge == judge.name, queue.c.held_out == 0)
-        .where(reviews.c.state == "answered", reviews.c.value.is_not(None))
-        .order_by(reviews.c.updated_at.desc())
-    )
+    query = select(reviews.c.case_id, reviews.c.value).join(queue, own).order_by(reviews.c.updated_at.desc())
+    query = query.where(queue.c.judge == judge.name, queue.c.held_out == 0)
+    query = query.where(reviews.c.state == "answered", reviews.c.value.is_not(None))
     values: dict[str, Value] = {row.case_id: from_json(row.value) for row in connection.execute(query)}
+    behind = {key.id for key in judge.memory.sources_of(judge.memory.guideline(guideline))}
     chosen = sorted(values, key=lambda case_id: case_id not in behind)[:TRIED]
     return [(case, values[case.example.id]) for case in cases_of(connection, judge.name, chosen)]
 
@@ -65,13 +60,11 @@ class Withdrawal:
 
     Attributes:
         changes: How many of the guidelines in force would go, or be learned again from what remains.
-        total: How many are in force.
         stays: Guidelines whose wording is this person's and that stay, because other words are behind them too.
         in_question: Guidelines whose wording is this person's and that no other words are behind.
     """
 
     changes: int
-    total: int
     stays: tuple[str, ...]
     in_question: tuple[str, ...]
 
@@ -84,4 +77,4 @@ def withdrawal_of(memory: Memory, keys: Collection[FeedbackKey], person: str) ->
     stays = tuple(rule.id for rule in own if rule.id not in in_question)
     remaining = {rule.id for rule in forget(memory, words, keep=stays).semantic}
     changes = sum(rule.id not in remaining for rule in memory.semantic)
-    return Withdrawal(changes=changes, total=len(memory.semantic), stays=stays, in_question=in_question)
+    return Withdrawal(changes=changes, stays=stays, in_question=in_question)

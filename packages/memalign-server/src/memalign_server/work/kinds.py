@@ -14,12 +14,10 @@ from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, Judgment
-from memalign.values import Value
-from memalign_server.review.answers import withdrawn
+from memalign_server.review.answers import refresh_disputes, withdrawn
 from memalign_server.review.cases import add_cases, cases_of
-from memalign_server.review.judging import judge_cases, judge_hidden, unjudged
-from memalign_server.review.teaching import judge_again
-from memalign_server.review.teaching import teach as teach_answers
+from memalign_server.review.judging import judge_again, judge_cases, judge_hidden, unjudged
+from memalign_server.review.teaching import lessons_of, mark_taught, overruled
 from memalign_server.review.wording import cases_for_trial, rephrased
 from memalign_server.store import Store
 
@@ -27,6 +25,9 @@ if TYPE_CHECKING:
     from memalign.integrations.mlflow.experiments import ExperimentCases
 
 __all__ = ["KINDS", "Kind", "Work"]
+
+_TRIED_AT_ONCE = 4
+"""Cases between two notes of a trial: each is a dot that fills on the page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +40,22 @@ class Work:
     arguments: Mapping[str, Any]
     progress: Progress
 
+    async def latest(self) -> tuple[Judge, int]:
+        """The newest version of the judge, and its number."""
+        version = (await asyncio.to_thread(self.registry.history, self.judge))[-1].number
+        return await asyncio.to_thread(self.registry.load, self.judge, version), version
 
-_TRIED_AT_ONCE = 4
-"""Cases between two notes of a trial: each is a dot that fills on the page."""
+    async def unjudged(self, before: Sequence[Example] = ()) -> list[Example]:
+        """The cases of the queue without a judgment, except those that had none `before`."""
+        ids = {case.id for case in before}
+        return [case for case in await asyncio.to_thread(unjudged, self.store, self.judge) if case.id not in ids]
+
+    def options(self) -> dict[str, Any]:
+        """What the registry is given whenever it learns, forgets or erases."""
+        return {"optimizer": MemAlign(max_cost=self.arguments.get("max_cost")), "progress": self.progress}
+
 
 Kind = Callable[[Work], Awaitable[dict[str, Any]]]
-
-
-def _optimizer(work: Work) -> MemAlign:
-    return MemAlign(max_cost=work.arguments.get("max_cost"))
 
 
 async def align(work: Work) -> dict[str, Any]:
@@ -56,10 +64,9 @@ async def align(work: Work) -> dict[str, Any]:
     result = await work.registry.aalign(
         work.judge,
         rows,
-        optimizer=_optimizer(work),
         own_verdicts=_own_verdicts(work, rows),
-        progress=work.progress,
         skip_invalid=bool(work.arguments.get("skip_invalid")),
+        **work.options(),
     )
     return {**result.to_dict(), "summary": str(result)}
 
@@ -85,12 +92,10 @@ async def unalign(work: Work) -> dict[str, Any]:
     """
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
     keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
-    waiting = {example.id for example in await asyncio.to_thread(unjudged, work.store, work.judge)}
-    result = await work.registry.aunalign(
-        work.judge, *keys, source=source, keep=keep, optimizer=_optimizer(work), progress=work.progress
-    )
+    before = await work.unjudged()
+    result = await work.registry.aunalign(work.judge, *keys, source=source, keep=keep, **work.options())
     withdrawn(work.store, work.judge, result.removed, [rule.id for rule in result.forgotten], words_only=words)
-    blank = [case for case in await asyncio.to_thread(unjudged, work.store, work.judge) if case.id not in waiting]
+    blank = await work.unjudged(before)
     failed = await judge_again(work.store, result.judge, result.version or 0, blank=blank, progress=work.progress)
     return {**result.to_dict(), "summary": str(result), "failed": failed}
 
@@ -101,15 +106,13 @@ async def erase(work: Work) -> dict[str, Any]:
     It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the text
     is gone. Verdicts in which a guideline that went had a part are asked again.
     """
-    before = {example.id for example in await asyncio.to_thread(unjudged, work.store, work.judge)}
+    before = await work.unjudged()
     erasing = asyncio.ensure_future(asyncio.to_thread(_erase, work))
     result: dict[str, Any] = {"kept": work.arguments.get("kept", 0)}
     try:
         result |= (await asyncio.shield(erasing)).without_names()
-        blank = [case for case in await asyncio.to_thread(unjudged, work.store, work.judge) if case.id not in before]
-        version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
-        judge = await asyncio.to_thread(work.registry.load, work.judge, version)
-        judgments = await judge_cases(work.store, judge, version, blank, progress=work.progress)
+        judge, version = await work.latest()
+        judgments = await judge_cases(work.store, judge, version, await work.unjudged(before), progress=work.progress)
         result["asked_again"] = sum(judgment.error is None for judgment in judgments)
     except asyncio.CancelledError:
         await asyncio.wait((erasing,))
@@ -130,33 +133,68 @@ def _erase(work: Work) -> Receipt:
     if arguments.get("keys") or named or not selections:
         selections.append({"selectors": tuple(arguments.get("keys") or ()), **named})
     for selection in selections:
-        options = {**selection, "optimizer": _optimizer(work), "progress": work.progress}
         try:
-            receipts.append(work.registry.erase(work.judge, **options))
+            receipts.append(work.registry.erase(work.judge, **selection, **work.options()))
         except UnknownKey as error:  # what it names went with what was erased before, if anything was
             problem = error
     if problem is not None and not receipts:
         raise problem
-    foreign = dict.fromkeys(place for one in receipts[:-1] for place in one.left if not place.startswith("memalign_"))
-    names = ("keys", "cases", "guidelines", "elsewhere")
-    sums: dict[str, Any] = {
-        name: dict.fromkeys(part for one in receipts for part in getattr(one, name)) for name in names
-    }
-    sums["left"] = dict.fromkeys((*receipts[-1].left, *foreign))
-    changes: dict[str, Any] = {name: tuple(parts) for name, parts in sums.items()}
-    return replace(receipts[-1], **changes)
+
+    def all_of(name: str, of: Sequence[Receipt] = receipts) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(part for receipt in of for part in getattr(receipt, name)))
+
+    foreign = [place for place in all_of("left", receipts[:-1]) if not place.startswith("memalign_")]
+    return replace(
+        receipts[-1],
+        keys=all_of("keys"),
+        cases=all_of("cases"),
+        guidelines=all_of("guidelines"),
+        elsewhere=all_of("elsewhere"),
+        left=tuple(dict.fromkeys((*receipts[-1].left, *foreign))),
+    )
 
 
 async def teach(work: Work) -> dict[str, Any]:
-    """Teach the judge every answer of the review that it has not learned, and look at past verdicts again."""
-    return await teach_answers(
-        work.registry, work.store, work.judge, optimizer=_optimizer(work), progress=work.progress
+    """Teach the judge all answers that count; then have the new version judge what comes next, and what was answered.
+
+    Without anything to learn nothing is asked, and there is no new version. Answers that changed meanwhile, and those
+    that the judge cannot learn (`refused`, with the reasons), stay untaught. Where the model answered nothing, and all
+    that was to be learned waits, the job fails: the answers are kept, and teaching again takes them up.
+    """
+    judge, _ = await work.latest()
+    with work.store.write() as connection:
+        refresh_disputes(connection, work.judge, kind=judge.value_type)  # answers were erased or withdrawn since
+        lessons, wrong = lessons_of(connection, work.judge), overruled(connection, work.judge, judge.memory)
+    if not (lessons or wrong or judge.memory.pending):
+        return {"lessons": 0, "refused": [], "failed": 0}
+    if wrong:
+        await work.registry.aunalign(work.judge, *wrong, **work.options())
+        mark_taught(work.store, work.judge, dict.fromkeys(wrong, 0))
+    result = await work.registry.aalign(
+        work.judge,
+        [lesson.feedback for lesson in lessons],
+        skip_invalid=True,
+        own_verdicts={lesson.feedback.id: lesson.verdict for lesson in lessons if lesson.verdict is not None},
+        **work.options(),
     )
+    refused = {row.line: row.reason for row in result.rows if row.status == "invalid"}
+    taught = {lesson.feedback.key: lesson.revision for line, lesson in enumerate(lessons, 1) if line not in refused}
+    mark_taught(work.store, work.judge, taught)
+    waiting = dict(result.pending)
+    tried = taught.keys() | {annotation.key for annotation in judge.memory.pending}
+    if tried and tried <= waiting.keys():
+        raise MemalignError(waiting[min(tried)])
+    failed = 0
+    if wrong or result.parent != result.version:
+        new, version = [rule.id for rule in result.guidelines], result.version or 0
+        failed = await judge_again(work.store, result.judge, version, new_guidelines=new, progress=work.progress)
+    report = {"summary": str(result), "lessons": len(lessons), "refused": list(refused.values()), "failed": failed}
+    return {**result.to_dict(), **report}
 
 
 async def refresh(work: Work) -> dict[str, Any]:
     """Judge again what people see next and what they answered, after a person has changed the judge by hand."""
-    judge, version = await asyncio.to_thread(_latest, work)
+    judge, version = await work.latest()
     return {"failed": await judge_again(work.store, judge, version, progress=work.progress)}
 
 
@@ -166,55 +204,44 @@ async def trial(work: Work) -> dict[str, Any]:
     The judge of now is asked only where it has not judged a case since it became what it is. The result has the wording
     again, and a `problem` where the model did not answer: nothing that was typed is lost.
     """
-    arguments = work.arguments
-    judge, version = await asyncio.to_thread(_latest, work)
-    reworded = rephrased(
-        judge, arguments["guideline"], arguments["text"], checks=arguments["checks"], by=arguments["person"]
-    )
+    wording = {name: work.arguments[name] for name in ("guideline", "text", "checks")}
+    judge, version = await work.latest()
+    reworded = rephrased(judge, **wording, by=work.arguments["person"])
     with work.store.read() as connection:
-        cases = cases_for_trial(connection, judge, arguments["person"], arguments["guideline"])
-    wording = {name: arguments[name] for name in ("guideline", "text", "checks")}
+        answered = cases_for_trial(connection, judge, work.arguments["person"], wording["guideline"])
     outcomes = list[dict[str, Any]]()
-    work.progress("trying", 0, len(cases))
-    for start in range(0, len(cases), _TRIED_AT_ONCE):
-        part = cases[start : start + _TRIED_AT_ONCE]
-        stale = [case.example for case, _ in part if case.version != version or case.judgment is None]
+    work.progress("trying", 0, len(answered))
+    for start in range(0, len(answered), _TRIED_AT_ONCE):
+        part = answered[start : start + _TRIED_AT_ONCE]
+        stale = [case.example for case, _ in part if case.version != version]
         before, after = await asyncio.gather(
             judge_hidden(judge, stale), judge_hidden(reworded, [case.example for case, _ in part])
         )
-        verdicts = {judgment.id: judgment for judgment in before}
-        for (case, value), new in zip(part, after, strict=True):
-            pair = {"was": verdicts.get(case.example.id, case.judgment), "now": new}
-            right = {name: _agrees(judge, judgment, value) for name, judgment in pair.items()}
-            if None not in right.values():
-                outcomes.append({"id": case.example.id, **right})
         if all(judgment.error for judgment in after):
             return {**wording, "cases": [], "problem": after[0].error}
-        work.progress("trying", start + len(part), len(cases))
+        verdicts = {judgment.id: judgment for judgment in before}
+        for (case, value), now in zip(part, after, strict=True):
+            was = verdicts.get(case.example.id, case.judgment)
+            if was is not None and was.value is not None and now.value is not None:
+                right = {
+                    "was": judge.value_type.agree(was.value, value),
+                    "now": judge.value_type.agree(now.value, value),
+                }
+                outcomes.append({"id": case.example.id, **right})
+        work.progress("trying", start + len(part), len(answered))
     return {**wording, "cases": outcomes, "problem": None}
-
-
-def _agrees(judge: Judge, judgment: Judgment | None, value: Value) -> bool | None:
-    """Whether a judgment says what a person says; None where there is none."""
-    verdict = None if judgment is None else judgment.value
-    return None if verdict is None else judge.value_type.agree(verdict, value)
-
-
-def _latest(work: Work) -> tuple[Judge, int]:
-    version = work.registry.history(work.judge)[-1].number
-    return work.registry.load(work.judge, version), version
 
 
 async def queue(work: Work) -> dict[str, Any]:
     """Put `examples`, a list of rows, in the queue of the review, and judge every case there that is not judged."""
-    chosen, _ = await asyncio.to_thread(_latest, work)
+    judge, version = await work.latest()
     rows = work.arguments.get("examples") or ()
-    return await _queued(work, chosen, list(Examples.of(rows, columns=chosen.columns)) if rows else [])
+    return await _queued(work, judge, version, list(Examples.of(rows, columns=judge.columns)) if rows else [])
 
 
 async def pull(work: Work) -> dict[str, Any]:
     """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
-    chosen = await asyncio.to_thread(work.registry.load, work.judge)
+    judge, version = await work.latest()
 
     def read() -> ExperimentCases:
         from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
@@ -222,7 +249,7 @@ async def pull(work: Work) -> dict[str, Any]:
         arguments = work.arguments
         return cases_of_experiment(
             arguments["experiment"],
-            chosen.fields,
+            judge.fields,
             tracking_uri=arguments["uri"],
             filter_string=arguments.get("filter"),
             most=arguments["most"],
@@ -231,23 +258,23 @@ async def pull(work: Work) -> dict[str, Any]:
 
     work.progress("reading", 0, 0)
     pulled = await asyncio.to_thread(read)
-    return {**await _queued(work, chosen, pulled.examples), "skipped": pulled.skipped, "more": pulled.more}
+    return {**await _queued(work, judge, version, pulled.examples), "skipped": pulled.skipped, "more": pulled.more}
 
 
-async def _queued(work: Work, chosen: Judge, examples: Sequence[Example]) -> dict[str, Any]:
-    version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
+async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Example]) -> dict[str, Any]:
+    """Put cases in the queue, and judge every case there that is not judged."""
     with work.store.write() as connection:
         added = add_cases(connection, work.judge, examples)
-    waiting = await asyncio.to_thread(unjudged, work.store, work.judge)
+    waiting = await work.unjudged()
     waiting.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
-    judgments = await judge_cases(work.store, chosen, version, waiting, progress=work.progress)
-    failed = [judgment for judgment in judgments if judgment.error is not None]
+    judgments = await judge_cases(work.store, judge, version, waiting, progress=work.progress)
+    problems = [judgment.error for judgment in judgments if judgment.error is not None]
     return {
         "added": len(added.added),
         "known": added.known,
-        "judged": len(judgments) - len(failed),
-        "failed": len(failed),
-        "problem": failed[0].error if failed else None,
+        "judged": len(judgments) - len(problems),
+        "failed": len(problems),
+        "problem": next(iter(problems), None),
     }
 
 
