@@ -294,7 +294,7 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     assert "1 comment, 1 learned sentence mention it" in page
     assert "comment, yours" in page
     assert "learned, yours" in page
-    learned = [tick for tick in ticks(page) if tick.startswith("s:")]
+    learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
     assert "1 learned sentence" in erased(site, matching="lindqvist", tick=learned)
     assert not site.tables_with("gets a call")
     assert site.tables_with("Ask Ms Lindqvist")

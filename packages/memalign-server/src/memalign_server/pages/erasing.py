@@ -10,13 +10,15 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, File, Form, Request, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
+from pydantic import StringConstraints
 from sqlalchemy import select, update
 
 from memalign.errors import UnknownKey
@@ -25,11 +27,11 @@ from memalign.registry import Receipt
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey, canonical_json
 from memalign_server.pages.rendering import link, render
-from memalign_server.pages.setup import render_setup
-from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.people import Person, name_key
+from memalign_server.pages.setup import Screen, Setup
+from memalign_server.people.access import OWNER
+from memalign_server.people.people import name_key
 from memalign_server.problems import Refused
-from memalign_server.review.cases import cases_of
+from memalign_server.review.cases import cases_of, parts_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.columns import to_json
 from memalign_server.store.tables import drafts, jobs, reviews
@@ -42,7 +44,6 @@ router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 _MOST = 100  # mentions with a tick of their own; the others have one together
 _LINE = 72  # characters of each
 _REST = "rest"
-_AT_ONCE = 500
 _COUNT = re.compile(r" \((\d+) rows?\)$")
 _PLACES = {
     "memalign_server_queue.": "cases",
@@ -51,11 +52,12 @@ _PLACES = {
     "memalign_server_people.": "people",
     "memalign_server_": "notes",
 }
-_OURS = ("cases", "comments", "notes")
+_OURS = {"cases", "comments", "notes"}
 """What one more erasure takes; a name of the team, the question itself and tables of others stay."""
 _CHECKED_BY = "HMAC-SHA256 by the server's secret; Set up, Erase a person, Check a receipt says whether it was changed"
 
-Text = Annotated[str, Form(max_length=2000)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000), Form()]
+Ticks = Annotated[list[str], Form(default_factory=list)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,120 +65,110 @@ class Mention:
     """A case, a comment or a learned sentence that holds a text.
 
     Attributes:
-        tick: What its tick sends: the kind's letter and the id, key or guideline.
-        kind: `taught` and `untaught` cases, `comment`, `learned`; `note` where only notes of work mention the text.
+        kind: What it is; `note` where only notes of work mention the text.
+        name: By which it is erased: the case's id, the comment's key, the sentence itself.
+        taught: Whether the judge has learned the case.
         whose: The person who wrote it; empty for the one who asks.
-        text: The words; empty where only an earlier state has them.
-        line: What is shown of them.
+        line: What is shown of its words; empty where only an earlier state has them.
     """
 
-    tick: str
-    kind: Literal["taught", "untaught", "comment", "learned", "note"]
+    kind: Literal["case", "comment", "sentence", "note"]
+    name: str = ""
+    taught: bool = False
     whose: str = ""
-    text: str = ""
     line: str = ""
+
+    @property
+    def tick(self) -> str:
+        """What its tick sends."""
+        return f"{self.kind}:{self.name}"
 
 
 # -- find and erase ----------------------------------------------------------------------------------------------------
 
 
 @router.post("/find")
-def find_mentions(request: Request, judge: str, server: Here, person: Asking, matching: Text = "") -> Response:
+def find_mentions(setup: Screen, matching: Text = "") -> Response:
     """Everything that holds a text, taught or not, with a tick for each."""
-    mentions = _mentions(server, judge, matching.strip(), person)
-    rest, counts = max(0, len(mentions) - _MOST), _counts([mention.tick for mention in mentions])
+    mentions = _mentions(setup, matching)
+    counts, rest = _counts(mention.tick for mention in mentions), max(0, len(mentions) - _MOST)
     news = {"mentions": mentions[:_MOST], "ticked": len(mentions), "rest": rest, "counts": counts}
-    return render_setup(request, server, judge, person, "erase", matching=matching.strip(), **news)
+    return setup.render("erase", matching=matching, **news)
 
 
 @router.post("/erase/ticks")
-def count_ticks(request: Request, judge: str, tick: Annotated[list[str] | None, Form()] = None) -> Response:
+def count_ticks(request: Request, judge: str, tick: Ticks) -> Response:
     """The button that erases, with the number of what is ticked."""
-    return render(request, "ticks.html", judge=judge, ticked=len(tick or ()), counts=_counts(tick or ()))
+    return render(request, "ticks.html", judge=judge, ticked=len(tick), counts=_counts(tick))
 
 
 @router.post("/erase")
-def erase_mentions(
-    request: Request,
-    judge: str,
-    server: Here,
-    person: Asking,
-    matching: Text = "",
-    tick: Annotated[list[str] | None, Form()] = None,
-    whole: Annotated[bool, Form()] = False,
-) -> Response:
+def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annotated[bool, Form()] = False) -> Response:
     """Erase what is ticked, for good; the `whole` of it for what an erasure has left."""
-    text, ticks = matching.strip(), set(tick or ())
-    mentions = _mentions(server, judge, text, person)
-    chosen = [m for n, m in enumerate(mentions) if whole or m.tick in ticks or (n >= _MOST and _REST in ticks)]
+    mentions = _mentions(setup, matching)
+    chosen = [m for n, m in enumerate(mentions) if whole or m.tick in tick or (n >= _MOST and _REST in tick)]
     if not chosen:
         raise Refused("nothing is ticked, so nothing was erased")
-    arguments: dict[str, Any] = {"matching": text, "sources": _sources(server, judge, text)}
-    if len(chosen) < len(mentions):
-        arguments = {
-            "keys": [mention.tick[2:] for mention in chosen if mention.kind != "learned"],
-            "sentences": [mention.text for mention in chosen if mention.kind == "learned"],
-            "kept": len(mentions) - len(chosen),
-        }
-    job = server.jobs.start("erase", judge, arguments, asked_by=person.name)
-    address = link(judge, f"receipts/{job.id}")
-    if "hx-request" not in request.headers:
+    if len(chosen) == len(mentions):
+        job = setup.start("erase", matching=matching, sources=_sources(setup, matching))
+    else:
+        keys = [mention.name for mention in chosen if mention.kind != "sentence"]
+        sentences = [mention.name for mention in chosen if mention.kind == "sentence"]
+        job = setup.start("erase", keys=keys, sentences=sentences, kept=len(mentions) - len(chosen))
+    address = link(setup.judge, f"receipts/{job.id}")
+    if "hx-request" not in setup.request.headers:
         return RedirectResponse(address, 303)
-    answer = _receipt_page(request, job, matching=text)
+    answer = _receipt_page(setup.request, job, matching=matching)
     answer.headers["hx-push-url"] = address  # which loads without the text
     return answer
 
 
-def _mentions(server: Server, judge: str, text: str, person: Person) -> list[Mention]:
+def _mentions(setup: Setup, text: str) -> list[Mention]:
     """What holds a text, or was said by a person of that name: cases, comments, sentences.
 
     Comments of cases that go, and sentences learned from what goes, are only listed where they hold the text themselves.
     """
-    finder, receipts = Finder(text), list[Receipt]()
-    selections: list[dict[str, Any]] = [{"matching": text}]
-    sources = _sources(server, judge, text)
-    selections += [{"source": source} for source in sources]
+    finder, receipts, sources = Finder(text), list[Receipt](), _sources(setup, text)
+    selections: list[dict[str, Any]] = [{"matching": text}, *({"source": source} for source in sources)]
     for selection in selections:
         with suppress(UnknownKey):
-            receipts.append(server.registry.erase(judge, **selection, dry_run=True))
+            receipts.append(setup.server.registry.erase(setup.judge, **selection, dry_run=True))
     cases = sorted({case for receipt in receipts for case in receipt.cases})
     keys = sorted({key for receipt in receipts for key in receipt.keys})
-    memory = server.judges.latest(judge).judge.memory
-    taught = {case.id: case.example for case in memory.cases}
-    words = {note.key: [note.rationale or ""] for case in memory.cases for note in case.annotations}
-    with server.store.read() as connection:
-        queued = {case.example.id: case.example for part in _parts(cases) for case in cases_of(connection, judge, part)}
-        for column in (reviews.c.rationale, drafts.c.words):
-            table = column.table
-            query = select(table.c.case_id, table.c.person, column).where(table.c.judge == judge, column.is_not(None))
-            for part in _parts([key.id for key in keys]):
-                for case_id, source, comment in connection.execute(query.where(table.c.case_id.in_(part))):
-                    words.setdefault(FeedbackKey(case_id, source), []).append(comment)
-    mentions = list[Mention]()
-    for case_id in cases:
-        example = queued.get(case_id) or taught.get(case_id)
-        texts = [] if example is None else [*strings(example.outputs), *strings(example.content), case_id]
-        kind: Literal["taught", "untaught"] = "taught" if case_id in taught else "untaught"
-        mentions.append(Mention(tick=f"c:{case_id}", kind=kind, line=_line(texts, finder)))
-    for key in keys:
-        texts = words.get(key, [])
-        if key.id not in cases or key.source in sources or any(map(finder.holds, texts)):
-            whose = "" if key.source == person.name else key.source
-            mentions.append(Mention(tick=f"k:{key}", kind="comment", whose=whose, line=_line(texts, finder)))
     rules = {rule for receipt in receipts for rule in receipt.guidelines}
+    memory, mentions = setup.latest.memory, list[Mention]()
+    words = defaultdict[FeedbackKey, list[str]](list)
+    for note in memory.annotations():
+        words[note.key].append(note.rationale or "")
+    with setup.server.store.read() as connection:
+        examples = {case.example.id: case.example for case in cases_of(connection, setup.judge, cases)}
+        for column in (reviews.c.rationale, drafts.c.words):
+            table = column.table.c
+            query = select(table.case_id, table.person, column).where(table.judge == setup.judge, column.is_not(None))
+            for part in parts_of(key.id for key in keys):
+                for case_id, source, comment in connection.execute(query.where(table.case_id.in_(part))):
+                    words[FeedbackKey(case_id, source)].append(comment)
+    for case_id in cases:
+        learned = memory.case(case_id)
+        example = examples.get(case_id) or (learned and learned.example)
+        texts = [*strings(example.outputs), *strings(example.content), case_id] if example else []
+        mentions.append(Mention(kind="case", name=case_id, taught=bool(learned), line=_line(texts, finder)))
+    for key in keys:
+        if key.id not in cases or key.source in sources or any(map(finder.holds, words[key])):
+            whose = "" if key.source == setup.person.name else key.source
+            mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=_line(words[key], finder)))
     for rule in memory.guidelines:
         if rule.id in rules and finder.holds(rule.text):
-            whose, line = ", ".join(sorted(rule.people - {person.name})), _line([rule.text], finder)
-            mentions.append(Mention(tick=f"s:{rule.id}", kind="learned", whose=whose, text=rule.text, line=line))
-    return mentions or [Mention(tick="note", kind="note")] * bool(receipts)
+            whose = ", ".join(sorted(rule.people - {setup.person.name}))
+            mentions.append(Mention(kind="sentence", name=rule.text, whose=whose, line=_line([rule.text], finder)))
+    return mentions or [Mention(kind="note")] * bool(receipts)
 
 
-def _sources(server: Server, judge: str, text: str) -> list[str]:
+def _sources(setup: Setup, text: str) -> list[str]:
     """The people of this name who said something."""
-    memory = server.judges.latest(judge).judge.memory
-    with server.store.read() as connection:
-        names = set(connection.execute(select(reviews.c.person).where(reviews.c.judge == judge)).scalars())
-    names |= {note.source for case in memory.cases for note in case.annotations}
+    with setup.server.store.read() as connection:
+        names = set(connection.execute(select(reviews.c.person).where(reviews.c.judge == setup.judge)).scalars())
+    names |= {note.source for note in setup.latest.memory.annotations()}
     return sorted(name for name in names if name_key(name) == name_key(text))
 
 
@@ -189,40 +181,41 @@ def _line(texts: Sequence[str], finder: Finder) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _counts(ticks: Sequence[str]) -> dict[str, int]:
-    letters = [tick[:2] for tick in ticks]
-    return {"case": letters.count("c:"), "comment": letters.count("k:"), "sentence": letters.count("s:")}
-
-
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+def _counts(ticks: Iterable[str]) -> Counter[str]:
+    return Counter(tick.partition(":")[0] for tick in ticks)
 
 
 # -- the receipt -------------------------------------------------------------------------------------------------------
 
 
+def _erasure(judge: str, job: str, server: Here) -> Job:
+    erasure = server.jobs.find(job)
+    if erasure is None or erasure.judge != judge or erasure.kind != "erase":
+        raise Refused("there is no erasure '{job}' of '{judge}'", job=job, judge=judge)
+    return erasure
+
+
+Erasure = Annotated[Job, Depends(_erasure)]
+
+
 @router.get("/receipts/{job}")
-def receipt_page(request: Request, judge: str, job: str, server: Here) -> Response:
+def receipt_page(request: Request, erasure: Erasure) -> Response:
     """The receipt of an erasure, or how far it is."""
-    return _receipt_page(request, _erasure(server, judge, job))
+    return _receipt_page(request, erasure)
 
 
 @router.post("/receipts/{job}")
-def save_reference(
-    request: Request, judge: str, job: str, server: Here, reference: Annotated[str, Form(max_length=200)] = ""
-) -> Response:
+def save_reference(setup: Screen, erasure: Erasure, reference: Annotated[str, Form(max_length=200)] = "") -> Response:
     """Keep the reference under which the receipt is filed."""
-    result = {**_receipt(_erasure(server, judge, job)), "reference": reference.strip()}
-    with server.store.write() as connection:
-        connection.execute(update(jobs).where(jobs.c.id == job).values(result=to_json(result)))
-    parts = "hx-request" in request.headers
-    return Response(status_code=204) if parts else RedirectResponse(link(judge, f"receipts/{job}"), 303)
+    result = {**_receipt(erasure), "reference": reference.strip()}
+    with setup.server.store.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.id == erasure.id).values(result=to_json(result)))
+    return setup.redirect(f"receipts/{erasure.id}")
 
 
 @router.get("/receipts/{job}/file")
-def receipt_file(judge: str, job: str, server: Here) -> Response:
+def receipt_file(server: Here, erasure: Erasure) -> Response:
     """The receipt as a file whose signature shows a change."""
-    erasure = _erasure(server, judge, job)
     facts = {"receipt": erasure.id, "by": erasure.asked_by, **_receipt(erasure), "checked_by": _CHECKED_BY}
     text = json.dumps({**facts, "signature": _signature(server, facts)}, ensure_ascii=False, indent=2) + "\n"
     headers = {"content-disposition": f'attachment; filename="receipt-{erasure.id}.json"'}
@@ -230,60 +223,38 @@ def receipt_file(judge: str, job: str, server: Here) -> Response:
 
 
 @router.post("/receipts")
-def check_receipt(
-    request: Request, judge: str, server: Here, person: Asking, file: Annotated[UploadFile | None, File()] = None
-) -> Response:
+def check_receipt(setup: Screen, file: Annotated[UploadFile, File()]) -> Response:
     """Whether a signed file is as this server wrote it."""
     try:
-        facts = json.loads(b"" if file is None else file.file.read())
-        genuine = hmac.compare_digest(facts.pop("signature"), _signature(server, facts))
+        facts = json.loads(file.file.read())
+        genuine = hmac.compare_digest(facts.pop("signature"), _signature(setup.server, facts))
     except (ValueError, KeyError, TypeError, AttributeError):
         genuine = False
-    return render_setup(request, server, judge, person, "erase", genuine=genuine)
+    return setup.render("erase", genuine=genuine)
 
 
 def _signature(server: Server, facts: dict[str, Any]) -> str:
     return hmac.new(server.store.secret, canonical_json(facts).encode(), hashlib.sha256).hexdigest()
 
 
-def _erasure(server: Server, judge: str, job: str) -> Job:
-    erasure = server.jobs.find(job)
-    if erasure is None or erasure.judge != judge or erasure.kind != "erase":
-        raise Refused("there is no erasure '{job}' of '{judge}'", job=job, judge=judge)
-    return erasure
-
-
-def _receipt(job: Job) -> dict[str, Any]:
-    if not job.result:
+def _receipt(erasure: Job) -> dict[str, Any]:
+    if not erasure.result:
         raise Refused("this erasure has no receipt: it has not ended, or failed")
-    return dict(job.result)
+    return dict(erasure.result)
 
 
 def _receipt_page(request: Request, job: Job, *, matching: str = "") -> Response:
     """The page of an erasure; `matching` only in the answer to the form that began it."""
     receipt = job.result or {}
-    places = [
-        (_place(place), place, int(number[1]) if (number := _COUNT.search(place)) else 1)
-        for place in receipt.get("left", ())
-    ]
+    places = [_place(place) for place in receipt.get("left", ())]
     places += [("elsewhere", name, 1) for name in receipt.get("elsewhere", ())]
-    again = not receipt.get("kept") and any(kind in _OURS for kind, _, _ in places)
-    return render(
-        request,
-        "receipt.html",
-        judge=job.judge,
-        page="setup",
-        job=job,
-        receipt=receipt,
-        places=places,
-        remaining=sum(number for _, _, number in places),
-        again=again,
-        matching=matching,
-    )
+    again = not receipt.get("kept") and not _OURS.isdisjoint(kind for kind, _, _ in places)
+    context: dict[str, Any] = {"receipt": receipt, "places": places, "again": again, "matching": matching}
+    return render(request, "receipt.html", judge=job.judge, page="setup", job=job, **context)
 
 
-def _place(place: str) -> str:
-    """What lies at a place that a receipt names."""
-    if ", the " in place:
-        return "question"
-    return next((kind for prefix, kind in _PLACES.items() if place.startswith(prefix)), "other")
+def _place(place: str) -> tuple[str, str, int]:
+    """What lies at a place that a receipt names, the place, and in how many rows."""
+    kind = next((kind for prefix, kind in _PLACES.items() if place.startswith(prefix)), "other")
+    number = _COUNT.search(place)
+    return "question" if ", the " in place else kind, place, int(number[1]) if number else 1

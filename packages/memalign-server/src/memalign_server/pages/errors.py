@@ -28,24 +28,18 @@ def install_errors(app: FastAPI) -> None:
 
 def _answer(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
+    status, headers = problem.status_code, dict(problem.headers or {})
     of_htmx = request.headers.get("hx-request") == "true"
-    if request.url.path.startswith(("/api/", "/health")) or not (
-        of_htmx or "text/html" in request.headers.get("accept", "text/html")
-    ):
-        return _for_programs(problem)
-    if problem.status_code == 401 and request.method == "GET" and not of_htmx:
+    for_people = of_htmx or "text/html" in request.headers.get("accept", "text/html")
+    if request.url.path.startswith(("/api/", "/health")) or not for_people:
+        body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": problem.detail}
+        return JSONResponse({**body, **problem.more}, status, headers, media_type="application/problem+json")
+    if status == 401 and request.method == "GET" and not of_htmx:
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/sign-in?{urlencode({'back': back})}", 303)
     answer = _page(request, problem, error)
-    answer.headers.update(problem.headers or {})
+    answer.headers.update(headers)
     return answer
-
-
-def _for_programs(problem: Problem) -> Response:
-    status = problem.status_code
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": problem.detail}
-    headers = dict(problem.headers or {})
-    return JSONResponse({**body, **problem.more}, status, headers, media_type="application/problem+json")
 
 
 def _page(request: Request, problem: Problem, error: Exception) -> Response:
@@ -67,11 +61,6 @@ def _page(request: Request, problem: Problem, error: Exception) -> Response:
         detail = in_english(language, problem.detail)
     else:
         detail = ""  # Starlette says nothing beyond the heading
-    return render(
-        request,
-        "error.html",
-        status=problem.status_code,
-        heading=headings.get(problem.status_code, say("Something went wrong")),
-        detail=detail,
-        rows=problem.more.get("rows", [])[:20],
-    )
+    heading = headings.get(problem.status_code, say("Something went wrong"))
+    rows = problem.more.get("rows", [])[:20]
+    return render(request, "error.html", status=problem.status_code, heading=heading, detail=detail, rows=rows)

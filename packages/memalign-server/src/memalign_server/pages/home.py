@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from memalign_server.pages.question import KINDS
 from memalign_server.pages.rendering import link, render
+from memalign_server.pages.setup import KINDS
 from memalign_server.people.access import Asking
 from memalign_server.review.cases import progress_of
 from memalign_server.review.judges import question_of

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Form, Path, Query, Request
+from fastapi import APIRouter, Depends, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from memalign_server.pages.languages import LANGUAGES
-from memalign_server.pages.rendering import LANGUAGE_COOKIE, link, render
-from memalign_server.pages.setup import render_setup
-from memalign_server.people.access import COOKIE, OWNER, Asking, set_session
+from memalign_server.pages.rendering import LANGUAGE_COOKIE, render
+from memalign_server.pages.setup import Screen, Setup
+from memalign_server.people.access import COOKIE, OWNER, set_session
 from memalign_server.people.openid import OpenId
 from memalign_server.people.people import (
-    Person,
     Role,
     add_person,
     end_session,
-    list_people,
     make_link,
     make_token,
     person_of_link,
@@ -41,6 +38,7 @@ _YEAR = 365 * 24 * 3600
 
 Secret = Annotated[str, Path(max_length=100)]
 PersonId = Annotated[str, Path(max_length=32)]
+Back = Annotated[str, Query(max_length=2000)]
 
 
 def inside(back: str) -> str:
@@ -57,7 +55,7 @@ def link_address(settings: Settings, base: str, secret: str) -> str:
 
 
 @doors.get("/sign-in")
-def sign_in_page(request: Request, server: Here, back: Annotated[str, Query(max_length=2000)] = "/") -> Response:
+def sign_in_page(request: Request, server: Here, back: Back = "/") -> Response:
     """How to get in."""
     return render(request, "sign_in.html", page="sign-in", back=inside(back), openid=server.settings.openid)
 
@@ -91,38 +89,41 @@ def sign_out(request: Request, server: Here) -> Response:
     return answer
 
 
-@doors.get("/openid/start")
-async def openid_start(request: Request, server: Here, back: Annotated[str, Query(max_length=2000)] = "/") -> Response:
-    """Send the browser to the provider."""
-    base = server.settings.public_url or str(request.base_url)
-    request.session["back"] = inside(back)
-    return await _provider(server).send_away(request, f"{base.rstrip('/')}/openid/callback")
-
-
-@doors.get("/openid/callback")
-async def openid_callback(request: Request, server: Here) -> Response:
-    """Take back whom the provider vouches for, and sign them in where they are on the list."""
-    provider = _provider(server)
-    claims = await provider.take_back(request)
-    back = str(request.session.get("back", "/"))
-    request.session.clear()
-
-    def enter() -> Response:
-        with server.store.write() as connection:
-            session = start_session(connection, provider.person(connection, claims))
-        return _enter(request, server, session, back)
-
-    return await run_in_threadpool(enter)
-
-
 def _used() -> Problem:
     return Problem(404, "this link was used, replaced or is too old; ask an owner for a new one")
 
 
-def _provider(server: Server) -> OpenId:
+def _provider(server: Here) -> OpenId:
     if server.settings.openid is None:
         raise Problem(404, "this server knows no OpenID provider")
     return OpenId(server.settings.openid)
+
+
+Provider = Annotated[OpenId, Depends(_provider)]
+
+
+@doors.get("/openid/start")
+async def openid_start(request: Request, server: Here, provider: Provider, back: Back = "/") -> Response:
+    """Send the browser to the provider."""
+    base = server.settings.public_url or str(request.base_url)
+    request.session["back"] = inside(back)
+    return await provider.send_away(request, f"{base.rstrip('/')}/openid/callback")
+
+
+async def _claims(request: Request, provider: Provider) -> dict[str, Any]:
+    return await provider.take_back(request)
+
+
+@doors.get("/openid/callback")
+def openid_callback(
+    request: Request, server: Here, provider: Provider, claims: Annotated[dict[str, Any], Depends(_claims)]
+) -> Response:
+    """Take back whom the provider vouches for, and sign them in where they are on the list."""
+    back = str(request.session.get("back", "/"))
+    request.session.clear()
+    with server.store.write() as connection:
+        session = start_session(connection, provider.person(connection, claims))
+    return _enter(request, server, session, back)
 
 
 def _enter(request: Request, server: Server, session: str, back: str) -> Response:
@@ -170,40 +171,38 @@ def renew_token(request: Request, server: Here) -> Response:
 
 @experts.post("")
 def invite(
-    request: Request,
-    judge: str,
-    server: Here,
-    person: Asking,
+    setup: Screen,
     name: Annotated[str, Form(max_length=1000)],
     role: Annotated[Role, Form()] = Role.REVIEWER,
 ) -> Response:
     """Add somebody; the page shows the link that lets them in, this once."""
-    if person.by == "open":
+    if setup.person.by == "open":
         raise Problem(
             409, "this server is open to its machine: the first owner is added by `memalign serve --add-owner NAME`"
         )
-    with server.store.write() as connection:
+    with setup.server.store.write() as connection:
         secret = make_link(connection, add_person(connection, name, role))
-    return _experts(request, server, judge, person, guest=name.strip(), secret=secret)
+    return _show_link(setup, secret)
 
 
 @experts.post("/{member}/link")
-def renew_link(request: Request, judge: str, server: Here, person: Asking, member: PersonId) -> Response:
+def renew_link(setup: Screen, member: PersonId) -> Response:
     """A new link for somebody whose browser forgot them, or who has another one; the link before it is void."""
-    with server.store.write() as connection:
+    with setup.server.store.write() as connection:
         secret = make_link(connection, member)
-        name = next(row.name for row in list_people(connection) if row.id == member)
-    return _experts(request, server, judge, person, guest=name, secret=secret)
+    return _show_link(setup, secret)
 
 
 @experts.post("/{member}/remove")
-def remove(judge: str, server: Here, member: PersonId) -> Response:
+def remove(setup: Screen, member: PersonId) -> Response:
     """Take somebody out of the team: their link and their sessions open nothing from now on."""
-    with server.store.write() as connection:
+    with setup.server.store.write() as connection:
         remove_person(connection, member)
-    return RedirectResponse(link(judge, "setup", open="experts"), 303)
+    return setup.redirect(open="experts")
 
 
-def _experts(request: Request, server: Server, judge: str, person: Person, *, guest: str, secret: str) -> Response:
-    address = link_address(server.settings, str(request.base_url), secret)
-    return render_setup(request, server, judge, person, "experts", guest=guest, personal_link=address)
+def _show_link(setup: Setup, secret: str) -> Response:
+    with setup.server.store.read() as connection:
+        guest = person_of_link(connection, secret)
+    address = link_address(setup.server.settings, str(setup.request.base_url), secret)
+    return setup.render("experts", guest=guest, personal_link=address)

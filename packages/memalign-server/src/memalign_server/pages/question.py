@@ -25,21 +25,20 @@ from memalign.memory import Memory
 from memalign.types import Example
 from memalign.values import ValueType
 from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.pages.setup import KINDS, Screen, Setup
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Refused
 from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import list_cases
 from memalign_server.review.judges import question_of
-from memalign_server.server import JUDGE, Here, Server
+from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
 
-__all__ = ["KINDS", "has_answers", "router"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/judges", dependencies=[OWNER])
 
-KINDS = ("bool", "int:1..5", "A|B|tie")
-"""What experts may answer with, as the page offers it; judges of other types are made elsewhere, and keep theirs."""
 _PATIENCE = 12.0  # seconds that a trial may take: browsers are told to wait for fifteen
 _FIELDS = "Request:\n{{ inputs }}\n\nReply:\n{{ outputs }}"
 _PAIR_FIELDS = "Request:\n{{ inputs }}\n\nReplies A and B:\n{{ outputs }}"
@@ -79,19 +78,18 @@ def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
 
 
 @router.post("/{judge}/setup/question", dependencies=[JUDGE])
-def save_question(judge: str, server: Here, person: Asking, draft: Drafted) -> Response:
+def save_question(setup: Screen, draft: Drafted) -> Response:
     """Keep a changed question as a new version, and have the cases judged by it that nobody has answered."""
-    fixed = has_answers(server, judge)
-    saved = server.registry.update(judge, lambda latest: _changed(latest, draft, person, fixed=fixed))
+    fixed = setup.fixed
+    saved = setup.server.registry.update(setup.judge, lambda latest: _changed(latest, draft, setup.person, fixed=fixed))
     if saved.version == saved.parent:
-        return RedirectResponse(link(judge, "setup"), 303)
+        return setup.redirect()
     of_case = reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id
     answered = exists().where(*of_case, reviews.c.state == "answered")
     blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
-    with server.store.write() as connection:
-        connection.execute(update(queue).where(queue.c.judge == judge, ~answered).values(blank))
-    job = server.jobs.start("queue", judge, {}, asked_by=person.name)
-    return RedirectResponse(link(judge, "setup", job=job.id), 303)
+    with setup.server.store.write() as connection:
+        connection.execute(update(queue).where(queue.c.judge == setup.judge, ~answered).values(blank))
+    return setup.redirect(job=setup.start("queue").id)
 
 
 @router.post("/try")
@@ -100,10 +98,10 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
     case, judgment, fault, detail = None, None, "", ""
     try:
         if draft.judge:
+            setup = Setup(request, draft.judge, server, person)
+            judge = _changed(setup.latest, draft, person, fixed=setup.fixed)
             with server.store.read() as connection:
                 case = next(iter(list_cases(connection, draft.judge, person.name, limit=1)), None)
-            latest = server.judges.latest(draft.judge).judge
-            judge = _changed(latest, draft, person, fixed=has_answers(server, draft.judge))
         else:
             judge = _new(draft, person, set())
         # Without its memory, for what an expert has said of a case is answered without the model.
@@ -116,14 +114,6 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         fault = "key" if re.search(r"needs a key|a provider's key", str(error)) else fault
         detail = told(speaking(request), error)
     return render(request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail)
-
-
-def has_answers(server: Server, judge: str) -> bool:
-    """Whether anybody has answered a case: from then on a judge keeps its kind of answer."""
-    query = reviews.select().where(reviews.c.judge == judge, reviews.c.state == "answered").limit(1)
-    with server.store.read() as connection:
-        answered = connection.execute(query).first() is not None
-    return answered or bool(server.judges.latest(judge).judge.memory.cases)
 
 
 def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:

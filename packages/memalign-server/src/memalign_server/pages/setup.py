@@ -7,106 +7,112 @@ in cannot name a tracking URI: whoever runs the server does.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, File, Form, Request, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
-from sqlalchemy import Connection, func, select
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import func, select
 
 from memalign import Judge
 from memalign.errors import InputError
-from memalign.io import read_feedback
-from memalign.types import UNKNOWN_SOURCE, Feedback, as_json, json_line
+from memalign.io import RowSource, read_feedback
+from memalign.types import Feedback, as_json, json_line
 from memalign_server.pages.content import label_of
-from memalign_server.pages.question import KINDS, has_answers
 from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
 from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.people import Person, list_people
+from memalign_server.people.people import list_people
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.cases import add_cases, list_cases, measuring_names, new_cases
 from memalign_server.review.judges import question_of
-from memalign_server.server import JUDGE, Here, Server
+from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
+from memalign_server.work.jobs import Job
 
-__all__ = ["render_setup", "router"]
+__all__ = ["KINDS", "Screen", "Setup", "router"]
 
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 
 Block = Literal["question", "cases", "experts", "erase", ""]
 
+KINDS = ("bool", "int:1..5", "A|B|tie")
+"""What experts may answer with, as the page offers it; judges of other types are made elsewhere, and keep theirs."""
 INSTALL = 'pip install "mlflow>=3.11.1"'
 MOST = 10_000
 """Traces that one pull may read."""
-_FIRST = 3  # rows that are shown before a file is added
-_BAD = 5  # bad rows that are named
 _AT_ONCE = 500
+_NEWS = ("job", "added", "repeated", "guest", "personal_link", "matching", "mentions", "genuine")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The screen of one judge, for the owner who asks."""
+
+    request: Request
+    judge: str
+    server: Here
+    person: Asking
+
+    @property
+    def latest(self) -> Judge:
+        """The judge as it is now."""
+        return self.server.judges.latest(self.judge).judge
+
+    @property
+    def fixed(self) -> bool:
+        """Whether anybody has answered a case: from then on a judge keeps its kind of answer."""
+        query = reviews.select().where(reviews.c.judge == self.judge, reviews.c.state == "answered").limit(1)
+        with self.server.store.read() as connection:
+            answered = connection.execute(query).first() is not None
+        return answered or bool(self.latest.memory.cases)
+
+    def start(self, kind: str, **arguments: Any) -> Job:
+        """Ask for work on the judge."""
+        return self.server.jobs.start(kind, self.judge, arguments, asked_by=self.person.name)
+
+    def redirect(self, page: str = "setup", **query: object) -> Response:
+        """Lead to a page of the judge."""
+        return RedirectResponse(link(self.judge, page, **query), 303)
+
+    def render(self, open: Block, **news: Any) -> Response:
+        """The page with one block open; `news` is what the block shows beside what the server knows."""
+        answered = reviews.c.judge == self.judge, reviews.c.state == "answered"
+        people = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(*answered)
+        counts = select(
+            func.count().label("total"),
+            func.count(queue.c.judgment).label("judged"),
+            select(func.count(reviews.c.case_id.distinct())).where(*answered).scalar_subquery().label("answered"),
+        ).where(queue.c.judge == self.judge)
+        with self.server.store.read() as connection:
+            answers = {name: (n, at) for name, n, at in connection.execute(people.group_by(reviews.c.person))}
+            cases, members = connection.execute(counts).one(), list_people(connection)
+        context: dict[str, Any] = {
+            "setup": self,
+            "question": question_of(self.latest),
+            "kinds": KINDS,
+            "cases": cases,
+            "suffixes": ",".join(SUFFIXES),
+            "members": members,
+            "answers": answers,
+            "mlflow": find_spec("mlflow") is not None,
+            "most": MOST,
+            **dict.fromkeys(_NEWS),
+        }
+        return render(self.request, "setup.html", judge=self.judge, page="setup", open=open, **context | news)
+
+
+Screen = Annotated[Setup, Depends()]
+"""A parameter of a route: the screen of the judge that the path names."""
 
 
 @router.get("/setup")
-def setup_page(
-    request: Request,
-    judge: str,
-    server: Here,
-    person: Asking,
-    open: Block = "",  # the query's name
-    job: str | None = None,
-    added: int = 0,
-    repeated: int = 0,
-) -> Response:
+def setup_page(setup: Screen, open: Block = "", job: str = "", added: int = 0, repeated: int = 0) -> Response:
     """The four blocks; with a job what it brought."""
-    begun = server.jobs.find(job) if job is not None else None
-    news = {"job": begun if begun is not None and begun.judge == judge else None, "added": added, "repeated": repeated}
-    return render_setup(request, server, judge, person, open, **news)
-
-
-def render_setup(request: Request, server: Server, judge: str, person: Person, open: Block, **news: Any) -> Response:
-    """The page with one block open; `news` is what the block shows beside what the server knows."""
-    latest = server.judges.latest(judge).judge
-    answers_of_judge = reviews.c.judge == judge, reviews.c.state == "answered"
-    counts = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(*answers_of_judge)
-    total = select(func.count()).select_from(queue).where(queue.c.judge == judge)
-    with server.store.read() as connection:
-        answers = {name: (n, at) for name, n, at in connection.execute(counts.group_by(reviews.c.person))}
-        cases = connection.execute(total).scalar_one()
-        unjudged = connection.execute(total.where(queue.c.judgment.is_(None))).scalar_one()
-        answered = connection.execute(
-            select(func.count(reviews.c.case_id.distinct())).where(*answers_of_judge)
-        ).scalar_one()
-        members = list_people(connection)
-    context: dict[str, Any] = {
-        "question": question_of(latest),
-        "kind": latest.value_type.spec,
-        "kinds": KINDS,
-        "fixed": has_answers(server, judge),
-        "model": latest.model_name or "",
-        "instructions": latest.instructions,
-        "cases": cases,
-        "answered": answered,
-        "unjudged": unjudged,
-        "suffixes": ",".join(SUFFIXES),
-        "members": members,
-        "answers": answers,
-        "mlflow": find_spec("mlflow") is not None,
-        "tracking": server.settings.mlflow,
-        "names_uri": _may_name_uri(person),
-        "most": MOST,
-    }
-    nothing = {
-        "job": None,
-        "added": 0,
-        "repeated": 0,
-        "guest": "",
-        "personal_link": "",
-        "mentions": None,
-        "genuine": None,
-    }
-    return render(
-        request, "setup.html", judge=judge, page="setup", open=open, **context, **nothing | {"matching": ""} | news
-    )
+    return setup.render(open, job=setup.server.jobs.find(job), added=added, repeated=repeated)
 
 
 # -- cases -------------------------------------------------------------------------------------------------------------
@@ -114,143 +120,117 @@ def render_setup(request: Request, server: Server, judge: str, person: Person, o
 
 @router.post("/setup/cases")
 def take_cases(
-    request: Request,
-    judge: str,
-    server: Here,
-    person: Asking,
+    setup: Screen,
     file: Annotated[UploadFile | None, File()] = None,
     column: Annotated[list[str] | None, Form()] = None,
     what: Annotated[Literal["show", "cases", "feedback", "judge"], Form()] = "show",
 ) -> Response:
     """Show what a file holds, put its cases in the queue, teach its feedback; or judge what is not judged yet."""
     if what == "judge":
-        job = server.jobs.start("queue", judge, {}, asked_by=person.name)
-        return RedirectResponse(link(judge, "setup", open="cases", job=job.id), 303)
+        return setup.redirect(open="cases", job=setup.start("queue").id)
     if file is None or not file.filename:
         raise Refused("choose a file first")
-    latest = server.judges.latest(judge).judge
     try:
-        upload = read_upload(file.file, file.filename, latest, column or ())
+        upload = read_upload(file.file, file.filename, setup.latest, column or ())
         if what == "show":
-            return _preview(request, server, latest, upload)
+            return _preview(setup, upload)
     except InputError as error:
         if what != "show":
             raise
-        return render(request, "upload.html", judge=judge, upload=None, problem=told(speaking(request), error))
+        problem = told(speaking(setup.request), error)
+        return render(setup.request, "upload.html", judge=setup.judge, upload=None, problem=problem)
     if not upload.cases:
         raise Refused("no row of {name} can be used as it is", name=upload.name)
     if what == "feedback":
-        with server.store.read() as connection:
-            rows, _ = _teachable(connection, latest, upload)
-        lines = [_line(row, person.name) for row in rows]
-        if not lines:
+        feedback, _ = _teachable(setup, upload)
+        if not feedback:
             raise Refused(
                 "no row of {name} can be taught: each is without words, or measures the judge", name=upload.name
             )
-        job = server.jobs.start("align", judge, {"feedback": lines, "skip_invalid": True}, asked_by=person.name)
-        return RedirectResponse(link(judge, "learned", job=job.id), 303)
-    with server.store.write() as connection:
-        added = add_cases(connection, judge, upload.cases)
-    counts = {"added": len(added.added), "repeated": added.known}
-    job_id = server.jobs.start("queue", judge, {}, asked_by=person.name).id if added.added else None
-    return RedirectResponse(link(judge, "setup", open="cases", job=job_id, **counts), 303)
+        job = setup.start("align", feedback=list(map(as_json, feedback)), skip_invalid=True)
+        return setup.redirect("learned", job=job.id)
+    with setup.server.store.write() as connection:
+        added = add_cases(connection, setup.judge, upload.cases)
+    judging = setup.start("queue").id if added.added else None
+    return setup.redirect(open="cases", job=judging, added=len(added.added), repeated=added.known)
 
 
-def _preview(request: Request, server: Server, judge: Judge, upload: Upload) -> Response:
-    with server.store.read() as connection:
-        new = len(new_cases(connection, judge.name, upload.cases))
-        feedback, silent = _teachable(connection, judge, upload)
-    rows = [
-        [_shown(case.content.get(field), side) for field, side in upload.questions] for case in upload.cases[:_FIRST]
-    ]
+def _preview(setup: Setup, upload: Upload) -> Response:
+    with setup.server.store.read() as connection:
+        new = len(new_cases(connection, setup.judge, upload.cases))
+    feedback, silent = _teachable(setup, upload)
+    labels = {field: label_of(field, setup.latest) for field, _ in upload.questions}
     counts = {"new": new, "labelled": len(feedback), "silent": silent}
-    labels = {field: label_of(field, judge) for field, _ in upload.questions}
-    shown = {"upload": upload, "rows": rows, "labels": labels, "bad": upload.bad[:_BAD]}
-    return render(request, "upload.html", judge=judge.name, **shown, **counts)
+    return render(setup.request, "upload.html", judge=setup.judge, upload=upload, labels=labels, **counts)
 
 
-def _shown(value: Any, side: str) -> str:
-    value = value.get(side) if side and isinstance(value, dict) else value
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _teachable(connection: Connection, judge: Judge, upload: Upload) -> tuple[list[Feedback], int]:
-    """The feedback of a file that can be taught, and how many rows of it cannot because their case measures the judge."""
-    if not upload.labelled:
-        return [], 0
-    rows = read_feedback(upload.source, value_type=judge.value_type, name=upload.name, skip_invalid=True).rows
-    measuring = measuring_names(connection, judge.name)
+def _teachable(setup: Setup, upload: Upload) -> tuple[list[Feedback], int]:
+    """A file's feedback, what is nobody's as the person's; and how many rows are left out: they measure the judge."""
+    source = RowSource.of(upload.labelled, name=upload.name, source=setup.person.name)
+    rows = read_feedback(source, value_type=setup.latest.value_type, skip_invalid=True).rows
+    with setup.server.store.read() as connection:
+        measuring = measuring_names(connection, setup.judge)
     teachable = [row for row in rows if measuring.isdisjoint((row.id, row.content_hash))]
     return teachable, len(rows) - len(teachable)
 
 
-def _line(row: Feedback, person: str) -> dict[str, Any]:
-    """A row of feedback as an align takes it; one of nobody is the person's."""
-    line = {key: value for key, value in as_json(row).items() if value is not None}
-    return line if line.get("source", UNKNOWN_SOURCE) != UNKNOWN_SOURCE else {**line, "source": person}
+class Pull(BaseModel):
+    """Which traces to read."""
 
-
-def _may_name_uri(person: Person) -> bool:
-    """Whether a person may name a tracking URI: on a server without accounts, which only its own machine reaches."""
-    return person.by == "open"
+    model_config = ConfigDict(str_strip_whitespace=True)
+    experiment: str = Field("", max_length=500)
+    uri: str = Field("", max_length=2000)
+    filter: str = Field("", max_length=2000)
+    most: int = Field(500, ge=1, le=MOST)
 
 
 @router.post("/pull")
-def pull_cases(
-    judge: str,
-    server: Here,
-    person: Asking,
-    experiment: Annotated[str, Form(max_length=500)] = "",
-    uri: Annotated[str, Form(max_length=2000)] = "",
-    filter: Annotated[str, Form(max_length=2000)] = "",  # the field's name
-    most: Annotated[int, Form(ge=1, le=MOST)] = 500,
-) -> Response:
+def pull_cases(setup: Screen, pull: Annotated[Pull, Form()]) -> Response:
     """Begin to read an experiment's traces into the queue, and to judge them."""
     if find_spec("mlflow") is None:
         raise Refused("MLflow is not installed beside this server. Run: {command}", command=INSTALL)
-    if uri.strip() and not _may_name_uri(person):
+    if pull.uri and setup.person.by != "open":
         raise Problem(403, "a tracking URI cannot be named here: the server's credentials would go there")
-    chosen = uri.strip() or server.settings.mlflow
-    if not chosen:
+    uri = pull.uri or setup.server.settings.mlflow
+    if not uri:
         raise Refused(
             "name a tracking URI, such as http://localhost:5000; the variable MLFLOW_TRACKING_URI sets one for all"
         )
-    if not experiment.strip():
+    if not pull.experiment:
         raise Refused("name an experiment, or give its id")
-    arguments = {"experiment": experiment.strip(), "uri": chosen, "filter": filter.strip() or None, "most": most}
-    job = server.jobs.start("pull", judge, arguments, asked_by=person.name)
-    return RedirectResponse(link(judge, "setup", open="cases", job=job.id), 303)
+    job = setup.start("pull", **pull.model_dump() | {"uri": uri, "filter": pull.filter or None})
+    return setup.redirect(open="cases", job=job.id)
 
 
 # -- all of it out, and the end ----------------------------------------------------------------------------------------
 
 
 @router.get("/download/{name}")
-def download(judge: str, name: str, server: Here) -> Response:
+def download(setup: Screen, name: str) -> Response:
     """A file with everything of one kind."""
-    files: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-        "judge.json": lambda: iter([server.registry.export(judge)]),
-        "feedback.jsonl": lambda: _feedback(server.judges.latest(judge).judge),
-        "cases.jsonl": lambda: _cases(server, judge),
-    }
+    files = {"judge.json": _judge, "feedback.jsonl": _feedback, "cases.jsonl": _cases}
     if name not in files:
         raise Refused("there is no download '{name}'; there are {allowed}", name=name, allowed=", ".join(files))
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(map(json_line, files[name]()), media_type="application/jsonl", headers=headers)
+    return StreamingResponse(map(json_line, files[name](setup)), media_type="application/jsonl", headers=headers)
 
 
-def _feedback(judge: Judge) -> Iterator[dict[str, Any]]:
-    for case in judge.memory.cases:
+def _judge(setup: Setup) -> Iterator[dict[str, Any]]:
+    yield setup.server.registry.export(setup.judge)
+
+
+def _feedback(setup: Setup) -> Iterator[dict[str, Any]]:
+    for case in setup.latest.memory.cases:
         for annotation in case.annotations:
             own = {name: getattr(annotation, name) for name in ("value", "rationale", "source", "created_at")}
             yield {"id": case.id, **case.example.content, **{name: own[name] for name in own if own[name] is not None}}
 
 
-def _cases(server: Server, judge: str) -> Iterator[dict[str, Any]]:
+def _cases(setup: Setup) -> Iterator[dict[str, Any]]:
     last: int | None = 0
     while last is not None:
-        with server.store.read() as connection:
-            cases = list_cases(connection, judge, "", after=last, limit=_AT_ONCE)
+        with setup.server.store.read() as connection:
+            cases = list_cases(connection, setup.judge, "", after=last, limit=_AT_ONCE)
         for case in cases:
             judgment = None if case.judgment is None else case.judgment.to_dict()
             example = {name: value for name, value in case.example.to_dict().items() if value not in (None, {})}
@@ -259,9 +239,9 @@ def _cases(server: Server, judge: str) -> Iterator[dict[str, Any]]:
 
 
 @router.post("/delete")
-def delete_judge_page(judge: str, server: Here, name: Annotated[str, Form(max_length=200)] = "") -> Response:
+def delete_judge_page(setup: Screen, name: Annotated[str, Form(max_length=200)] = "") -> Response:
     """Delete a judge with all that belongs to it, once its name is typed."""
-    if name.strip() != judge:
-        raise Refused("type the judge's name to delete it: '{judge}'", judge=judge)
-    server.registry.delete(judge)
+    if name.strip() != setup.judge:
+        raise Refused("type the judge's name to delete it: '{judge}'", judge=setup.judge)
+    setup.server.registry.delete(setup.judge)
     return RedirectResponse("/", 303)

@@ -19,8 +19,7 @@ from pygments.util import ClassNotFound
 __all__ = ["code", "prose", "visible"]
 
 _MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\]\n]+\]\(", re.MULTILINE)
-_KEPT = "\n\t"
-_LINES = str.maketrans("", "", _KEPT)
+_LINES = str.maketrans("", "", "\n\t")
 _FORMAT = HtmlFormatter(nowrap=True)
 
 
@@ -54,20 +53,12 @@ def _readable(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.translate(_LINES).isprintable():  # nearly every text, and a hundred times as fast
         return text
-    return "".join(
-        character
-        if _plain(character)
-        else f"\N{LEFT TORTOISE SHELL BRACKET}{ord(character):04X}\N{RIGHT TORTOISE SHELL BRACKET}"
-        for character in text
-    )
+    return "".join(letter if _plain(letter) else f"\u3014{ord(letter):04X}\u3015" for letter in text)
 
 
-def _plain(character: str) -> bool:
-    return (
-        character in _KEPT
-        or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-        or character == "\N{ZERO WIDTH JOINER}"
-    )
+def _plain(letter: str) -> bool:
+    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    return not hidden or letter in "\n\t\N{ZERO WIDTH JOINER}"
 
 
 @lru_cache(maxsize=1)
