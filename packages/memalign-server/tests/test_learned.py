@@ -177,6 +177,22 @@ def test_what_comes_next_has_the_new_versions_verdict(site: Site) -> None:
     assert site.case("c1").version == 2, "and so do answered ones that measure it"
 
 
+def test_whoever_reviews_on_always_has_the_new_versions_verdict(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    with site.server.store.write() as connection:
+        coming = next_cases(connection, "tone", "local", n=40)
+        old = [case.example.id for case in coming[1:]]
+        connection.execute(update(queue).where(queue.c.case_id.in_(old)).values(version=1))
+    before = len(site.server.jobs.recent("tone"))
+    for _ in range(2):
+        site.client.get("/judges/tone/review")
+        wait(site.client)
+    assert len(site.server.jobs.recent("tone")) == before + 1, "and what is judged by it is not judged again"
+    with site.server.store.read() as connection:
+        assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
+
+
 def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:
     explain_three(site)
     with site.server.store.write() as connection:

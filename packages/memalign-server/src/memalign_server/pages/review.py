@@ -33,6 +33,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 _STATES = ("answered", "skipped", "unclear")
+_SOON = 4  # cases from the one that is shown: where an older version judged one of them, the newest one is asked
 
 
 @router.get("/review")
@@ -56,6 +57,7 @@ def review_page(
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
     parts: dict[str, Any] = {"foot": None, "waiting": None, "card": None}
+    old = False
     busy = bool(server.jobs.recent(judge, active=True))
     with server.store.read() as connection:
         progress = progress_of(connection, judge, person.name)
@@ -71,8 +73,9 @@ def review_page(
             return RedirectResponse(link(judge, "teach"), 303)
         else:
             measuring = MEASURING in request.cookies and not is_measured(connection, judge, kind)
-            coming = next_cases(connection, judge, person.name, n=1, again=again, measuring=measuring)
+            coming = next_cases(connection, judge, person.name, n=_SOON, again=again, measuring=measuring)
             parts["card"] = next(iter(coming), None)
+            old = any(ahead.is_behind(loaded.version) and ahead.problem is None for ahead in coming)
         queued: QueuedCase | None = parts["card"]
         if queued is not None and parts["foot"] is None:
             parts |= _foot(connection, request, loaded, queued, person, front=front, word=word, busy=busy)
@@ -82,6 +85,8 @@ def review_page(
         explained = explained_count(connection, judge, person.name)
     if parts["foot"] == "settle.html" and queued is not None:  # who reads what others say answers it blind no more
         mark_seen(server.store, judge, person.name, [queued.example.content_hash])
+    if old and queued is not None:
+        _ask(server, judge, queued.example.id, person)
     return render(
         request,
         "review.html",

@@ -81,6 +81,10 @@ class QueuedCase:
     held_out: bool = False
     settled: str | None = None
 
+    def is_behind(self, version: int) -> bool:
+        """Whether an older version of the judge than this one gave the verdict."""
+        return self.version is not None and self.version < version
+
 
 @dataclass(frozen=True, kw_only=True)
 class Added:

@@ -18,7 +18,7 @@ from memalign_server.review.cases import cases_ahead, queued, store_judgments
 from memalign_server.store.store import Store
 from memalign_server.store.tables import queue, reviews
 
-__all__ = ["judge_again", "judge_cases", "judge_hidden", "unjudged"]
+__all__ = ["AHEAD", "judge_again", "judge_cases", "judge_hidden", "unjudged"]
 
 AHEAD = 12
 """Cases of every person's queue that a new version judges before they are shown."""

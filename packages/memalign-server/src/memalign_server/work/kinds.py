@@ -15,8 +15,8 @@ from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, Judgment
 from memalign_server.review.answers import refresh_disputes, withdrawn
-from memalign_server.review.cases import add_cases, cases_of
-from memalign_server.review.judging import judge_again, judge_cases, judge_hidden, unjudged
+from memalign_server.review.cases import add_cases, cases_ahead, cases_of
+from memalign_server.review.judging import AHEAD, judge_again, judge_cases, judge_hidden, unjudged
 from memalign_server.review.teaching import lessons_of, mark_taught, overruled
 from memalign_server.review.wording import cases_for_trial, rephrased
 from memalign_server.store import Store
@@ -262,12 +262,14 @@ async def pull(work: Work) -> dict[str, Any]:
 
 
 async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Example]) -> dict[str, Any]:
-    """Put cases in the queue, and judge every case there that is not judged."""
+    """Put cases in the queue; judge every case there that is not judged, and what comes next where that is old."""
     with work.store.write() as connection:
         added = add_cases(connection, work.judge, examples)
-    waiting = await work.unjudged()
-    waiting.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
-    judgments = await judge_cases(work.store, judge, version, waiting, progress=work.progress)
+    with work.store.read() as connection:
+        old = [case.example for case in cases_ahead(connection, work.judge, n=AHEAD) if case.is_behind(version)]
+    cases, no_lower = [*old, *await work.unjudged()], {case.id for case in old}
+    cases.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
+    judgments = await judge_cases(work.store, judge, version, cases, no_lower=no_lower, progress=work.progress)
     problems = [judgment.error for judgment in judgments if judgment.error is not None]
     return {
         "added": len(added.added),
