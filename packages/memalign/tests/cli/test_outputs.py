@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from memalign import Feedback
 from memalign.errors import InvalidRows, RowError
-from memalign.io import read_feedback, read_judgments
+from memalign.io import read_feedback
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Endpoint, user_of
 
@@ -20,29 +19,6 @@ pytestmark = pytest.mark.usefixtures("endpoint")
 
 def items(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
-
-
-# -- -o - and -o x.csv -------------------------------------------------------------------------------------------------
-
-
-def test_a_dash_prints_lines_in_file_order(memalign: Run, tone: str, tmp_path: Path) -> None:
-    many = jsonl(tmp_path / "many.jsonl", items(40))
-    printed = memalign("judge", tone, many, "-o", "-")
-    assert printed.code == 0
-    assert not Path("-").exists()
-    assert [json.loads(line)["id"] for line in printed.out.splitlines()] == [f"n-{n}" for n in range(40)]
-    assert "40 judged into stdout" in printed.err
-    kept = tmp_path / "kept.jsonl"
-    kept.write_text(printed.out, "utf-8")
-    assert memalign("judge", tone, many, "-o", kept).out.startswith("0 judged into ")  # all are there already
-    assert len(read_judgments(kept).judgments) == 40
-
-
-def test_a_dash_excludes_json_on_stdout(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
-    wrong = memalign("judge", tone, held_out, "-o", "-", "--json")
-    assert wrong.code == 2
-    assert "give one of them" in wrong.err
-    assert not endpoint.requests
 
 
 def test_a_csv_is_a_sheet_that_resumes(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
@@ -91,9 +67,13 @@ def test_a_foreign_csv_is_left_alone(memalign: Run, tone: str, tmp_path: Path, e
     assert not endpoint.requests
 
 
-@pytest.mark.parametrize("out", ["-", "out.csv", "out.xlsx"])
-def test_an_evaluation_keeps_json_lines_only(memalign: Run, tone: str, held_out: Path, out: str) -> None:
-    wrong = memalign("evaluate", tone, held_out, "-o", out)
+@pytest.mark.parametrize(
+    ("command", "out"), [("judge", "-"), *(("evaluate", out) for out in ("-", "out.csv", "out.xlsx"))]
+)
+def test_judgments_are_kept_as_json_lines_only(
+    memalign: Run, tone: str, held_out: Path, command: str, out: str
+) -> None:
+    wrong = memalign(command, tone, held_out, "-o", out)
     assert wrong.code == 2
     assert "judgments are kept as JSON lines, in a .jsonl file" in wrong.err
     assert not Path(out).exists()

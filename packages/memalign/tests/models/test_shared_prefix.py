@@ -27,7 +27,7 @@ def after(asked: ChatRequest, *, cached: int = 30, prompt: int = 90) -> SharedPr
 def test_nothing_is_known_at_first() -> None:
     prefixes = SharedPrefixes()
     assert not prefixes.goes_on(request())
-    assert not prefixes.may_be_cached(request())
+    assert not prefixes.is_known(request())
     assert not prefixes.never_kept(request())
     assert not prefixes.is_whole(request(), 1000)
 
@@ -58,23 +58,13 @@ def test_another_prompt_between_leaves_only_the_prefix_known() -> None:
     prefixes = after(sample)
     prefixes.lose()
     assert not prefixes.goes_on(sample)
-    assert prefixes.may_be_cached(sample)
+    assert prefixes.is_known(sample)
 
 
 def test_a_prefix_returned_in_part_is_not_whole() -> None:
     prefixes = after(request(), cached=30)
     assert prefixes.is_whole(request(), 30)
     assert not prefixes.is_whole(request(), 29)
-
-
-def test_a_short_prefix_is_not_sought_after_another() -> None:
-    small = request(system="Short.")
-    prefixes = after(small, cached=24, prompt=90)  # 24 of 100 tokens
-    assert prefixes.may_be_cached(small)
-    prefixes.read(request(), Usage(input_tokens=90, cached_tokens=25, output_tokens=10), prefix_apart=True)
-    assert not prefixes.may_be_cached(small)
-    prefixes.read(small, Usage(input_tokens=90, cached_tokens=24, output_tokens=10), prefix_apart=True)
-    assert prefixes.may_be_cached(request())
 
 
 def test_an_uncut_prompt_has_no_prefix_read_apart() -> None:
@@ -89,14 +79,6 @@ def test_a_continued_prompt_keeps_its_prefix_length() -> None:
     prefixes = after(request(), cached=30)
     prefixes.read(request(), Usage(input_tokens=90, cached_tokens=89, output_tokens=10), prefix_apart=False)
     assert prefixes.is_whole(request(), 30)
-
-
-def test_old_prefixes_are_forgotten() -> None:
-    prefixes = after(request())
-    for number in range(64):
-        prefixes.read(request(system=str(number)), Usage(input_tokens=9, cached_tokens=5), prefix_apart=True)
-    assert not prefixes.may_be_cached(request())
-    assert prefixes.may_be_cached(request(system="0"))
 
 
 def test_questions_that_begin_alike_are_asked_apart() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +27,7 @@ from memalign.cli.session import DONE, FAILURES, Session, interruptible
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.io import Examples, RowSource
+    from memalign.io import RowSource
     from memalign.judge import Judge
     from memalign.types import Judgment
 
@@ -57,8 +55,7 @@ def judge(
             "-o",
             "--out",
             metavar="OUT",
-            help="Write one judgment a line; the same command resumes the file. OUT.csv is a sheet as well, "
-            "- is stdout.",
+            help="Write one judgment a line; the same command resumes the file. OUT.csv is a sheet as well.",
         ),
     ] = None,
     columns: ColumnMap = None,
@@ -70,11 +67,9 @@ def judge(
     """Judge every example of a file, a folder or a URL.
 
     A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
-    command resumes a stopped run. -o - prints the lines in the order of the examples, and cannot be resumed.
+    command resumes a stopped run.
     """
     destination = Destination.of(out)
-    if destination.stdout and session.json:
-        raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = judge_with_columns(session, name, version, columns)
     rows = rows_of(examples, columns, remembered=chosen.columns)
     if dry_run:
@@ -138,28 +133,18 @@ class _Run:
 
     def _judge(self, progress: Callable[[str, int, int], None], limits: dict[str, Any]) -> tuple[int, Any]:
         """The number of rows that have a judgment now, and the judgments."""
-        from memalign.judge import signature_of
-
         done = 0
-        lines = LinesOnStdout(self.source, signature_of(self.judge)) if self.destination.stdout else None
 
         def update(phase: str, finished: int, total: int) -> None:
             nonlocal done
             done = finished if phase == "judge" else done
             progress(phase, finished, total)
 
-        def note(example_id: str, judgment: Judgment) -> None:
-            self.progress.note(example_id, judgment)
-            if lines is not None:
-                lines.add(example_id, judgment)
-
         try:
             judgments = self.judge.judge_many(
-                self.source, out=self.destination.lines, progress=update, on_judgment=note, **limits
+                self.source, out=self.destination.lines, progress=update, on_judgment=self.progress.note, **limits
             )
         finally:
-            if lines is not None:
-                lines.finish()
             self.destination.write_sheet()
         return done, judgments
 
@@ -187,10 +172,7 @@ class _Run:
         counts = [f"{run.judged - run.failed} judged{into}"]
         counts += [f"{count} {word}" for count, word in _other_counts(resumed, run.failed, len(unjudged)) if count]
         summary = ", ".join([*counts, usage_text(run.usage, seconds)])
-        if self.destination.stdout:
-            say(summary)
-        else:
-            self.session.give(data, *parts, summary)
+        self.session.give(data, *parts, summary)
         for line in (*run.reasons.lines(), *run.notes.lines()):
             say(line)
         if unjudged:
@@ -241,8 +223,8 @@ class Destination:
         Raises:
             InputError: It is a CSV that no run of ours made: it may be what is to be judged.
         """
-        if name is None or name == "-":
-            return cls(name=name)
+        if name is None:
+            return cls()
         from memalign.io.judgments import lines_beside
 
         out, lines = Path(name), lines_beside(name)
@@ -257,11 +239,6 @@ class Destination:
         """Whether judgments are shown and not stored."""
         return self.name is None
 
-    @property
-    def stdout(self) -> bool:
-        """Whether they are printed as JSON lines."""
-        return self.name == "-"
-
     def write_sheet(self) -> None:
         """Make the CSV, where one is asked for and there is a judgment to put in it."""
         from memalign.io.judgments import write_judgment_csv
@@ -272,37 +249,7 @@ class Destination:
     def __str__(self) -> str:
         if self.sheet is not None and self.lines is not None:
             return f"{self.sheet} and {self.lines.name}"
-        return "stdout" if self.stdout else self.name or ""
-
-
-@dataclass
-class LinesOnStdout:
-    """Writes judgments to stdout as lines of a judgment file, in the order of the examples, as soon as it can."""
-
-    source: Examples
-    judge: str
-    write: Callable[[bytes], object] = field(default_factory=lambda: sys.stdout.buffer.write)
-    _waiting: dict[str, bytes] = field(default_factory=dict)
-    _ids: deque[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._ids = deque(self.source.hashes)
-
-    def add(self, example_id: str, judgment: Judgment) -> None:
-        """Take one judgment, whenever it comes."""
-        from memalign.io.judgments import judgment_line
-
-        content_hash = self.source.hashes[example_id]
-        self._waiting[example_id] = judgment_line(example_id, judgment, judge=self.judge, content_hash=content_hash)
-        while self._ids and self._ids[0] in self._waiting:
-            self.write(self._waiting.pop(self._ids.popleft()))
-        sys.stdout.flush()
-
-    def finish(self) -> None:
-        """Write what still waits for a judgment that will not come."""
-        for example_id in self._ids:
-            self.write(self._waiting.pop(example_id, b""))
-        sys.stdout.flush()
+        return self.name or ""
 
 
 def consequence_for_file(out: Path | None) -> str:

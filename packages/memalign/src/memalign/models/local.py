@@ -214,13 +214,13 @@ class LocalChatModel:
 
     def _read_prefix(self, request: ChatRequest, started: float, given_up: threading.Event) -> int | None:
         """Have the cache hold the shared prefix of `request`; the tokens that were there, None where that is no use."""
-        goes_on, may_be_cached = self._prefixes.goes_on(request), self._prefixes.may_be_cached(request)
+        apart = not (self._prefixes.goes_on(request) or self._prefixes.never_kept(request))
         self._prefixes.lose()
-        if goes_on or self._prefixes.never_kept(request):
+        if not apart:
             return None
         body = prefix_body(request)
         try:
-            if may_be_cached:
+            if self._prefixes.is_known(request):
                 cached = self._ask(body, request.timeout, given_up, started).usage.cached_tokens
                 if self._prefixes.is_whole(request, cached):
                     return cached

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InvalidOutput, ModelRejected
-from memalign.models.limiter import Limiter
-from memalign.models.provider_client import LoopClients, open_embedding
+from memalign.models.provider_client import open_embedding
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
+from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
-from memalign.models.retry import Retry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,30 +25,16 @@ MAX_TEXT = 24_000  # characters of one text; OpenAI takes 8,192 tokens
 _BLANK = "(empty)"  # providers refuse an empty text
 
 
-class ProviderEmbedding:
+class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
     Texts go out in batches of at most 256, side by side. A text beyond 24,000 characters is cut, and further if the
     model still finds it too long. `dimensions` is the length of the vectors to ask for, None for the model's own.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        dimensions: int | None = None,
-        retry: Retry | None = None,
-        timeout: float = 120.0,
-        concurrency: int = 16,
-    ) -> None:
-        self._target = target
+    def __init__(self, target: Target, *, dimensions: int | None = None, **settings: Any) -> None:
+        super().__init__(target, open_embedding, **settings)
         self._dimensions = dimensions
-        self._retry = retry or Retry()
-        self._subject = Subject(
-            model=target.plain_name, base_url=target.address, key_name=target.key_name, timeout=timeout
-        )
-        self._limiter = Limiter(concurrency)
-        self._clients = LoopClients(lambda: open_embedding(target))
 
     @property
     def name(self) -> str:
@@ -99,19 +84,24 @@ class ProviderEmbedding:
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model = await self._clients.get()
-        result = await self._retry.run(lambda _: self._attempt(model, texts), subject=str(self._subject))
+        subject = self._subject()
+        result = await self._retry.run(
+            lambda number: self._ask(model, texts, subject, again=number > 1), subject=str(subject)
+        )
         if len(result.embeddings) != len(texts):
             raise InvalidOutput(f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts")
         return list(result.embeddings)
 
-    async def _attempt(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResult:
+    async def _ask(
+        self, model: EmbeddingModel, texts: Sequence[str], subject: Subject, *, again: bool
+    ) -> EmbeddingResult:
         try:
-            async with self._limiter, asyncio.timeout(self._subject.timeout):
+            async with self._attempt(subject, again=again), asyncio.timeout(self._timeout):
                 # Always as documents, so that the same text has one vector, as query and as record.
                 settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
                 return await model.embed(list(texts), input_type="document", settings=settings)
         except Exception as error:
-            if (failed := failure_of(error, self._subject)) is None:
+            if (failed := failure_of(error, subject)) is None:
                 raise
             raise failed from error
 

@@ -1,4 +1,4 @@
-"""What the chat and decision models of providers have in common: whom they ask, what they take, what it costs."""
+"""What the models of providers have in common: whom they ask, what they take, what it costs."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memalign.errors import ConfigurationError
@@ -143,13 +142,9 @@ def resolve_decision(
 def _local(model: str, settings: Mapping[str, Any]) -> LocalChatModel:
     if own := ", ".join(setting for setting, value in settings.items() if value):
         raise ConfigurationError(f"local:{model} runs in this process and takes no {own}")
+    from memalign.models.local import LocalChatModel
 
-    def open_local() -> LocalChatModel:
-        from memalign.models.local import LocalChatModel
-
-        return LocalChatModel.open(model)
-
-    return _once(("local", model), open_local)
+    return LocalChatModel.open(model)
 
 
 def _chat_model(
@@ -163,20 +158,20 @@ def _chat_model(
 def _provider_model(
     kind: Callable[..., T],
     target: Target,
-    extra: Mapping[str, Any],
-    prices: Prices | None,
-    context_tokens: int | None,
+    extra: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+    context_tokens: int | None = None,
+    **own: Any,
 ) -> T:
+    """The model of the kind, opened once: `own` are settings that only this kind has."""
     limits = _limits(context_tokens)
     look_up_context = context_tokens is None and _positive("MEMALIGN_CONTEXT_TOKENS") is None
     # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
     most = _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
-    opening = partial(
-        kind, target, limits=limits, look_up_context=look_up_context, max_concurrency=most, prices=prices, extra=extra
-    )
+    settings = {"limits": limits, "look_up_context": look_up_context, "max_concurrency": most, "prices": prices, **own}
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
-    settings = json.dumps(extra, sort_keys=True, default=str)
-    return _once((kind, target, limits, look_up_context, most, prices, settings), opening)
+    sent = json.dumps(extra or {}, sort_keys=True, default=str)
+    return _once((kind, target, sent, *settings.items()), lambda: kind(target, extra=extra, **settings))
 
 
 def resolve_embedding(
@@ -192,27 +187,18 @@ def resolve_embedding(
     if name is not None and not isinstance(name, str):
         return name
     if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}"):
+        from memalign.models.wordllama import WordLlamaEmbedding
 
-        def open_wordllama() -> EmbeddingModel:
-            from memalign.models.wordllama import WordLlamaEmbedding
-
-            return WordLlamaEmbedding()
-
-        return _once(("embedding", WORDLLAMA), open_wordllama)
+        return WordLlamaEmbedding()
     plain, _, length = name.rpartition("@")
     dimensions = int(length) if plain and length.isascii() and length.isdigit() else None
     return _embedding_at(target_of(name if dimensions is None else plain), dimensions)
 
 
 def _embedding_at(target: Target, dimensions: int | None) -> EmbeddingModel:
-    concurrency = _limits().concurrency
+    from memalign.models.provider_embedding import ProviderEmbedding
 
-    def open_provider() -> EmbeddingModel:
-        from memalign.models.provider_embedding import ProviderEmbedding
-
-        return ProviderEmbedding(target, dimensions=dimensions, concurrency=concurrency)
-
-    return _once(("embedding", target, dimensions, concurrency), open_provider)
+    return _provider_model(ProviderEmbedding, target, dimensions=dimensions)
 
 
 def default_model_name() -> str | None:

@@ -12,7 +12,6 @@ questions only where they begin alike: where they do not, they part at the end o
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from memalign.models.base import ChatRequest
@@ -23,17 +22,12 @@ __all__ = ["SharedPrefixes", "begin_alike", "parting"]
 _LONG = 2_000
 """Characters of a message that are not read again when the message before began with them: 15 seconds of the 1.5B's."""
 
-_RESTORED = 0.25
-"""llama.cpp takes a former prompt out of its cache for a new one that shares at least this part of it."""
-
-_REMEMBERED = 64
-
 
 class SharedPrefixes:
     """What is known of the shared prefixes that one llama.cpp has read. Not safe for several threads."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[int, int]] = OrderedDict()  # tokens: of the prefix, of its last prompt
+        self._tokens: dict[int, int] = {}  # of a prefix, by the hash of its system message
         self._last: ChatRequest | None = None
 
     def goes_on(self, request: ChatRequest) -> bool:
@@ -47,27 +41,20 @@ class SharedPrefixes:
 
     def never_kept(self, request: ChatRequest) -> bool:
         """Whether the cache held nothing of the prefix right after it was read: some models' prompts cannot be cut."""
-        return self._known.get(request.system, (1, 1))[0] == 0
+        return self._tokens.get(hash(request.system)) == 0
 
-    def may_be_cached(self, request: ChatRequest) -> bool:
-        """Whether to look for the prefix in the cache: what is found in part is read twice."""
-        if request.system not in self._known:
-            return False
-        prefix, prompt = self._known[request.system]
-        same = self._last is not None and self._last.system == request.system
-        return same or prefix >= _RESTORED * prompt
+    def is_known(self, request: ChatRequest) -> bool:
+        """Whether the prefix was read before, so that it is worth a look into the cache."""
+        return hash(request.system) in self._tokens
 
     def is_whole(self, request: ChatRequest, cached_tokens: int) -> bool:
         """Whether so many tokens from the cache are all of the prefix; if fewer, the rest was cut somewhere else."""
-        return request.system in self._known and cached_tokens >= self._known[request.system][0]
+        return self.is_known(request) and cached_tokens >= self._tokens[hash(request.system)]
 
     def read(self, request: ChatRequest, usage: Usage, *, prefix_apart: bool) -> None:
         """`request` was answered; where its prefix was read apart, what it found in the cache is the prefix."""
-        prefix = usage.cached_tokens if prefix_apart else self._known[request.system][0]
-        self._known[request.system] = (prefix, usage.input_tokens + usage.output_tokens)
-        self._known.move_to_end(request.system)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        if prefix_apart:
+            self._tokens[hash(request.system)] = usage.cached_tokens
         self._last = request
 
     def lose(self) -> None:
