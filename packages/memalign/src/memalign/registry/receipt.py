@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,12 +92,6 @@ class Receipt:
     def counts(self) -> str:
         """`6 cases, 2 comments and 1 guideline`."""
         return in_words(len(self.cases), len(self.keys), len(self.guidelines))
-
-    def with_rederivation(
-        self, *, pending: tuple[FeedbackKey, ...], guidelines: tuple[str, ...] = (), problem: str = ""
-    ) -> Receipt:
-        """The receipt after the survivors were distilled again, or not."""
-        return replace(self, pending=pending, rederived=guidelines, problem=problem if pending else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,10 +160,6 @@ class Registry:
         with self._reading(name) as (connection, judge, latest):
             contents = versions.read(connection, judge, version or latest, name=name)
             return memory_of(contents).ledger() + erasures_of(self._database, connection, judge).entries()
-
-    def erased(self, name: str) -> tuple[LedgerEntry, ...]:
-        """The ledger's entries of what was erased: each by the beginning of a keyed hash, and the day."""
-        return self._erased(name).entries()
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
@@ -353,12 +349,10 @@ class Registry:
         # The erase stands whatever happens here; what waits is named, and the next align tries again. Ctrl-C stops the
         # deriving only: the receipt is proof of what is done, and must not be lost with it.
         except (MemalignError, OSError, KeyboardInterrupt) as error:
-            return receipt.with_rederivation(pending=receipt.pending, problem=str(error) or "interrupted")
-        waiting = tuple(key for key, _ in result.pending)
+            return replace(receipt, problem=str(error) or "interrupted")
+        pending = tuple(key for key, _ in result.pending)
         problem = "; ".join(dict.fromkeys(reason for _, reason in result.pending))
-        return receipt.with_rederivation(
-            pending=waiting, guidelines=tuple(g.id for g in result.guidelines), problem=problem
-        )
+        return replace(receipt, pending=pending, rederived=tuple(g.id for g in result.guidelines), problem=problem)
 
     # -- bundles -------------------------------------------------------------------------------------------------
 

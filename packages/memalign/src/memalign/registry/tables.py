@@ -60,9 +60,8 @@ judges = Table(
     Column("id", Integer, primary_key=True),
     Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
-    Column(
-        "forgettings", Integer, nullable=False, default=0
-    ),  # an align that began before one keeps no answer after it
+    # An align that began before one keeps no answer after it.
+    Column("forgettings", Integer, nullable=False, default=0),
     UniqueConstraint("name", name="memalign_judges_name"),
     sqlite_autoincrement=True,  # a deleted judge's number is never another's
 )

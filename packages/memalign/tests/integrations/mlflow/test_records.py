@@ -303,8 +303,8 @@ def test_alignments_are_runs_where_that_is_asked_for(endpoint, experiment):
     assert run.data.metrics["feedback.learned"] == 1
     assert run.data.metrics["guidelines.in_force"] == 1
     assert run.data.params["judge"] == "tone"
-    text = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/diff.txt")
-    assert "+ G1  case 1 is unkind" in text
+    report = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/memalign/report.json")
+    assert [rule["text"] for rule in report["guidelines"]] == ["case 1 is unkind"]
     page = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/report.html")
     assert page.startswith("<!doctype html>")
     assert "case 1 is unkind" in page

@@ -6,7 +6,6 @@ from collections import Counter
 from html import escape
 from typing import Any
 
-import memalign
 from memalign.align import AlignResult
 from memalign.integrations.mlflow.optimizer_settings import Settings
 
@@ -20,12 +19,12 @@ STYLE = "<style>td:not(:first-child) {overflow-wrap: anywhere} td:nth-child(2) {
 """Ids of traces are long, and a guideline's words need the room."""
 
 
-def log_alignment(before: memalign.Judge, result: AlignResult, settings: Settings) -> str:
+def log_alignment(result: AlignResult, settings: Settings) -> str:
     """Log one alignment or unalignment; the id of its run.
 
     Parameters are the judge's and the optimizer's settings, metrics what became of the feedback and what it cost. The
-    run's description names the guidelines in force. Artifacts are the report (`memalign/report.html` for people,
-    `report.json` for programs) and what changed from the old memory to the new (`memalign/diff.txt`).
+    run's description names the guidelines in force. The artifact is the report: `memalign/report.html` for people,
+    `memalign/report.json` for programs.
     """
     import mlflow
     from mlflow.tracking import MlflowClient
@@ -51,7 +50,6 @@ def log_alignment(before: memalign.Judge, result: AlignResult, settings: Setting
         client.log_metric(run_id, name, float(number))
     client.log_dict(run_id, result.to_dict(), "memalign/report.json")
     client.log_text(run_id, _page(result), "memalign/report.html")
-    client.log_text(run_id, _diff(before, result), "memalign/diff.txt")
     client.set_terminated(run_id)
     return run_id
 
@@ -90,23 +88,3 @@ def _metrics(result: AlignResult) -> dict[str, float]:
     if impact is not None:
         metrics |= {"verdicts.fixed": impact.fixed, "verdicts.broken": impact.broken}
     return metrics
-
-
-def _diff(before: memalign.Judge, result: AlignResult) -> str:
-    sources = {rule.id: ", ".join(map(str, rule.supported_by)) for rule in result.guidelines}
-    lines = [
-        str(result),
-        "",
-        *(f"- {rule.id}  {rule.text}" for rule in result.forgotten),
-        *(f"+ {rule.id}  {rule.text}  (from {sources[rule.id]})" for rule in result.guidelines),
-        *(f"withdrawn {key}" for key in result.removed),
-        *(
-            f"{row.status} {row.key}: {row.state or 'left out'}{', ' * bool(row.reason)}{row.reason}"
-            for row in result.rows
-        ),
-        *(f"note: {note}" for note in result.notes),
-        "",
-        f"memory {before.memory.hash} -> {result.judge.memory.hash}",
-        "",
-    ]
-    return "\n".join(lines)

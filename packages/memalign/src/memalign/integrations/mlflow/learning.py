@@ -118,7 +118,7 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
         text = "judge %s: %d lessons wait and are tried again at the next align: %s"
         _logger.warning(text, before.name, len(pending), waiting)
     if log_run:
-        log_alignment(before, result, settings)
+        log_alignment(result, settings)
     return result
 
 
