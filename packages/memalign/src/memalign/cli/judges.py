@@ -68,12 +68,7 @@ def create(
     from memalign.judge import Judge
 
     models = ModelSettings(
-        role=role,
-        base_url=base_url,
-        reflection_model=reflection_model,
-        header=header,
-        price=price,
-        context=context,
+        role=role, base_url=base_url, reflection_model=reflection_model, header=header, price=price, context=context
     )
     settings = named_settings(
         model=models.with_address(model) or "",
@@ -184,8 +179,7 @@ def edit(
         typer.Option(metavar="WHO", help="Whose label counts where people differ, such as ana,ben; '' for nobody's."),
     ] = None,
     policy: Annotated[
-        str | None,
-        typer.Option(metavar="RULES", help="Which label counts, rule by rule: authority,majority,recency."),
+        str | None, typer.Option(metavar="RULES", help="Which label counts, rule by rule: authority,majority,recency.")
     ] = None,
     dismiss: Annotated[
         tuple[str, str] | None,
@@ -202,12 +196,7 @@ def edit(
     from memalign.align import dismiss_conflict, set_policy
 
     models = ModelSettings(
-        role=role,
-        base_url=base_url,
-        reflection_model=reflection_model,
-        header=header,
-        price=price,
-        context=context,
+        role=role, base_url=base_url, reflection_model=reflection_model, header=header, price=price, context=context
     )
     changes = named_settings(
         model=models.with_address(model) if model else model,

@@ -34,8 +34,7 @@ __all__ = [
 Role = Literal["judge", "check", "reflection"]
 
 Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="M", help="The model that judges, such as openai:gpt-4.1-mini."),
+    str | None, typer.Option("--model", metavar="M", help="The model that judges, such as openai:gpt-4.1-mini.")
 ]
 CheckModel = Annotated[
     str | None,
@@ -49,9 +48,7 @@ CheckModel = Annotated[
 ReflectionModel = Annotated[
     str | None,
     typer.Option(
-        "--reflection-model",
-        metavar="M",
-        help="The model that writes the guidelines. '' is the model that judges.",
+        "--reflection-model", metavar="M", help="The model that writes the guidelines. '' is the model that judges."
     ),
 ]
 EmbeddingModel = Annotated[
@@ -200,11 +197,7 @@ class ModelSettings:
         if self.reflection_model is not None:
             parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
         model = judge.model_name if self.base_url is None else self.with_address(judge.model_name)
-        models = {
-            "check": name_of(judge.check_model),
-            "reflection": parameters.get("reflection_model"),
-            "judge": model,
-        }
+        models = {"check": name_of(judge.check_model), "reflection": parameters.get("reflection_model"), "judge": model}
         named = {role: canonical_name(name) for role, name in models.items() if name is not None}
         table = dict(judge.parameters.get("models", {}))
         settings = {name: table.get(name, {}) for name in named.values()}

@@ -41,8 +41,7 @@ Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=1, help="Take version N; the default is the latest.")
 ]
 Feedback = Annotated[
-    str,
-    typer.Argument(metavar="FEEDBACK", help="A file: JSONL, CSV, XLSX, JSON or Parquet. - reads JSON lines."),
+    str, typer.Argument(metavar="FEEDBACK", help="A file: JSONL, CSV, XLSX, JSON or Parquet. - reads JSON lines.")
 ]
 ColumnMap = Annotated[
     list[str] | None,
@@ -73,10 +72,7 @@ MaxCost = Annotated[
     float | None,
     typer.Option("--max-cost", metavar="DOLLARS", help="Stop before it costs more. What is finished is kept."),
 ]
-DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Estimate the calls, tokens and dollars, and ask no model."),
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Estimate the calls, tokens and dollars, and ask no model.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Agree in advance to what the command asks.")]
 
 

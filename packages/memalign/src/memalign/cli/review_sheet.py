@@ -90,10 +90,7 @@ def review(
         str | None,
         typer.Option("--examples", metavar="FILE", help="The file that was judged: judgments hold no texts."),
     ] = None,
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="SHEET", help="The sheet to write: .xlsx, .csv or .tsv."),
-    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="SHEET", help="The sheet to write: .xlsx, .csv or .tsv.")],
     with_verdicts: Annotated[
         bool,
         typer.Option(

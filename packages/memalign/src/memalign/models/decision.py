@@ -24,12 +24,7 @@ from memalign.models.retry import AttemptFailed
 from memalign.types import Usage
 
 if TYPE_CHECKING:
-    from pydantic_ai.models.decision import (
-        DecisionAnswer,
-        DecisionModel,
-        DecisionModelSettings,
-        DecisionQuestion,
-    )
+    from pydantic_ai.models.decision import DecisionAnswer, DecisionModel, DecisionModelSettings, DecisionQuestion
 
     ProviderDecider = DecisionModel[Any]
 

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from memalign.content.encoding import estimate_tokens
-from memalign.models.base import (
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    DecisionModel,
-    PricedModel,
-    Question,
-)
+from memalign.models.base import ChatModel, ChatReply, ChatRequest, DecisionModel, PricedModel, Question
 from memalign.types import Usage
 
 if TYPE_CHECKING:

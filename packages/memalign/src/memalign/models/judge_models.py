@@ -12,13 +12,7 @@ from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.headers import checked_headers, filled_headers
 from memalign.models.list_prices import checked_prices
 from memalign.models.providers import parse_name
-from memalign.models.resolve import (
-    canonical_name,
-    default_model_name,
-    names_decision_model,
-    resolve,
-    resolve_decision,
-)
+from memalign.models.resolve import canonical_name, default_model_name, names_decision_model, resolve, resolve_decision
 
 __all__ = [
     "JudgeModels",

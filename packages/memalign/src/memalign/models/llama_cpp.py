@@ -34,12 +34,7 @@ _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
 _SPELLINGS = 100  # alternatives among which every spelling of yes and no is looked for
 
-STREAMED = {
-    "cache_prompt": True,
-    "stream": True,
-    "stream_options": {"include_usage": True},
-    "return_progress": True,
-}
+STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
 # What is read behind a shared prefix: a control picture, which no message begins with.
 _AFTER_PREFIX = "\u241e"

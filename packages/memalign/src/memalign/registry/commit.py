@@ -75,14 +75,7 @@ def commit(
         if action == "unalign":
             forget_answers(connection, number)  # which may quote what was withdrawn
         return versions.add_version(
-            connection,
-            number,
-            parent=latest,
-            before=before,
-            after=after,
-            memory=judge.memory,
-            action=action,
-            note=note,
+            connection, number, parent=latest, before=before, after=after, memory=judge.memory, action=action, note=note
         )
 
 

@@ -47,10 +47,7 @@ _Text = Text().with_variant(Text(collation="C"), "postgresql")
 _Kind = String(16).with_variant(String(16, collation="C"), "postgresql")
 
 meta = Table(
-    "memalign_meta",
-    metadata,
-    Column("name", String(64), primary_key=True),
-    Column("value", Text, nullable=False),
+    "memalign_meta", metadata, Column("name", String(64), primary_key=True), Column("value", Text, nullable=False)
 )
 """`schema_version`, the number of this format, and `secret`: the random key of the erasure hashes."""
 
