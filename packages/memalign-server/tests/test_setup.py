@@ -54,9 +54,12 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Pat
         assert "Is this reply good enough to send?" in client.get("/").text
 
 
-def test_by_a_changed_question_open_cases_are_judged_again(local: TestClient) -> None:
+def test_by_a_changed_question_open_cases_are_judged_again_and_those_that_measure(local: TestClient) -> None:
     put_in(local)
-    answer(local, "late", value="false")
+    with local.app.state.server.store.write() as connection:  # type: ignore[attr-defined]  # a FastAPI
+        connection.execute(queue.update().values(held_out=queue.c.case_id == "twice"))
+    for case in ("late", "twice"):
+        answer(local, case, value="false")
     answer(local, "lamp", state="skipped")
     saved = post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
     wait(local)

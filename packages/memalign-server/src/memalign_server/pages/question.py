@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import exists, update
+from sqlalchemy import exists, or_, update
 
 from memalign import Judge, aio
 from memalign.errors import (
@@ -79,7 +79,7 @@ def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
 
 @router.post("/{judge}/setup/question", dependencies=[JUDGE])
 def save_question(setup: Screen, draft: Drafted) -> Response:
-    """Keep a changed question as a new version, and have the cases judged by it that nobody has answered."""
+    """Keep a changed question as a new version, by which open cases are judged, and those that measure the judge."""
     fixed = setup.fixed
     saved = setup.server.registry.update(setup.judge, lambda latest: _changed(latest, draft, setup.person, fixed=fixed))
     if saved.version == saved.parent:
@@ -88,7 +88,8 @@ def save_question(setup: Screen, draft: Drafted) -> Response:
     answered = exists().where(*of_case, reviews.c.state == "answered")
     blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
     with setup.server.store.write() as connection:
-        connection.execute(update(queue).where(queue.c.judge == setup.judge, ~answered).values(blank))
+        stale = or_(~answered, queue.c.held_out == 1)
+        connection.execute(update(queue).where(queue.c.judge == setup.judge, stale).values(blank))
     return setup.redirect(job=setup.start("queue").id)
 
 
