@@ -335,6 +335,26 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
 
 
+def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site) -> None:
+    site.answer("c5", False, "No sympathy at all.")
+    site.teach()
+    site.answer("c5", False, "What I found out since.")
+    site.do("learned/take-back", row=site.judge.memory.semantic[0].id)
+    assert site.judge.memory.semantic == ()
+    assert (site.review("c5").rationale, site.review("c5").untaught) == ("What I found out since.", True)
+
+
+def test_words_are_taken_back_where_the_server_died_once_the_judge_had_forgotten_them(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    keys = [f"{case}@local" for case in ("c5", "c6", "c7")]
+    site.server.registry.unalign("tone", *keys)  # what the job did before the server was killed
+    site.server.jobs.start("unalign", "tone", {"keys": keys, "words": True}, asked_by="local")
+    wait(site.client)
+    assert [job.state for job in site.server.jobs.recent("tone") if job.kind == "unalign"] == ["done"]
+    assert [site.review(case).rationale for case in ("c5", "c6", "c7")] == [None] * 3
+
+
 def test_a_sentence_is_taken_out_of_use_and_back(site: Site) -> None:
     site.answer("c5", False, "No sympathy at all.")
     site.teach()

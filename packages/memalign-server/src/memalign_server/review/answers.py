@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, select, update
 
+from memalign.judge import Judge
 from memalign.types import FeedbackKey
 from memalign.values import Value, ValueType
 from memalign_server.people.people import LOCAL
@@ -33,6 +34,7 @@ __all__ = [
     "answers_on",
     "differences",
     "keep_answer",
+    "left_behind",
     "open_settlements",
     "position",
     "previous_case",
@@ -509,7 +511,8 @@ def withdrawn(
 ) -> None:
     """Take the answers of these keys back, and judgments that saw them or the guidelines that went with them.
 
-    The next teaching must not teach them again, and no word of them stays. With `words_only` verdicts stay answers.
+    The next teaching must not teach them again, and no word of them stays. With `words_only` verdicts stay answers, and
+    so do words that were written after those that the judge had learned.
     """
     change = {"taught": 0, "revision": reviews.c.revision + 1, "updated_at": now()}
     with store.write() as connection:
@@ -521,8 +524,23 @@ def withdrawn(
         cases = {key.id for key in keys}
         forget_judgments(connection, judge, guidelines=guidelines, cases=cases, versions=taught - empty)
         for key in keys:
-            answer = update(reviews).where(_key(judge, key.source, key.id))
+            own = update(reviews).where(_key(judge, key.source, key.id))
+            answer = own
             if words_only:
+                answer = own.where(or_(reviews.c.taught == 0, reviews.c.taught == reviews.c.revision))
                 connection.execute(answer.where(reviews.c.value.is_not(None)).values(rationale=None, **change))
                 answer = answer.where(reviews.c.value.is_(None))
             connection.execute(answer.values(state="undone", form="", **change, **_NOTHING))
+            connection.execute(own.values(taught=0))
+
+
+def left_behind(connection: Connection, judge: Judge, keys: Collection[str], source: str | None) -> list[FeedbackKey]:
+    """Answers that `keys` or a `source` name and that are taken for taught, although the judge has forgotten them."""
+    query = select(reviews.c.case_id, reviews.c.person).where(reviews.c.judge == judge.name, reviews.c.taught != 0)
+    taught = (FeedbackKey(row.case_id, row.person) for row in connection.execute(query))
+    forgotten = (key for key in taught if judge.memory.annotation(key) is None)
+    return [
+        key
+        for key in forgotten
+        if (not keys or key.id in keys or str(key) in keys) and (source is None or key.source == source)
+    ]

@@ -14,7 +14,7 @@ from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, Judgment
-from memalign_server.review.answers import refresh_disputes, withdrawn
+from memalign_server.review.answers import left_behind, refresh_disputes, withdrawn
 from memalign_server.review.cases import add_cases, cases_ahead, cases_of
 from memalign_server.review.judging import AHEAD, judge_again, judge_cases, judge_hidden, unjudged
 from memalign_server.review.teaching import lessons_of, mark_taught, overruled
@@ -93,7 +93,16 @@ async def unalign(work: Work) -> dict[str, Any]:
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
     keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
     before = await work.unjudged()
-    result = await work.registry.aunalign(work.judge, *keys, source=source, keep=keep, **work.options())
+    try:
+        result = await work.registry.aunalign(work.judge, *keys, source=source, keep=keep, **work.options())
+    except UnknownKey:  # or a server died after the judge had forgotten it, and before its answers were taken back
+        judge, version = await work.latest()
+        with work.store.read() as connection:
+            forgotten = left_behind(connection, judge, keys, source)
+        if not forgotten:
+            raise
+        withdrawn(work.store, work.judge, forgotten, (), words_only=words)
+        return {"failed": await judge_again(work.store, judge, version, progress=work.progress)}
     withdrawn(work.store, work.judge, result.removed, [rule.id for rule in result.forgotten], words_only=words)
     blank = await work.unjudged(before)
     failed = await judge_again(work.store, result.judge, result.version or 0, blank=blank, progress=work.progress)
