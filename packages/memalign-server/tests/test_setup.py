@@ -55,9 +55,12 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Pat
 
 
 def test_by_a_changed_question_open_cases_are_judged_again_and_those_that_measure(local: TestClient) -> None:
-    put_in(local)
+    more = [{"id": f"m-{n}", "inputs": f"{n}?", "outputs": "Yes."} for n in range(20)]
+    put_in(local, [*CASES, *more])
     with local.app.state.server.store.write() as connection:  # type: ignore[attr-defined]  # a FastAPI
-        connection.execute(queue.update().values(held_out=queue.c.case_id == "twice"))
+        measuring = queue.c.case_id.in_(["twice", "m-0", "m-1", "m-2", "m-3"])
+        connection.execute(queue.update().values(held_out=measuring))
+        connection.execute(queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0))  # the last ones
     for case in ("late", "twice"):
         answer(local, case, value="false")
     answer(local, "lamp", state="skipped")
@@ -68,7 +71,7 @@ def test_by_a_changed_question_open_cases_are_judged_again_and_those_that_measur
     assert len(registry_of(local).history("tone")) == 2
     with local.app.state.server.store.read() as connection:  # type: ignore[attr-defined]  # a FastAPI
         versions = {row.case_id: row.version for row in connection.execute(queue.select())}
-    assert versions == {case["id"]: 1 if case["id"] == "late" else 2 for case in CASES}
+    assert versions == {case["id"]: 1 if case["id"] == "late" else 2 for case in (*CASES, *more)}
     assert "Is the reply kind? Yes or No." in local.get(saved.headers["location"]).text
     post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
     assert len(registry_of(local).history("tone")) == 2  # nothing was changed
