@@ -159,7 +159,7 @@ def _preview(setup: Setup, upload: Upload) -> Response:
     with setup.server.store.read() as connection:
         new = len(new_cases(connection, setup.judge, upload.cases))
     feedback, silent = _teachable(setup, upload)
-    labels = {field: label_of(field, setup.latest) for field, _ in upload.questions}
+    labels = {field: label_of(field, setup.latest) for field in setup.latest.fields}
     counts = {"new": new, "labelled": len(feedback), "silent": silent}
     return render(setup.request, "upload.html", judge=setup.judge, upload=upload, labels=labels, **counts)
 

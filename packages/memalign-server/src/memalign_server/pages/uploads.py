@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from memalign import Judge
 from memalign.errors import InputError, InvalidRows, RowError
@@ -19,31 +19,21 @@ from memalign.io.rows import Row
 from memalign.types import Example
 from memalign_server.problems import Refused
 
-__all__ = ["SUFFIXES", "Question", "Upload", "read_upload"]
+__all__ = ["SUFFIXES", "Upload", "read_upload"]
 
 SUFFIXES = (".csv", ".xlsx", ".jsonl", ".json", ".tsv")
 _LABELS = ("value", "rationale", "source", "created_at")
+_SIDES = ("A", "B")
 _NAMES = {
     "inputs": "inputs input request question query prompt customer user ticket message",
     "outputs": "outputs output reply answer response completion agent assistant",
     "conversation": "conversation messages chat turns transcript dialogue",
     "expectations": "expectations expected reference truth gold",
     "trace": "trace spans steps",
+    "A": "a",
+    "B": "b",
 }
-"""Words in the names of columns that usually hold a field, the surest first."""
-
-
-class Question(NamedTuple):
-    """What a person is asked about a file: which column holds a field, or one side of it."""
-
-    field: str
-    side: str = ""
-
-    def text(self, case: Example) -> str:
-        """What a case has there."""
-        value = case.content.get(self.field)
-        value = value[self.side] if self.side and isinstance(value, dict) else value
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+"""Words in the names of columns that usually hold a field, or a side of a pair, the surest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +43,7 @@ class Upload:
     Attributes:
         name: What its sender calls it.
         columns: The columns that it has.
-        questions: What must be known of them.
+        questions: The fields whose columns must be known; of a pair its sides, A and B.
         chosen: A column for each question; empty where none fits.
         rows: The rows that can be used, by their fields; none as long as a column is to be chosen.
         cases: Their cases.
@@ -62,7 +52,7 @@ class Upload:
 
     name: str
     columns: Sequence[str]
-    questions: Sequence[Question]
+    questions: Sequence[str]
     chosen: Sequence[str]
     rows: Sequence[Row] = ()
     cases: Sequence[Example] = ()
@@ -76,11 +66,12 @@ class Upload:
     @property
     def labelled(self) -> list[Row]:
         """The rows that hold a verdict or a comment."""
-        return [
-            row
-            for row in self.rows
-            if not (_is_empty(row.fields.get("value")) and _is_empty(row.fields.get("rationale")))
-        ]
+        return [row for row in self.rows if not all(map(_is_empty, map(row.fields.get, ("value", "rationale"))))]
+
+    def text(self, case: Example, question: str) -> str:
+        """What a case has for a question."""
+        value = case.content["outputs"][question] if question in _SIDES else case.content[question]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[str] = ()) -> Upload:
@@ -130,10 +121,10 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
 
 def _by_fields(upload: Upload, written: Sequence[Row], judge: Judge, bad: list[RowError]) -> list[Row]:
     """The rows by their fields; one that lacks content is left out and added to the `bad` ones."""
-    names = {field: column for field, column in judge.columns.items() if field in _LABELS and column in upload.columns}
-    for question, column in zip(upload.questions, upload.chosen, strict=True):
-        names.setdefault(question.field, column)
-    columns = Columns(names, required=True)
+    chosen = dict(zip(upload.questions, upload.chosen, strict=True))
+    sides = {side: chosen.pop(side) for side in _SIDES if side in chosen}
+    labels = {field: column for field, column in judge.columns.items() if field in _LABELS and column in upload.columns}
+    columns = Columns(labels | chosen, required=True)
     columns.check(upload.name, upload.columns)
     rows = list[Row]()
     for row in written:
@@ -141,29 +132,27 @@ def _by_fields(upload: Upload, written: Sequence[Row], judge: Judge, bad: list[R
             bad.append(RowError(line=row.line, reason=f"nothing is in the column {', '.join(empty)}"))
             continue
         fields = columns.renamed(row.fields)
-        if upload.questions[-1].side == "B":
-            fields["outputs"] = {"A": fields["outputs"], "B": fields.pop(upload.chosen[-1])}
+        if sides:
+            fields["outputs"] = {side: fields.pop(column) for side, column in sides.items()}
         rows.append(replace(row, fields=fields))
     return rows
 
 
-def _questions(judge: Judge, row: Mapping[str, Any]) -> list[Question]:
-    """A column for each field that the judge reads; for a pair one for each side, unless both are in one column."""
-    questions = [Question(field) for field in judge.fields]
-    pair = Question("outputs") in questions and {"A", "B"} <= set(judge.value_type.choices)
+def _questions(judge: Judge, row: Mapping[str, Any]) -> list[str]:
+    """The fields that the judge reads; for a pair the sides of the outputs, unless both are in one column."""
+    pair = "outputs" in judge.fields and set(_SIDES) <= set(judge.value_type.choices)
     if not pair or isinstance(row.get(judge.columns.get("outputs", "outputs")), dict):
-        return questions
-    others = [question for question in questions if question.field != "outputs"]
-    return [*others, Question("outputs", "A"), Question("outputs", "B")]
+        return list(judge.fields)
+    return [*(field for field in judge.fields if field != "outputs"), *_SIDES]
 
 
-def _guess(questions: Sequence[Question], columns: Iterable[str], remembered: Mapping[str, str]) -> list[str]:
+def _guess(questions: Sequence[str], columns: Iterable[str], remembered: Mapping[str, str]) -> list[str]:
     """The likeliest column for each question: by the judge's own names, by words in names, else in their order."""
     free, answers = [column for column in columns if column not in ("id", *_LABELS)], list[str]()
     for question in questions:
-        words = [question.side.lower()] if question.side else _NAMES[question.field].split()
-        likely = [remembered.get(question.field, question.field)] if question.side != "B" else []
-        likely += [column for word in words for column in free if word in re.split(r"[^a-z0-9]+", column.lower())]
+        likely = [remembered.get(question, question)]
+        for word in _NAMES[question].split():
+            likely += [column for column in free if word in re.split(r"[^a-z0-9]+", column.lower())]
         answers.append(next((column for column in likely if column in free and column not in answers), ""))
     rest = iter([column for column in free if column not in answers])
     return [answer or next(rest, "") for answer in answers]
