@@ -10,7 +10,7 @@ from memalign_server.pages.setup import KINDS
 from memalign_server.people.access import Asking
 from memalign_server.review.cases import progress_of
 from memalign_server.review.judges import question_of
-from memalign_server.server import Here, Server
+from memalign_server.server import Here
 
 __all__ = ["router"]
 
@@ -23,17 +23,13 @@ def home_page(request: Request, server: Here, person: Asking) -> Response:
     names = [judge.name for judge in server.registry.list()]
     if len(names) == 1:
         return RedirectResponse(link(names[0], "review"), 303)
-    return _list(request, server, person.name, names)
+    return judges_page(request, server, person)
 
 
 @router.get("/judges")
 def judges_page(request: Request, server: Here, person: Asking) -> Response:
     """All judges by their questions, and for owners a new one."""
-    return _list(request, server, person.name, [judge.name for judge in server.registry.list()])
-
-
-def _list(request: Request, server: Server, person: str, names: list[str]) -> Response:
+    judges = [server.judges.latest(judge.name).judge for judge in server.registry.list()]
     with server.store.read() as connection:
-        progress = {name: progress_of(connection, name, person) for name in names}
-    rows = [(name, question_of(server.judges.latest(name).judge), progress[name]) for name in names]
+        rows = [(judge.name, question_of(judge), progress_of(connection, judge.name, person.name)) for judge in judges]
     return render(request, "home.html", page="home", judges=rows, kinds=KINDS)

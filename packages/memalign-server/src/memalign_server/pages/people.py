@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import AfterValidator
 
 from memalign_server.pages.languages import LANGUAGES
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, render
@@ -36,14 +36,16 @@ experts = APIRouter(prefix="/judges/{judge}/experts", dependencies=[JUDGE, OWNER
 
 _YEAR = 365 * 24 * 3600
 
-Secret = Annotated[str, Path(max_length=100)]
-PersonId = Annotated[str, Path(max_length=32)]
-Back = Annotated[str, Query(max_length=2000)]
-
 
 def inside(back: str) -> str:
     """Where to go after signing in: a page of this server, and of no other."""
     return back if back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable() else "/"
+
+
+Secret = Annotated[str, Path(max_length=100)]
+PersonId = Annotated[str, Path(max_length=32)]
+Back = Annotated[str, AfterValidator(inside)]
+"""Where to go afterwards."""
 
 
 def link_address(settings: Settings, base: str, secret: str) -> str:
@@ -55,9 +57,9 @@ def link_address(settings: Settings, base: str, secret: str) -> str:
 
 
 @doors.get("/sign-in")
-def sign_in_page(request: Request, server: Here, back: Back = "/") -> Response:
+def sign_in_page(request: Request, server: Here, back: Annotated[Back, Query(max_length=2000)] = "/") -> Response:
     """How to get in."""
-    return render(request, "sign_in.html", page="sign-in", back=inside(back), openid=server.settings.openid)
+    return render(request, "sign_in.html", page="sign-in", back=back, openid=server.settings.openid)
 
 
 @doors.get("/join/{secret}")
@@ -67,7 +69,7 @@ def join_page(request: Request, server: Here, secret: Secret) -> Response:
         person = person_of_link(connection, secret)
     if person is None:
         raise _used()
-    return render(request, "join.html", page="join", secret=quote(secret, safe=""), guest=person)
+    return render(request, "join.html", page="join", secret=secret, guest=person)
 
 
 @doors.post("/join/{secret}")
@@ -103,10 +105,12 @@ Provider = Annotated[OpenId, Depends(_provider)]
 
 
 @doors.get("/openid/start")
-async def openid_start(request: Request, server: Here, provider: Provider, back: Back = "/") -> Response:
+async def openid_start(
+    request: Request, server: Here, provider: Provider, back: Annotated[Back, Query(max_length=2000)] = "/"
+) -> Response:
     """Send the browser to the provider."""
     base = server.settings.public_url or str(request.base_url)
-    request.session["back"] = inside(back)
+    request.session["back"] = back
     return await provider.send_away(request, f"{base.rstrip('/')}/openid/callback")
 
 
@@ -128,7 +132,7 @@ def openid_callback(
 
 def _enter(request: Request, server: Server, session: str, back: str) -> Response:
     _end(request, server)
-    answer = RedirectResponse(inside(back), 303)
+    answer = RedirectResponse(back, 303)
     set_session(request, answer, server, session)
     return answer
 
@@ -143,17 +147,17 @@ def _end(request: Request, server: Server) -> None:
 
 
 @router.get("/account")
-def account_page(request: Request, server: Here) -> Response:
+def account_page(request: Request) -> Response:
     """Who one is, the language, the way out; for owners the token of programs."""
     return render(request, "account.html", page="account", token="")
 
 
 @router.post("/language")
-def choose_language(language: Annotated[str, Form()], back: Annotated[str, Form()] = "/") -> Response:
+def choose_language(language: Annotated[str, Form()], back: Annotated[Back, Form()] = "/") -> Response:
     """Keep the language that a person chose, and go back to where they were."""
     if language not in LANGUAGES:
         raise Refused("'{given}' is none of {allowed}", given=language, allowed=", ".join(LANGUAGES))
-    answer = RedirectResponse(inside(back), 303)
+    answer = RedirectResponse(back, 303)
     answer.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
     return answer
 
