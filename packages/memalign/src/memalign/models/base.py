@@ -73,8 +73,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
     """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts.
 
-    `probabilities` has one in [0, 1] for each of the request's labels, adding up to 1; None where the endpoint tells
-    none.
+    `probabilities` has one in [0, 1] for each of the request's labels, adding up to 1; None where none are told.
     """
 
     data: dict[str, Any]

@@ -33,8 +33,7 @@ class Limiter:
     away, so that what is left is what was accepted. After forty answers it tries one more, then two and four more; a
     refusal takes it back to what was known to be accepted. Single refusals besides are forgiven.
 
-    A server that takes nothing at all gets one attempt at a time, after a pause: its Retry-After, else one that
-    doubles.
+    A server that takes nothing at all gets one attempt at a time, after a pause: its Retry-After, or one that doubles.
 
     An asyncio.Semaphore belongs to one event loop, yet the same model serves memalign's background loop and a
     notebook's own at the same time, and the provider counts them together.

@@ -34,7 +34,7 @@ from memalign.models.llama_cpp import (
     question_body,
 )
 from memalign.models.provider_errors import PromptTooLong
-from memalign.models.shared_prefix import SharedPrefixes, begin_alike, parting
+from memalign.models.shared_prefix import SharedPrefixes
 from memalign.types import Usage
 
 __all__ = ["LocalChatModel"]
@@ -255,17 +255,10 @@ class LocalChatModel:
 
         state = item_body(_DECIDE, query.state)
         ask({**state, "cache_prompt": False})
-        last, end = "", -1  # where the state ends, in tokens: nothing of a prompt that cannot be cut
-        for line in parting(query.lines):
-            body = question_body(_DECIDE, query.state, line)
-            if last and end and begin_alike(line, last):
+        for number, line in enumerate(query.lines):
+            if number:
                 ask(state)
-            answer = ask(body)
-            if last and answer.usage.cached_tokens != end:  # two words may begin with one token
-                ask(state)
-                answer = ask(body)
-            last, end = line, answer.usage.cached_tokens if end < 0 else end
-            yield line, answer
+            yield line, ask(question_body(_DECIDE, query.state, line))
 
     def _ask(self, body: dict[str, Any], timeout: float | None, given_up: threading.Event, started: float) -> Answer:
         timeout = _DEFAULT_TIMEOUT if timeout is None else timeout

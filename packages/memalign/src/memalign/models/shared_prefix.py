@@ -6,18 +6,15 @@ nothing was in its cache. So the shared prefix, the system message and what the 
 itself, with a mark behind it; whatever was there before, the request is then read from the end of its prefix. That
 costs 0.1 s a call with the 0.5B. Decision 16 has the figures.
 
-The questions about one item are read from the end of the item in the same way. There the mark is read between two
-questions only where they begin alike: where they do not, they part at the end of the item by themselves.
+The questions about one item are read from the end of the item in the same way, with the mark read between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from memalign.models.base import ChatRequest
 from memalign.types import Usage
 
-__all__ = ["SharedPrefixes", "begin_alike", "parting"]
+__all__ = ["SharedPrefixes"]
 
 _LONG = 2_000
 """Characters of a message that are not read again when the message before began with them: 15 seconds of the 1.5B's."""
@@ -60,22 +57,3 @@ class SharedPrefixes:
     def lose(self) -> None:
         """Something else was asked, or a call did not end: nobody knows what the cache begins with."""
         self._last = None
-
-
-def begin_alike(question: str, other: str) -> bool:
-    """Whether two questions have their first word in common, and so the tokens of it."""
-    return question.split(maxsplit=1)[:1] == other.split(maxsplit=1)[:1]
-
-
-def parting(questions: Iterable[str]) -> Iterator[str]:
-    """The questions, in an order in which as few as can be begin like the one before."""
-    waiting: dict[str, list[str]] = {}
-    for question in reversed([*questions]):
-        waiting.setdefault(question.split(maxsplit=1)[0] if question.strip() else "", []).append(question)
-    last = ""
-    while waiting:
-        others = [word for word in waiting if word != last] or [last]
-        last = max(others, key=lambda word: len(waiting[word]))
-        yield waiting[last].pop()
-        if not waiting[last]:
-            del waiting[last]

@@ -82,17 +82,15 @@ def commit(
 def _numbered(connection: Connection, number: int, judge: Judge, before: Contents) -> tuple[Judge, str]:
     """`judge` with guidelines that have no number of another one of this registry, and what was changed for that."""
     memory = judge.memory
-    next_number = int(decoded("memory", before["memory", "next_guideline"]))
+    start = int(decoded("memory", before["memory", "next_guideline"]))
     earlier: dict[str, list[Guideline]] = {}
     query = select(rows.c.key, rows.c.body).where(rows.c.judge == number, rows.c.kind == "guideline")
     for key, body in connection.execute(query):
         earlier.setdefault(key, []).append(decoded("guideline", body))
-    free = max(next_number, memory.next_guideline)
+    free = max(start, memory.next_guideline)
     names: dict[str, str] = {}
     for guideline in memory.guidelines:
-        if guideline.number < next_number and not any(
-            _same(guideline, other) for other in earlier.get(guideline.id, ())
-        ):
+        if guideline.number < start and not any(_same(guideline, other) for other in earlier.get(guideline.id, ())):
             names[guideline.id] = f"G{free}"
             free += 1
     if not names and free == memory.next_guideline:

@@ -45,8 +45,7 @@ async def learn_and_commit(latest: Latest, step: Step, *, optimizer: MemAlign, a
     # In threads: waiting for a lock must not stop the loop on which judgments run. And before anything is paid for.
     await asyncio.to_thread(latest.database.check_writable)
     started, spent = time.perf_counter(), Usage()
-    # Before the version is read: an erase that comes later then ends the keeping, and one that came before left no
-    # text.
+    # Before the version is read: an erase that comes later ends the keeping, and one that came before left no text.
     answers = await asyncio.to_thread(PaidAnswers, latest.database, latest.name)
     calls = optimizer.calls(answers)
     for _ in range(attempts):

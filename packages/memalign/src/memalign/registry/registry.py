@@ -311,8 +311,7 @@ class Registry:
 
         Args:
             name: The judge.
-            selectors: Ids (a case and all that was said of it) or keys (what one person said of it), of any version or
-                table.
+            selectors: Ids (a case and all that was said of it) or keys (what one person said), of any version or table.
             source: All that one person said. Without selectors and `matching`, the name goes everywhere too.
             matching: All that holds a text, in whatever case and spelling. Without selectors and `source`, no guideline
                 and no note may hold it afterwards either. Of several arguments, all must hold.
