@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import select
 
+from memalign_server import Settings, create_app
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 from server_support import world
+from server_support.reviewing import put_in
 from test_browser import answered, chromium, enter, no_script_fails, opened, served, until, url
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ WORDS = "Show sympathy first."
 REVIEW = "/judges/tone/review"
 LATE = f"{REVIEW}?case=late"
 FIELD = "textarea[name=words]"
+ANSWER = "textarea[name=value]"
 NO_CONNECTION = "Not saved yet: no connection. Your words are kept here."
 SESSION_OVER = "Your session is over"
 NOTHING_UNSAVED = "!Object.keys(localStorage).some((name) => name.startsWith('memalign-unsaved'))"
@@ -146,6 +150,26 @@ def test_next_saves_the_words_with_the_answer(chromium: Browser, url: str, press
         assert rows(url)["late", "local"].rationale == WORDS
         page.goto(LATE)
         has_words(page)
+
+
+def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(chromium: Browser, url: str) -> None:
+    world.opened(url).create(world.judge("free").replace(feedback_value_type=str))
+    with TestClient(create_app(Settings(registry=url), models=world.models()), base_url=world.ADDRESS) as client:
+        put_in(client, judge="free")
+    with served(url) as address:
+        page = opened(chromium, address)
+        page.goto("/judges/free/review")
+        page.fill(ANSWER, "Warm")
+        page.reload()
+        until(page, f"document.querySelector({ANSWER!r}).value === 'Warm'")
+        page.click("button:has-text('Skip')")
+        until(page, f"document.querySelector({ANSWER!r})?.value === ''")
+        page.go_back()
+        until(page, f"document.querySelector({ANSWER!r})?.value === 'Warm'")
+        assert [row.state for row in rows(url).values()] == ["skipped"], "nothing saves it but the person"
+        page.click("button:has-text('Save')")
+        page.wait_for_selector(".foot.back")
+        until(page, "!Object.keys(sessionStorage).some((name) => name.startsWith('memalign-typed'))")
 
 
 def test_no_key_in_a_field_saves_a_verdict(chromium: Browser, url: str) -> None:
