@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -20,7 +20,6 @@ from memalign.io import read_feedback
 from memalign.registry import JudgeSummary
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
-from memalign.values import Value
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem
@@ -40,8 +39,6 @@ from memalign_server.server import JUDGE, Here, Server
 from memalign_server.store.columns import new_id
 from memalign_server.work.jobs import Job
 
-__all__ = ["PREFIX", "router"]
-
 PREFIX = "/api/v1"
 
 router = APIRouter()
@@ -55,9 +52,6 @@ Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
 Words = Annotated[str, Field(max_length=LONGEST)]
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
-
-
-# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 class _Body(BaseModel):
@@ -146,9 +140,6 @@ class Erasure(Withdrawal):
     matching: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
-# -- responses ---------------------------------------------------------------------------------------------------------
-
-
 class AnswerState(BaseModel):
     """One person's answer on a case. `taught` says that the judge has learned it as it is now."""
 
@@ -187,14 +178,10 @@ class ReviewCases(BaseModel):
     next: int | None
 
 
-# -- who asks, and which judges ----------------------------------------------------------------------------------------
-
-
 @router.get("/openapi.json", include_in_schema=False)
 def describe_api(request: Request) -> dict[str, Any]:
     """The API's description, OpenAPI 3.1."""
-    schema: dict[str, Any] = request.app.openapi()
-    return schema
+    return cast("dict[str, Any]", request.app.openapi())
 
 
 @router.get("/me", tags=["people"], response_model_exclude={"id"})
@@ -207,9 +194,6 @@ def show_me(person: Asking) -> Person:
 def list_judges(server: Here) -> list[JudgeSummary]:
     """The judges in their latest versions, by name."""
     return list(server.registry.list())
-
-
-# -- judging -----------------------------------------------------------------------------------------------------------
 
 
 @of_judge.post("/judge", tags=["judging"])
@@ -258,14 +242,15 @@ def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, perso
         queued = case_of(connection, judge, case)
         if queued is None or queued.judgment is None:
             raise Problem(404, f"no verdict is kept on case {case!r}: judge it with keep=true first")
+        value, verdict = thumb.value, queued.judgment.value
+        if value is None and thumb.up:
+            value = verdict
+        elif value is None and isinstance(verdict, bool):
+            value = not verdict
         before = review_of(connection, judge, source, case)
+        revision = 0 if before is None else before.revision
         answer = Answer(
-            state="answered",
-            value=_value_of(thumb, queued.judgment.value),
-            rationale=thumb.rationale,
-            form=new_id(),
-            revision=0 if before is None else before.revision,
-            seen=True,
+            state="answered", value=value, rationale=thumb.rationale, form=new_id(), revision=revision, seen=True
         )
         return _answer(save(connection, judge, source, case, answer, kind=kind).review)
 
@@ -277,16 +262,6 @@ def _own_source(person: Person, source: str) -> str:
             403, f"a reviewer hands in feedback as {person.name!r} alone; that of {source[:100]!r} needs an owner"
         )
     return source
-
-
-def _value_of(thumb: Thumb, verdict: Value | None) -> Value | None:
-    """The label that a thumb means; None for a thumb down that leaves it open."""
-    if thumb.value is not None or thumb.up:
-        return verdict if thumb.value is None else thumb.value
-    return not verdict if isinstance(verdict, bool) else None
-
-
-# -- reviewing ---------------------------------------------------------------------------------------------------------
 
 
 def _beginning(
@@ -377,9 +352,6 @@ def _review_case(connection: Connection, judge: Judge, person: str, case: Queued
 
 def _answer(review: Review) -> AnswerState:
     return AnswerState.model_validate(replace(review, taught=bool(review.taught) and not review.untaught))
-
-
-# -- learning and forgetting -------------------------------------------------------------------------------------------
 
 
 @of_judge.post("/teach", status_code=202, tags=["learning"])

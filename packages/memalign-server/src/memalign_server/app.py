@@ -25,18 +25,15 @@ from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
 
-__all__ = ["create_app"]
-
 
 def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingModel] = ()) -> FastAPI:
-    """Make the application of one server; its registry and its tables are created where they are not there.
+    """Make the application of one server, which works on jobs from its start to its end.
+
+    Its registry and its tables are created where they are not there.
 
     Args:
         settings: The server's settings.
         models: Models of your own, as for a Registry.
-
-    Returns:
-        The application, which works on jobs from its start to its end.
 
     Raises:
         RegistryError: The database cannot be opened.

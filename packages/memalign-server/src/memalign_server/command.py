@@ -12,8 +12,6 @@ import typer
 from memalign.errors import ConfigurationError
 from memalign_server.settings import OpenIdProvider, Settings, read_secret_files
 
-__all__ = ["app"]
-
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
@@ -45,19 +43,17 @@ def serve(
     settings = Settings(
         registry=registry,
         host=host,
-        port=port,
         public_url=public_url,
-        title=os.environ.get("MEMALIGN_TITLE") or "memalign",
         openid=OpenIdProvider.of_environment(),
         api_token=os.environ.get("MEMALIGN_API_TOKEN") or None,
         mlflow=os.environ.get("MLFLOW_TRACKING_URI") or None,
     )
     if add_owner is not None:
-        return _add_owner(settings, add_owner)
-    return _run(settings)
+        return _add_owner(settings, port, add_owner)
+    return _run(settings, port)
 
 
-def _add_owner(settings: Settings, name: str) -> int:
+def _add_owner(settings: Settings, port: int, name: str) -> int:
     from memalign_server.pages.people import link_address
     from memalign_server.people.people import owner_link
     from memalign_server.store import Store
@@ -67,7 +63,7 @@ def _add_owner(settings: Settings, name: str) -> int:
     typer.echo(
         f"{name} owns {settings.registry}. Start the server and open this link within a week; it works once:", err=True
     )
-    typer.echo(link_address(settings, _address(settings, settings.port), secret))
+    typer.echo(link_address(settings, _address(settings, port), secret))
     return 0
 
 
@@ -76,7 +72,7 @@ def _address(settings: Settings, port: int) -> str:
     return settings.public_url or f"http://{host}:{port}"
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: Settings, port: int) -> int:
     import uvicorn
 
     from memalign_server.app import create_app
@@ -90,7 +86,7 @@ def _run(settings: Settings) -> int:
             f"others can reach {settings.public_url or settings.host}, and the team has nobody. Add the first owner: "
             "memalign serve --add-owner NAME"
         )
-    listening = _listening(settings.host, settings.port)
+    listening = _listening(settings.host, port)
     whom = "for the people of the team" if closed else "open to everybody on this machine: the team has nobody yet"
     typer.echo(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}", err=True)
     config = uvicorn.Config(

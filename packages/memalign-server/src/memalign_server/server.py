@@ -13,8 +13,6 @@ from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
 
-__all__ = ["JUDGE", "Here", "Server"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Server:

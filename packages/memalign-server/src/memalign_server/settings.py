@@ -10,8 +10,6 @@ from typing import Final, Literal, Self
 
 from memalign.errors import ConfigurationError
 
-__all__ = ["SECRETS", "OpenIdProvider", "Settings", "read_secret_files"]
-
 SECRETS: Final = (
     "ANTHROPIC_API_KEY",
     "GEMINI_API_KEY",
@@ -32,13 +30,7 @@ _OPENID = ("ISSUER", "CLIENT", "CLIENT_SECRET", "OWNERS", "REVIEWERS")
 class OpenIdProvider:
     """An OpenID Connect provider, and which of its people this server lets in.
 
-    Attributes:
-        issuer: Its URL.
-        client_id: What it knows this server by.
-        client_secret: The secret between the two.
-        owners: Who signs in as an owner: verified e-mail addresses, all of a domain as `@example.org`, or subjects.
-        reviewers: Who signs in as a reviewer.
-        name: What the button calls it.
+    `owners` and `reviewers` are verified e-mail addresses, all of a domain as `@example.org`, or subjects.
     """
 
     issuer: str
@@ -46,17 +38,16 @@ class OpenIdProvider:
     client_secret: str = field(repr=False)
     owners: frozenset[str] = frozenset()
     reviewers: frozenset[str] = frozenset()
-    name: str = "single sign-on"
+    name: str = "single sign-on"  # on the button
 
     @classmethod
     def of_environment(cls) -> Self | None:
-        """Read the provider that the variables MEMALIGN_OPENID_… describe, None if there are none.
+        """Read the provider of the variables MEMALIGN_OPENID_…, None if none is set.
 
-        Raises:
-            ConfigurationError: One of them is missing.
+        Raises ConfigurationError if one is missing.
         """
         issuer, client, secret, owners, reviewers = (os.environ.get(f"MEMALIGN_OPENID_{name}", "") for name in _OPENID)
-        if not any((issuer, client, secret, owners, reviewers)):
+        if not (issuer or client or secret or owners or reviewers):
             return None
         if not (issuer and client and secret and (owners or reviewers)):
             raise ConfigurationError(
@@ -88,9 +79,8 @@ class Settings:
     Attributes:
         registry: The URL of the database of judges, people and jobs.
         host: The address to listen on.
-        port: The port; 0 takes a free one.
         title: What the pages are called.
-        public_url: How browsers reach the server, where that is not `host` and `port`: behind a proxy, for example.
+        public_url: How browsers reach the server, where that is not its own address: behind a proxy, for example.
         openid: Who vouches for people, beside personal links.
         api_token: The token of programs, beside the one that an owner may make.
         mlflow: The tracking URI that cases are pulled from.
@@ -98,7 +88,6 @@ class Settings:
 
     registry: str = "sqlite:///memalign.db"
     host: str = "127.0.0.1"
-    port: int = 8321
     title: str = "memalign"
     public_url: str | None = None
     openid: OpenIdProvider | None = None
@@ -106,8 +95,6 @@ class Settings:
     mlflow: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ConfigurationError(f"there is no port {self.port}: give a number from 0 to 65535")
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
             raise ConfigurationError(
                 f"the public URL {self.public_url!r} must start with https:// or http://, such as "
@@ -138,8 +125,7 @@ class Settings:
 def read_secret_files() -> None:
     """Set each of the SECRETS whose file is named to what the file holds, without its last line end.
 
-    Raises:
-        ConfigurationError: A variable is given both ways, or its file is empty or cannot be read.
+    Raises ConfigurationError if a variable is given both ways, or its file is empty or cannot be read.
     """
     for name in SECRETS:
         path = os.environ.get(f"{name}_FILE")

@@ -21,7 +21,6 @@ from memalign_server.people.people import (
     PROGRAM,
     SESSION_SECONDS,
     Person,
-    Role,
     digest,
     has_people,
     is_token,
@@ -32,8 +31,6 @@ from memalign_server.problems import Problem, unreachable
 if TYPE_CHECKING:
     from memalign_server.server import Server
 
-__all__ = ["ANYBODY", "COOKIE", "OWNER", "TEAM", "Asking", "Identity", "set_session"]
-
 COOKIE = "memalign_session"
 _OF_PROXIES = ("forwarded", "via", "x-real-ip")
 _CHALLENGE: Final = {"www-authenticate": "Bearer"}
@@ -43,10 +40,6 @@ class Identity:
     """Middleware that sets `request.state.person`, who asks, None for nobody, and `refusal`, why they are refused.
 
     Of a request of nobody no byte of the body is read.
-
-    Args:
-        app: What answers the requests.
-        server: The server.
     """
 
     def __init__(self, app: ASGIApp, *, server: Server) -> None:
@@ -95,21 +88,12 @@ def _person(server: Server, request: Request) -> Person | None:
                 401, "this API token is unknown or was replaced; it is for addresses under /api", headers=_CHALLENGE
             )
         session = request.cookies.get(COOKIE)
-        if session and (member := person_of_session(connection, session)) is not None:
-            return _with_role_of_today(server, *member)
+        if session and (member := person_of_session(connection, session, settings.openid)) is not None:
+            return member
         if settings.local and settings.openid is None and not has_people(connection):
             _check_direct(request)
             return LOCAL
     return None
-
-
-def _with_role_of_today(server: Server, person: Person, subject: str | None, email: str | None) -> Person | None:
-    """The person; one of a provider with the role that the list of today has for them, if any."""
-    if subject is None:
-        return person
-    provider = server.settings.openid
-    role = None if provider is None else provider.role_of(subject, email)
-    return None if role is None else Person(name=person.name, role=Role(role), by=person.by, id=person.id)
 
 
 def _check_origin(request: Request, public_url: str | None) -> None:
@@ -162,13 +146,6 @@ OWNER: Final = Depends(_owner)
 
 
 def set_session(request: Request, answer: Response, server: Server, secret: str) -> None:
-    """Give the browser a session: a cookie that no script reads and no other site sends.
-
-    Args:
-        request: The request; over TLS, the cookie is sent over TLS alone.
-        answer: The answer to it.
-        server: The server.
-        secret: The session's secret.
-    """
+    """Give the browser a session: a cookie that no script reads and no other site sends, over TLS alone if it can."""
     secure = request.url.scheme == "https" or server.settings.secure
     answer.set_cookie(COOKIE, secret, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax", path="/")

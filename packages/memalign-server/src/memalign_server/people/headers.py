@@ -8,17 +8,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["POLICY", "SafeHeaders"]
-
-POLICY: Final = (
+_POLICY: Final = (  # no script or style but files of ours, nothing from another host: judged text stays text
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""No script or style but files of ours, nothing from another host: judged text that gets into a page stays text."""
-
-LARGEST_BODY: Final = 64 << 20  # bytes: a sheet of some ten thousand cases
+_LARGEST_BODY: Final = 64 << 20  # bytes: a sheet of some ten thousand cases
 _HEADERS = {
-    "content-security-policy": POLICY,
+    "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
@@ -31,11 +27,9 @@ _HEADERS = {
 class SafeHeaders:
     """Middleware that sets the headers, and refuses hosts that are not this server's and bodies that are too large.
 
-    Args:
-        app: What answers the requests.
-        hosts: The names that a request may use, None for any: a page elsewhere can point a name of its own at
-            127.0.0.1, and then use a local server as if it were its own (DNS rebinding).
-        secure: Whether browsers reach the server over TLS.
+    `hosts` are the names that a request may use, None for any: a page elsewhere can point a name of its own at
+    127.0.0.1, and then use a local server as if it were its own (DNS rebinding). `secure` says that browsers reach the
+    server over TLS.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, secure: bool) -> None:
@@ -67,8 +61,8 @@ class SafeHeaders:
         if self.hosts is not None and name not in self.hosts:
             return PlainTextResponse(f"this server is not {name[:200]}", 421)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
-            return PlainTextResponse(f"a request may hold {LARGEST_BODY} bytes at most", 413)
+        if not length.isdigit() or int(length) > _LARGEST_BODY:
+            return PlainTextResponse(f"a request may hold {_LARGEST_BODY} bytes at most", 413)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return PlainTextResponse("an address holds no null character", 400)
         return None
@@ -82,6 +76,6 @@ def _limited(receive: Receive) -> Receive:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        return message if size <= LARGEST_BODY else {"type": "http.disconnect"}
+        return message if size <= _LARGEST_BODY else {"type": "http.disconnect"}
 
     return receive_some

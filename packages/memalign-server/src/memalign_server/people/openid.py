@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import httpx2
@@ -12,22 +13,16 @@ from sqlalchemy import Connection, select, update
 from starlette.requests import Request
 from starlette.responses import Response
 
-from memalign_server.people.people import Role, add_person, name_key
+from memalign_server.people.people import Role, add_person, name_taken
 from memalign_server.problems import Problem
 from memalign_server.settings import OpenIdProvider
 from memalign_server.store.tables import people
-
-__all__ = ["OpenId"]
 
 _TIMEOUT = 10.0  # seconds
 
 
 class OpenId:
-    """One provider, as this server is known to it. Its metadata and keys are read when somebody signs in.
-
-    Args:
-        provider: Its settings.
-    """
+    """One provider, as this server is known to it. Its metadata and keys are read when somebody signs in."""
 
     def __init__(self, provider: OpenIdProvider) -> None:
         self._provider = provider
@@ -42,8 +37,7 @@ class OpenId:
     async def send_away(self, request: Request, callback: str) -> Response:
         """Send a browser to the provider; what must come back lies in the signed `request.session`.
 
-        Raises:
-            Problem: 502 for a fault of the provider's.
+        Raises Problem, 502, for a fault of the provider's.
         """
         try:
             answer: Response = await self._client.authorize_redirect(request, callback)
@@ -54,8 +48,7 @@ class OpenId:
     async def take_back(self, request: Request) -> dict[str, Any]:
         """Read what the provider says of whom it sent back.
 
-        Raises:
-            Problem: 400 for an answer that is not to our question, 502 for a fault of the provider's.
+        Raises Problem: 400 for an answer that is not to our question, 502 for a fault of the provider's.
         """
         try:
             token = await self._client.authorize_access_token(request)
@@ -72,8 +65,7 @@ class OpenId:
     def person(self, connection: Connection, claims: dict[str, Any]) -> str:
         """Look a provider's person up, who is added at the first sign-in; returns the id of their row.
 
-        Raises:
-            Problem: 403 for somebody who is not on the list: the provider may know more people than should be here.
+        Raises Problem, 403, for somebody who is not on the list: the provider may know more people than should be here.
         """
         names = (claims.get(field) for field in ("name", "preferred_username", "email"))
         name = next((str(name).strip()[:190] for name in names if name), "") or "somebody"
@@ -86,21 +78,15 @@ class OpenId:
                 "{name} is not on this server's list; whoever runs it can add the address or the subject {subject}",
                 parts={"name": name, "subject": claims["sub"]},
             )
-        same = (people.c.issuer == claims["iss"], people.c.subject == claims["sub"])
-        person = connection.execute(select(people.c.id).where(*same)).scalar()
+        identity = {"issuer": claims["iss"], "subject": claims["sub"]}
+        person = connection.execute(select(people.c.id).filter_by(**identity)).scalar()
         if person is None:
-            identity = {"issuer": claims["iss"], "subject": claims["sub"], "email": email}
-            return add_person(connection, _free(connection, name), Role(role), **identity)
+            numbered = (name if number == 1 else f"{name} {number}" for number in count(1))
+            free = next(spelling for spelling in numbered if not name_taken(connection, spelling))
+            return add_person(connection, free, Role(role), **identity, email=email)
         connection.execute(update(people).where(people.c.id == person).values(role=role, email=email))
         return str(person)
 
 
 def _fault(error: Exception) -> Problem:
     return Problem(502, "the OpenID provider does not answer as it should: {error}", parts={"error": error})
-
-
-def _free(connection: Connection, name: str) -> str:
-    """The name, or "Ana 2" for the second of two people of one name."""
-    taken = set(connection.execute(select(people.c.name_key)).scalars()) | {"local", "api"}
-    numbered = (f"{name} {number}" for number in range(2, len(taken) + 3))
-    return name if name_key(name) not in taken else next(other for other in numbered if name_key(other) not in taken)

@@ -15,36 +15,13 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from memalign_server.problems import Refused
+from memalign_server.settings import OpenIdProvider
 from memalign_server.store.columns import later, new_id, now
 from memalign_server.store.tables import people, reviews, server_settings, sessions
 
-__all__ = [
-    "LOCAL",
-    "PROGRAM",
-    "SESSION_SECONDS",
-    "Person",
-    "Role",
-    "add_person",
-    "digest",
-    "end_session",
-    "has_people",
-    "is_token",
-    "list_people",
-    "make_link",
-    "make_token",
-    "name_key",
-    "owner_link",
-    "person_of_link",
-    "person_of_session",
-    "remove_person",
-    "start_session",
-    "take_link",
-]
-
 SESSION_SECONDS = 90 * 86400
 _LINK_SECONDS = 7 * 86400
-_TOKEN_PREFIX = "memalign_"  # what a token begins with, so that scanners of published code know one
-_TOKEN_SETTING = "api_token"
+_TOKEN = server_settings.c.name == "api_token"
 
 
 class Role(StrEnum):
@@ -56,13 +33,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Who makes a request.
+    """Who makes a request; their name is the source of their feedback.
 
-    Attributes:
-        name: The name, which is the source of their feedback.
-        role: What they may do.
-        by: How they are known: `open` on a server without people, by a `session`, or by the `token` of programs.
-        id: Their row's id; None for the local person and for programs.
+    `by` says how they are known: by a `session`, by the `token` of programs, or not at all, on an `open` server without
+    people. The local person and programs have no `id`.
     """
 
     name: str
@@ -98,38 +72,32 @@ def has_people(connection: Connection) -> bool:
 
 
 def list_people(connection: Connection) -> list[Row[Any]]:
-    """List everybody by name: `id`, `name`, `role`, `link_until` of a link that waits, `email` of a provider."""
-    query = select(people.c.id, people.c.name, people.c.role, people.c.link_until, people.c.email)
-    return list(connection.execute(query.order_by(people.c.name_key)))
+    """List everybody by name, as rows of the table."""
+    return list(connection.execute(select(people).order_by(people.c.name_key)))
+
+
+def name_taken(connection: Connection, name: str) -> bool:
+    """Whether somebody, or a name of the server's own, reads the same."""
+    key = name_key(name)
+    same = select(people.c.id).where(people.c.name_key == key)
+    return key in (LOCAL.name, PROGRAM.name) or connection.execute(same).first() is not None
 
 
 def add_person(connection: Connection, name: str, role: Role, **from_provider: str | None) -> str:
-    """Add somebody to the team.
+    """Add somebody to the team, of a provider with `issuer`, `subject` and `email`; returns the id of their row.
 
-    Args:
-        connection: A transaction.
-        name: Their name, which is the source of their feedback.
-        role: What they may do.
-        from_provider: The `issuer`, `subject` and `email` of a provider's person.
-
-    Returns:
-        The id of their row.
-
-    Raises:
-        InputError: The text is no name, or somebody has a name that reads the same.
+    Raises InputError for a text that is no name, and for a name that is taken.
     """
     name = name.strip()
     if not 0 < len(name) <= 200 or not name.isprintable():
         raise Refused("a name is one line of 1 to 200 letters")
-    key = name_key(name)
-    taken = connection.execute(select(people.c.id).where(people.c.name_key == key)).first() is not None
-    if taken or key in (LOCAL.name, PROGRAM.name):
+    if name_taken(connection, name):
         raise Refused("the name '{name}' is taken; choose another one", name=name)
     # Somebody who was here before is the same source, as it was spelled then.
     spellings = connection.execute(select(reviews.c.person).distinct()).scalars()
-    name = next((spelling for spelling in spellings if name_key(spelling) == key), name)
+    name = next((spelling for spelling in spellings if name_key(spelling) == name_key(name)), name)
     person = new_id()
-    values = {"id": person, "name": name, "name_key": key, "role": role.value, "created_at": now()}
+    values = {"id": person, "name": name, "name_key": name_key(name), "role": role.value, "created_at": now()}
     connection.execute(insert(people).values(**values, **from_provider))
     return person
 
@@ -137,8 +105,7 @@ def add_person(connection: Connection, name: str, role: Role, **from_provider: s
 def remove_person(connection: Connection, person: str) -> None:
     """Take somebody out of the team, with their link and sessions. What they said stays, under their name.
 
-    Raises:
-        InputError: Nobody has this id, or no owner would be left.
+    Raises InputError if nobody has this id, or no owner would be left.
     """
     row = connection.execute(select(people.c.role).where(people.c.id == person)).first()
     if row is None:
@@ -149,17 +116,10 @@ def remove_person(connection: Connection, person: str) -> None:
     connection.execute(delete(people).where(people.c.id == person))  # their sessions go with them
 
 
-# -- personal links ----------------------------------------------------------------------------------------------------
-
-
 def make_link(connection: Connection, person: str) -> str:
-    """Make a link for somebody, good once and for a week; the one before it opens nothing any more.
+    """Make a link for somebody, good once and for a week, in the place of the one before; returns the secret in it.
 
-    Returns:
-        The secret in it.
-
-    Raises:
-        InputError: Nobody has this id.
+    Raises InputError if nobody has this id.
     """
     secret = secrets.token_urlsafe(32)
     values = {"link": digest(secret), "link_until": later(_LINK_SECONDS)}
@@ -184,7 +144,7 @@ def person_of_link(connection: Connection, secret: str) -> Person | None:
     """Whom a link is for, while it is good."""
     good = (people.c.link == digest(secret), people.c.link_until >= now())
     row = connection.execute(select(people).where(*good)).first()
-    return None if row is None else _person(row)
+    return None if row is None else _person(row, row.role)
 
 
 def take_link(connection: Connection, secret: str) -> str | None:
@@ -194,9 +154,6 @@ def take_link(connection: Connection, secret: str) -> str | None:
     if person is None or person.id is None or connection.execute(taking).rowcount != 1:
         return None
     return start_session(connection, person.id)
-
-
-# -- sessions ----------------------------------------------------------------------------------------------------------
 
 
 def start_session(connection: Connection, person: str) -> str:
@@ -213,30 +170,29 @@ def end_session(connection: Connection, secret: str) -> None:
     connection.execute(delete(sessions).where(sessions.c.digest == digest(secret)))
 
 
-def person_of_session(connection: Connection, secret: str) -> tuple[Person, str | None, str | None] | None:
-    """Whose session it is, with the subject and e-mail of a provider's person; None if it has ended."""
+def person_of_session(connection: Connection, secret: str, provider: OpenIdProvider | None) -> Person | None:
+    """Whose session it is, None if it has ended. The provider's list of today says what its people may do, if at all."""
     joined = people.join(sessions, sessions.c.person == people.c.id)
     good = (sessions.c.digest == digest(secret), sessions.c.expires_at >= now())
     row = connection.execute(select(people).select_from(joined).where(*good)).first()
-    return None if row is None else (_person(row), row.subject, row.email)
-
-
-# -- the token of programs ---------------------------------------------------------------------------------------------
+    if row is None or row.subject is None:
+        return None if row is None else _person(row, row.role)
+    role = None if provider is None else provider.role_of(row.subject, row.email)
+    return None if role is None else _person(row, role)
 
 
 def make_token(connection: Connection) -> str:
     """Make an API token, which takes the place of the one before."""
-    secret = f"{_TOKEN_PREFIX}{secrets.token_urlsafe(32)}"
-    connection.execute(delete(server_settings).where(server_settings.c.name == _TOKEN_SETTING))
-    connection.execute(insert(server_settings).values(name=_TOKEN_SETTING, value=digest(secret)))
+    secret = f"memalign_{secrets.token_urlsafe(32)}"  # scanners of published code know it by how it begins
+    connection.execute(delete(server_settings).where(_TOKEN))
+    connection.execute(insert(server_settings).values(name="api_token", value=digest(secret)))
     return secret
 
 
 def is_token(connection: Connection, secret: str) -> bool:
     """Whether this is the API token that an owner made."""
-    query = select(server_settings.c.value).where(server_settings.c.name == _TOKEN_SETTING)
-    return connection.execute(query).scalar() == digest(secret)
+    return connection.execute(select(server_settings.c.value).where(_TOKEN)).scalar() == digest(secret)
 
 
-def _person(row: Row[tuple[object, ...]]) -> Person:
-    return Person(name=row.name, role=Role(row.role), by="session", id=row.id)
+def _person(row: Row[Any], role: str) -> Person:
+    return Person(name=row.name, role=Role(role), by="session", id=row.id)

@@ -20,7 +20,7 @@ from memalign_server.problems import Refused
 from memalign_server.review.cases import QueuedCase, case_of, cases_of, disputed_cases, progress_of, queued
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.store.columns import from_json, new_id, now, to_json
-from memalign_server.store.judgment_erasing import forget_judgments
+from memalign_server.store.erasing import forget_judgments
 from memalign_server.store.store import Store
 from memalign_server.store.tables import people, queue, reviews
 

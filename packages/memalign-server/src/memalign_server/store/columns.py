@@ -17,25 +17,6 @@ from sqlalchemy.types import TypeDecorator
 
 from memalign.registry import tables
 
-__all__ = [
-    "CASE_ID",
-    "JUDGE",
-    "MODEL_TEXT",
-    "PERSON",
-    "SEARCHED",
-    "SOURCE",
-    "TEXT",
-    "TEXT_ROW",
-    "JudgeKey",
-    "from_json",
-    "judge_column",
-    "later",
-    "metadata",
-    "new_id",
-    "now",
-    "to_json",
-]
-
 metadata = MetaData()
 
 JUDGE = {"memalign": "judge"}  # whose row it is: rows of other judges stay, and a row goes with its judge

@@ -8,7 +8,7 @@ text, such as a job's result, loses it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, update
@@ -17,11 +17,8 @@ from memalign.registry.other_tables import Erased, Passage, Words
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
 from memalign_server.store import columns as marks
-from memalign_server.store.columns import metadata, to_json
-from memalign_server.store.judgment_erasing import forget_judgments
-from memalign_server.store.tables import jobs
-
-__all__ = ["TABLES", "ServerTables"]
+from memalign_server.store.columns import from_json, metadata, to_json
+from memalign_server.store.tables import jobs, queue
 
 _ERASED = "(erased)"
 _SENTENCE = 500  # characters: longer texts name no key in passing
@@ -78,6 +75,33 @@ class ServerTables:
 
 TABLES = ServerTables()
 """What the entry point names."""
+
+
+def forget_judgments(
+    connection: Connection,
+    judge: str,
+    *,
+    guidelines: Collection[str],
+    cases: Collection[str],
+    versions: Collection[int],
+) -> int:
+    """Drop judgments whose prompt held one of these guidelines or cases, which wait to be judged again: how many.
+
+    A model may have repeated in its reasons what it was shown, in words that no search would find. A judgment names the
+    guidelines that applied; its prompt held all of its version, and `versions` are those that had one of these.
+    """
+    rules, examples, count = set(guidelines), set(cases), 0
+    empty: dict[str, Any] = {"judgment": None, "verdict": None, "version": None, "rank": 0.5}
+    judged = (queue.c.judge == judge, queue.c.judgment.is_not(None))
+    for row in connection.execute(select(queue.c.number, queue.c.judgment, queue.c.version).where(*judged)).all():
+        judgment = from_json(row.judgment)
+        applied = {*judgment["guideline_ids"], *(finding["guideline"] for finding in judgment["findings"])}
+        of_version = bool(rules) and (row.version is None or row.version in versions)
+        by_model = of_version and judgment["decided_by"] != "expert"
+        if by_model or rules & applied or examples & set(judgment["example_ids"]):
+            connection.execute(update(queue).where(queue.c.number == row.number).values(empty))
+            count += 1
+    return count
 
 
 class _MarkedTable:

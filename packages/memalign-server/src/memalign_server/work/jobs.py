@@ -26,11 +26,9 @@ from memalign_server.store.columns import from_json, later, new_id, now, to_json
 from memalign_server.store.tables import jobs as table
 from memalign_server.work.kinds import KINDS, Kind, Work
 
-__all__ = ["Job", "Jobs"]
-
-STOPPED: Final = "the server was stopped while this ran; start it again, nothing that was paid for is paid for twice"
-RESTARTED: Final = "the server was stopped while this ran; it was started again"
-UNSEARCHED: Final = (
+_STOPPED: Final = "the server was stopped while this ran; start it again, nothing that was paid for is paid for twice"
+_RESTARTED: Final = "the server was stopped while this ran; it was started again"
+_UNSEARCHED: Final = (
     "the server was stopped after this was erased and before what is left was searched; the file was compacted since. "
     "Erase the same again: it says what is left. What waits to be derived again is learned at the next align"
 )
@@ -76,13 +74,7 @@ _COLUMNS = [*(table.c[name] for name in _NAMES), _STARTABLE.label("stopped")]
 
 
 class Jobs:
-    """All jobs of a database. Safe for several threads.
-
-    Args:
-        store: The server's tables.
-        registry: The judges that the work is about.
-        kinds: What each kind of work does.
-    """
+    """All jobs of a database. Safe for several threads."""
 
     def __init__(self, store: Store, registry: Registry, *, kinds: Mapping[str, Kind] = KINDS) -> None:
         self.store, self._registry, self._kinds = store, registry, kinds
@@ -90,19 +82,14 @@ class Jobs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._progress: dict[str, tuple[str, int, int]] = {}  # of running jobs: phase, done, total
 
-    # -- for pages and programs --------------------------------------------------------------------------------------
-
     def start(self, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str) -> Job:
-        """Ask for work, which begins as soon as it may.
+        """Ask for work of a kind on a judge, which begins as soon as it may.
 
         Args:
             kind: One of the kinds of work.
             judge: The judge's name.
             arguments: The arguments of this kind, as JSON values.
             asked_by: Who asks.
-
-        Returns:
-            The job, queued.
 
         Raises:
             JudgeNotFound: No judge has the name.
@@ -113,20 +100,19 @@ class Jobs:
         return job
 
     def start_again(self, job: Job, *, asked_by: str) -> Job:
-        """Start work again whose server died; returns a new job with the arguments of the old one.
+        """Start work again whose server died, as a new job with the arguments of the old one.
 
-        Raises:
-            InputError: An erasure took its arguments, it ended by itself, or it was started again before.
+        Raises InputError if an erasure took its arguments, it ended by itself, or it was started again before.
         """
         with self.store.write() as connection:
             same = table.c.id == job.id
-            row = connection.execute(select(table.c.arguments, table.c.problem).where(same, _STARTABLE)).first()
-            if row is None and job.problem == str(_erased()):
+            arguments = connection.execute(select(table.c.arguments).where(same, _STARTABLE)).scalar()
+            if arguments is None and job.problem == str(_erased()):
                 raise _erased()
-            if row is None:
+            if arguments is None:
                 raise Refused("this cannot be started again: it ended by itself, or was started again already")
-            connection.execute(update(table).where(same).values(arguments=None, problem=RESTARTED))
-            again = _add(connection, job.kind, job.judge, row.arguments, asked_by)
+            connection.execute(update(table).where(same).values(arguments=None, problem=_RESTARTED))
+            again = _add(connection, job.kind, job.judge, arguments, asked_by)
         self._begin(again)
         return again
 
@@ -148,19 +134,19 @@ class Jobs:
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None, again: bool = False) -> None:
         """Write how a job ended; its arguments are kept only if it can be started `again`."""
-        values = {"state": state, "ended_at": now(), "problem": problem, **({} if again else {"arguments": None})}
+        encoded = None if result is None else to_json(result)
+        ending = update(table).values(state=state, ended_at=now(), problem=problem, result=encoded)
+        if not again:
+            ending = ending.values(arguments=None)
         with self.store.write() as connection:
-            values["result"] = None if result is None else to_json(result)
-            connection.execute(update(table).where(table.c.id == job).values(values))
+            connection.execute(ending.where(table.c.id == job))
 
     def _job(self, row: Row[Any]) -> Job:
         phase, done, total = self._progress.get(row.id, ("", 0, 0))
         values = {**row._mapping, "result": from_json(row._mapping.get("result"))}
         job = Job(**values, phase=phase, done=done, total=total)
         # It was stopped, and has no arguments any more although nobody started it again.
-        return replace(job, problem=str(_erased())) if job.problem == STOPPED and not job.stopped else job
-
-    # -- the thread --------------------------------------------------------------------------------------------------
+        return replace(job, problem=str(_erased())) if job.problem == _STOPPED and not job.stopped else job
 
     def open(self) -> None:
         """Say which jobs the process before this one left undone, and begin to work."""
@@ -171,9 +157,9 @@ class Jobs:
         if receipts:
             self._registry.compact()
         for job, receipt in receipts.items():
-            self.end(job, "done", result={**receipt, "problem": UNSEARCHED})
+            self.end(job, "done", result={**receipt, "problem": _UNSEARCHED})
         with self.store.write() as connection:
-            connection.execute(update(table).where(undone).values(state="failed", problem=STOPPED, ended_at=now()))
+            connection.execute(update(table).where(undone).values(state="failed", problem=_STOPPED, ended_at=now()))
         self._places, self._loop = asyncio.Semaphore(_AT_ONCE), asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="memalign-jobs", daemon=True)
         self._thread.start()
@@ -210,19 +196,18 @@ class Jobs:
             async with self._places:
                 result = await self._do(job)
         except asyncio.CancelledError:
-            problem, again = STOPPED, True
+            problem, again = _STOPPED, True
         except (MemalignError, OSError) as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001  # a fault of ours: the job must say so, and the log where
             _log.exception("job %s failed", job)
             problem = f"an error of memalign: {type(error).__name__}; the log has more"
         self._progress.pop(job, None)
-        state, written = "done" if problem is None else "failed", False
-        while not written:
+        state = "done" if problem is None else "failed"
+        while True:
             try:
                 ending = asyncio.to_thread(self.end, job, state, result=result, problem=problem, again=again)
-                await asyncio.shield(ending)
-                written = True
+                return await asyncio.shield(ending)
             except RegistryError:
                 _log.warning("cannot write how job %s ended; trying again", job, exc_info=True)
                 await asyncio.sleep(_PAUSE)
@@ -237,13 +222,8 @@ class Jobs:
         def progress(phase: str, done: int, total: int) -> None:
             self._progress[job] = (phase, done, total)
 
-        work = Work(
-            registry=self._registry,
-            store=self.store,
-            judge=row.judge,
-            arguments=from_json(row.arguments),
-            progress=progress,
-        )
+        arguments = from_json(row.arguments)
+        work = Work(registry=self._registry, store=self.store, judge=row.judge, arguments=arguments, progress=progress)
         task = asyncio.ensure_future(self._kinds[row.kind](work))
         try:
             while not (await asyncio.wait((task,), timeout=_CHECK))[0]:
