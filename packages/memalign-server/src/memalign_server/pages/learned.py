@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
@@ -233,7 +232,6 @@ def learned_page(
         queued = {case.example.id for case in cases_of(connection, judge, [case.id for case in results])}
     waiting = len(idle.pop("waiting", ()))
     rows = _rows(memory, person.name, turns, idle)
-    taking = next((row for row in rows if row.id == take), None)
     return render(
         request,
         "learned.html",
@@ -243,14 +241,13 @@ def learned_page(
         running=next((other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING), None),
         rows=rows,
         first=next((row.id for row in rows if row.guideline and person.name not in row.guideline.people), None),
-        taking=taking,
-        withdrawal=None if taking is None else withdrawal_of(memory, taking.keys, person.name),
+        take=take,
+        withdrawal_of=withdrawal_of,
         conflicts=_conflicts(memory, person),
-        wrong=sorted((turn for turn in turns if not turn.right), key=lambda turn: not turn.was_right),
-        right=[turn for turn in turns if turn.right and turn.turned],
+        turns=turns,
         memory=memory,
-        people_of=partial(_people_of, memory),
-        may_change=partial(_may_change, memory, person),
+        people_of=_people_of,
+        may_change=_may_change,
         today=today,
         awaiting=awaiting,
         waiting=waiting,
@@ -319,9 +316,10 @@ def _better(
     """One guideline and a person's wording: before, while and after it is tried, or as it was typed, with a problem."""
     memory = _changeable(server, judge, wording["guideline"], person).memory
     rule = memory.guideline(wording["guideline"])
-    outcomes = wording.get("cases", ())
+    untried = {"text": rule.text, "checks": [check.question for check in rule.checks], "cases": (), "problem": None}
+    wording = {**untried, **wording}
     with server.store.read() as connection:
-        cases = cases_of(connection, judge, [outcome["id"] for outcome in outcomes])
+        cases = cases_of(connection, judge, [outcome["id"] for outcome in wording["cases"]])
     return render(
         request,
         "better.html",
@@ -331,11 +329,8 @@ def _better(
         job=job,
         problem=problem,
         rule=rule,
-        text=wording.get("text", rule.text),
-        checks=wording.get("checks", [check.question for check in rule.checks]),
+        wording=wording,
         words=[memory.annotation(key) for key in memory.sources_of(rule) if key.source == person.name],
-        outcomes=outcomes,
-        untried=wording.get("problem"),
         texts={case.example.id: case_text(case.example) for case in cases},
     )
 

@@ -48,22 +48,10 @@ def drafts_of(connection: Connection, judge: str, person: str) -> dict[str, Draf
 
 
 def save_draft(connection: Connection, judge: str, person: str, case_id: str, words: str, *, revision: int) -> Draft:
-    """Keep what a person has typed on a case.
+    """Keep all that is in the field of a case, which was filled with the draft of a `revision`; returns the new draft.
 
-    Args:
-        connection: A transaction that writes.
-        judge: The judge whose queue has the case.
-        person: Whose words they are.
-        case_id: The case.
-        words: All that stands in the field.
-        revision: The draft's revision that the field was filled with.
-
-    Returns:
-        The draft as it is now. Words that were typed over an older revision, in another window, are joined to those that
-        were saved since: none of the two is lost.
-
-    Raises:
-        InputError: More than `DRAFT_LENGTH` characters.
+    Words that were typed over an older revision, in another window, are joined to those that were saved since: none of
+    the two is lost. Raises InputError for more than `DRAFT_LENGTH` characters.
     """
     words = words.replace("\x00", "")
     before = draft_of(connection, judge, person, case_id)

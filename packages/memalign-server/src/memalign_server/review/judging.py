@@ -86,16 +86,7 @@ async def judge_again(
 ) -> int:
     """Have a new version judge what people see next, then what measures it, what it was taught, and what is blank.
 
-    Args:
-        store: Has the queue.
-        judge: The new version.
-        version: Its number.
-        new_guidelines: The guidelines that it learned, by id.
-        blank: Cases whose verdict was removed.
-        progress: Is told how many are judged.
-
-    Returns:
-        How many cases could not be judged, because the model failed.
+    It has learned `new_guidelines`. Returns how many cases could not be judged, because the model failed.
     """
     with store.read() as connection:
         ahead = [case.example for case in cases_ahead(connection, judge.name, n=AHEAD)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memalign import Judge
 from memalign.align import MemAlign
@@ -20,9 +20,6 @@ from memalign_server.review.judging import AHEAD, judge_again, judge_cases, judg
 from memalign_server.review.teaching import lessons_of, mark_taught, overruled
 from memalign_server.review.wording import cases_for_trial, rephrased
 from memalign_server.store import Store
-
-if TYPE_CHECKING:
-    from memalign.integrations.mlflow.experiments import ExperimentCases
 
 __all__ = ["KINDS", "Kind", "Work"]
 
@@ -250,23 +247,19 @@ async def queue(work: Work) -> dict[str, Any]:
 
 async def pull(work: Work) -> dict[str, Any]:
     """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
-    judge, version = await work.latest()
-
-    def read() -> ExperimentCases:
-        from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
-
-        arguments = work.arguments
-        return cases_of_experiment(
-            arguments["experiment"],
-            judge.fields,
-            tracking_uri=arguments["uri"],
-            filter_string=arguments.get("filter"),
-            most=arguments["most"],
-            progress=work.progress,
-        )
-
     work.progress("reading", 0, 0)
-    pulled = await asyncio.to_thread(read)
+    from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
+
+    judge, version = await work.latest()
+    pulled = await asyncio.to_thread(
+        cases_of_experiment,
+        work.arguments["experiment"],
+        judge.fields,
+        tracking_uri=work.arguments["uri"],
+        filter_string=work.arguments.get("filter"),
+        most=work.arguments["most"],
+        progress=work.progress,
+    )
     return {**await _queued(work, judge, version, pulled.examples), "skipped": pulled.skipped, "more": pulled.more}
 
 
