@@ -114,8 +114,8 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
     if running.ended:
         page = _page_of(running)
         # A page that shows the job already is loaded again as it is: its address may say more, such as what a file brought.
-        shown = page in request.headers.get("HX-Current-URL", "")
-        return Response(headers={"HX-Refresh": "true"} if shown else {"HX-Redirect": page})
+        here = page in request.headers.get("HX-Current-URL", "")
+        return Response(headers={"HX-Refresh": "true"} if here else {"HX-Redirect": page})
     if (running.phase, running.done) == (phase, done):
         return Response(status_code=204)
     return render(request, "trying.html" if running.kind == "try" else "working.html", judge=judge, job=running)

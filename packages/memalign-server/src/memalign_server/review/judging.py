@@ -39,11 +39,10 @@ def unjudged(store: Store, judge: str) -> list[Example]:
 
 async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgment]:
     """The judgments of a judge on cases, each hidden from it where it was taught: the model is asked every time."""
-    judges = [judge.without_case(example) for example in examples]
-    taught = [(hiding, example) for hiding, example in zip(judges, examples, strict=True) if hiding is not judge]
-    others = [example for hiding, example in zip(judges, examples, strict=True) if hiding is judge]
+    pairs = [(judge.without_case(example), example) for example in examples]
+    others = [example for hiding, example in pairs if hiding is judge]
     runs = [judge.ajudge_many(others)] if others else []
-    runs += [hiding.ajudge_many([example]) for hiding, example in taught]
+    runs += [hiding.ajudge_many([example]) for hiding, example in pairs if hiding is not judge]
     judgments = {judgment.id: judgment for run in await asyncio.gather(*runs) for judgment in run}
     return [judgments[example.id] for example in examples]
 

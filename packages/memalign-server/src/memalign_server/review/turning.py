@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, and_, exists, func, select
 
 from memalign.judge import Judge
 from memalign.values import value_text
 from memalign_server.review.answers import Review, review
-from memalign_server.review.cases import VERDICT_LENGTH, QueuedCase, cases_of
+from memalign_server.review.cases import VERDICT_LENGTH, QueuedCase, queued
 from memalign_server.store.columns import from_json, later
 from memalign_server.store.tables import queue, reviews
 
@@ -19,6 +19,8 @@ MOST = 200
 """Of a person's answers the latest so many are looked at."""
 TODAY = 12 * 3600
 """Seconds of a day's work. Where the reader's midnight is, the server does not know."""
+
+_OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,18 +49,14 @@ def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
 
     Cases that are held out are not among them: what a person says of those teaches nothing.
     """
-    own = (reviews.c.judge == judge.name, reviews.c.person == person, reviews.c.state == "answered")
-    query = select(reviews).where(*own, reviews.c.value.is_not(None), reviews.c.judge_value.is_not(None))
-    rows = connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(MOST))
-    answers, agree = {row.case_id: review(row) for row in rows}, judge.value_type.agree
-    turns = []
-    for case in cases_of(connection, judge.name, list(answers)):
-        answer, judgment = answers[case.example.id], case.judgment
-        older = (case.version or 0) <= (answer.judge_version or 0)
-        if judgment is None or judgment.decided_by == "expert" or older or case.held_out:
-            continue
-        before, now, own_value = answer.judge_value, judgment.value, answer.value
-        if before is None or now is None or own_value is None:
+    query = select(queue, reviews).join(reviews, _OF_CASE).where(reviews.c.judge == judge.name)
+    query = query.where(reviews.c.person == person, reviews.c.state == "answered", queue.c.held_out == 0)
+    query = query.where(queue.c.version > reviews.c.judge_version).order_by(reviews.c.updated_at.desc()).limit(MOST)
+    agree, turns = judge.value_type.agree, []
+    for row in connection.execute(query):
+        case, answer = queued(row), review(row)
+        judgment, before, own = case.judgment, answer.judge_value, answer.value
+        if judgment is None or judgment.value is None or before is None or own is None:
             continue
         named = (finding.guideline for finding in judgment.findings if finding.guideline and finding.answer != "n/a")
         turns.append(
@@ -66,9 +64,9 @@ def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
                 case=case,
                 answer=answer,
                 guidelines=frozenset((*judgment.guideline_ids, *named)),
-                was_right=agree(before, own_value),
-                right=agree(now, own_value),
-                turned=not agree(before, now),
+                was_right=agree(before, own),
+                right=agree(judgment.value, own),
+                turned=not agree(before, judgment.value),
             )
         )
     return turns
@@ -79,12 +77,7 @@ def turned_unanswered(connection: Connection, judge: str, person: str) -> list[s
 
     Cases that are held out come by chance alone: chosen by how their verdict changed, they would measure nothing.
     """
-    answered = exists().where(
-        reviews.c.judge == judge,
-        reviews.c.case_id == queue.c.case_id,
-        reviews.c.person == person,
-        reviews.c.state == "answered",
-    )
+    answered = exists().where(_OF_CASE, reviews.c.person == person, reviews.c.state == "answered")
     query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
     query = query.where(
         queue.c.judge == judge, queue.c.held_out == 0, queue.c.version != queue.c.first_version, ~answered

@@ -13,7 +13,7 @@ from memalign.judge import Judge
 from memalign.memory import Memory
 from memalign.types import FeedbackKey
 from memalign.values import Value
-from memalign_server.review.cases import QueuedCase, cases_of
+from memalign_server.review.cases import QueuedCase, queued
 from memalign_server.store.columns import from_json
 from memalign_server.store.tables import queue, reviews
 
@@ -44,14 +44,12 @@ def cases_for_trial(
 
     Cases that are held out stay so: what measures the judge must not choose its words.
     """
+    behind = [key.id for key in judge.memory.sources_of(judge.memory.guideline(guideline))]
     own = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = select(reviews.c.case_id, reviews.c.value).join(queue, own).order_by(reviews.c.updated_at.desc())
-    query = query.where(queue.c.judge == judge.name, queue.c.held_out == 0)
+    query = select(queue, reviews.c.value).join(reviews, own).where(queue.c.judge == judge.name, queue.c.held_out == 0)
     query = query.where(reviews.c.state == "answered", reviews.c.value.is_not(None))
-    values: dict[str, Value] = {row.case_id: from_json(row.value) for row in connection.execute(query)}
-    behind = {key.id for key in judge.memory.sources_of(judge.memory.guideline(guideline))}
-    chosen = sorted(values, key=lambda case_id: case_id not in behind)[:TRIED]
-    return [(case, values[case.example.id]) for case in cases_of(connection, judge.name, chosen)]
+    query = query.order_by(queue.c.case_id.in_(behind).desc(), reviews.c.updated_at.desc()).limit(TRIED)
+    return [(queued(row), from_json(row.value)) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -215,7 +215,7 @@ async def trial(work: Work) -> dict[str, Any]:
     reworded = rephrased(judge, **wording, by=work.arguments["person"])
     with work.store.read() as connection:
         answered = cases_for_trial(connection, judge, work.arguments["person"], wording["guideline"])
-    outcomes = list[dict[str, Any]]()
+    outcomes, agree = list[dict[str, Any]](), judge.value_type.agree
     work.progress("trying", 0, len(answered))
     for start in range(0, len(answered), _TRIED_AT_ONCE):
         part = answered[start : start + _TRIED_AT_ONCE]
@@ -229,10 +229,7 @@ async def trial(work: Work) -> dict[str, Any]:
         for (case, value), now in zip(part, after, strict=True):
             was = verdicts.get(case.example.id, case.judgment)
             if was is not None and was.value is not None and now.value is not None:
-                right = {
-                    "was": judge.value_type.agree(was.value, value),
-                    "now": judge.value_type.agree(now.value, value),
-                }
+                right = {"was": agree(was.value, value), "now": agree(now.value, value)}
                 outcomes.append({"id": case.example.id, **right})
         work.progress("trying", start + len(part), len(answered))
     return {**wording, "cases": outcomes, "problem": None}
