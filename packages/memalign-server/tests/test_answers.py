@@ -264,7 +264,8 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
         say(tables, "ana", case, value)
     say(tables, "ana", "c-03", False)  # an answer that changes keeps its place
     say(tables, "ben", "c-05", True)
-    way, case = [], None
+    way = list[tuple[str, tuple[int, int]]]()
+    case: str | None = None
     while (before := previous_case(tables, JUDGE, "ana", case)) is not None:
         case = before.example.id
         way.append((case, position(tables, JUDGE, "ana", case)))

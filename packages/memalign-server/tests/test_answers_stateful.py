@@ -145,7 +145,7 @@ class Reviewing(RuleBasedStateMachine):
         if (person, case) in self.values:
             self.chosen.add((person, case))
 
-    @precondition(lambda self: open_settlements(self.connection, "tone", kind=KIND))
+    @precondition(lambda self: bool(open_settlements(self.connection, "tone", kind=KIND)))
     @rule(data=st.data())
     def decide(self, data: st.DataObject) -> None:
         row = data.draw(st.sampled_from(open_settlements(self.connection, "tone", kind=KIND)))
@@ -222,7 +222,7 @@ class Reviewing(RuleBasedStateMachine):
         assert len(cases_of(self.connection, "tone", CASES)) == len(CASES)
 
 
-class TestReviewing(Reviewing.TestCase):  # type: ignore[name-defined,misc]  # made by Hypothesis
+class TestReviewing(Reviewing.TestCase):  # type: ignore[misc,valid-type]  # made by Hypothesis
     settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
 
     @classmethod

@@ -49,7 +49,7 @@ def blind_answers(client: Any) -> int:
     server = client.app.state.server
     with server.store.read() as connection:
         query = select(func.count()).select_from(reviews).where(reviews.c.judge_version.is_not(None))
-        return connection.execute(query).scalar_one()
+        return int(connection.execute(query).scalar_one())
 
 
 @pytest.fixture
@@ -206,7 +206,8 @@ def test_what_the_judge_said_of_a_queued_case_goes_with_its_feedback(tmp_path: P
 
 @pytest.mark.parametrize("path", ["erase", "unalign"])
 def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
-    for body in ({}, {"keys": []}):
+    bodies: list[dict[str, list[str]]] = [{}, {"keys": []}]
+    for body in bodies:
         refused = local.post(f"{TONE}/{path}", json=body)
         assert (refused.status_code, "name feedback by one of keys, source" in refused.json()["detail"]) == (422, True)
     assert local.app.state.server.jobs.recent("tone") == []  # type: ignore[attr-defined]  # a FastAPI

@@ -307,8 +307,9 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
 
 def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     from memalign.registry import registry as module
+    from memalign.registry.erase_check import search_again
 
-    def late(*arguments: Any, search: Any = module.search_again) -> Any:
+    def late(*arguments: Any, search: Any = search_again) -> Any:
         monkeypatch.undo()
         answer(site.client, "thanks", value="true", rationale="Mr Okafor is kind.")
         return search(*arguments)

@@ -101,7 +101,7 @@ def answers(client: httpx2.Client) -> dict[str, tuple[str, int]]:
     answered: dict[str, tuple[str, int]] = {}
     after: int | None = 0
     while after is not None:
-        query = {"state": "answered", "limit": 200, "after": after}
+        query: dict[str, str | int] = {"state": "answered", "limit": 200, "after": after}
         piece = client.get(f"{TONE}/cases", params=query).json()
         answered |= {case["id"]: (case["own"]["rationale"], case["own"]["revision"]) for case in piece["items"]}
         after = piece["next"]

@@ -414,14 +414,18 @@ def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None
     with world.shared_server(tmp_path, script=strict) as shared:
         site = Site(shared.signed_in("reviewer"))
         with site.server.store.write() as connection:
-            add_cases(connection, "tone", [Example(**case) for case in CASES])
+            add_cases(connection, "tone", [Example.from_dict(case) for case in CASES])
             connection.execute(update(queue).values(held_out=0))
         site.answer("c5", False, "No sympathy at all.", person="owner")
         site.answer("c6", False, "It is cold.", person="reviewer")
         site.teach()
         theirs, own = site.judge.memory.semantic
         assert site.page().count("Say it better") == 2, "in their own row, and in the list of all"
-        for page, fields in (("better", {"text": "Be brief.", "action": "keep"}), ("use", {"used": "false"})):
+        forms: dict[str, dict[str, Any]] = {
+            "better": {"text": "Be brief.", "action": "keep"},
+            "use": {"used": "false"},
+        }
+        for page, fields in forms.items():
             refused = post(site.client, f"/judges/tone/learned/{page}", guideline=theirs.id, **fields)
             assert refused.status_code == 403
         assert post(site.client, "/judges/tone/learned/confirm", guideline=theirs.id).status_code == 422

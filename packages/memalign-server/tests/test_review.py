@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from memalign import Example
+from memalign_server.people.people import Role
 from memalign_server.review.answers import review_of
 from memalign_server.review.cases import add_cases, cases_of
 from memalign_server.store import Store
@@ -65,7 +66,7 @@ def test_two_tabs_do_not_overwrite_each_other(queued: TestClient) -> None:
 
 
 def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", world.Role.REVIEWER)
+    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner)
 

@@ -102,7 +102,7 @@ def test_a_judge_of_another_type_keeps_it(local: TestClient) -> None:
 
 
 def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
-    trial = {"judge": "tone", "question": "Is it kind?", "model": "scripted"}
+    trial: dict[str, Any] = {"judge": "tone", "question": "Is it kind?", "model": "scripted"}
     assert "Of an invented case it said: <b>Yes</b>" in post(local, "/judges/try", **trial).text
     put_in(local)
     tried = post(local, "/judges/try", **trial).text
@@ -148,7 +148,7 @@ def test_a_model_that_is_down_is_said_in_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/judges", "/judges/try", f"{SETUP}/question"])
 def test_a_team_sends_its_keys_nowhere(shared: world.Shared, path: str) -> None:
-    form = {"question": "Good?", "model": "openai:m@http://10.0.0.1/v1", "judge": "tone"}
+    form: dict[str, Any] = {"question": "Good?", "model": "openai:m@http://10.0.0.1/v1", "judge": "tone"}
     assert "keys would go there" in post(shared.signed_in("owner"), path, **form).text
     shared.server.registry.create(world.judge("far", model="openai:m@http://10.0.0.1/v1"))
     kept = post(shared.signed_in("owner"), "/judges/far/setup/question", **form)  # which has it from elsewhere

@@ -17,6 +17,7 @@ from sqlalchemy import select, update
 from memalign import Judge, ValueType
 from memalign.evaluation import review_feedback
 from memalign.testing import HashEmbedding
+from memalign_server.people.people import Role
 from memalign_server.review.answers import settle
 from memalign_server.review.cases import cases_of
 from memalign_server.review.judging import judge_cases
@@ -215,7 +216,7 @@ def test_nobody_reads_of_a_case_that_they_have_not_answered(ana_and_ben: tuple[T
 
 
 def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", world.Role.REVIEWER)
+    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner, CASES)
     answer_all(reviewer, "yynn")
@@ -289,7 +290,7 @@ def test_teaching_is_not_asked_for_on_this_page(queued: TestClient) -> None:
 
 
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", world.Role.REVIEWER)
+    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner, CASES)
     hold_out(owner)

@@ -373,6 +373,7 @@ def test_a_mined_rule_overrules_a_model_that_guesses() -> None:
         replace(case, answers=Answers(judge=judged_by, verdict=rng.random() < 0.5)) for case in judge.memory.cases
     )
     calibrator = calibrator_of(judge.replace(memory=replace(judge.memory, cases=cases)))
+    assert calibrator is not None
     assert calibrator.worth.decides
     assert (calibrator.worth.calibrator, calibrator.worth.broken) == (1.0, 0)
 
@@ -392,6 +393,7 @@ def test_guidelines_that_say_nothing_do_not_drown_a_mined_rule() -> None:
     calibrator = fit(
         BOOL, [LabelledCase(observation(case.example), bool(learned.label(case))) for case in learned.cases]
     )
+    assert calibrator is not None
     assert calibrator.worth.decides
     unseen = [row for row in rows(40, reference, seed=1) if row.example]
     right = [calibrator.verdict(observation(row.example)) == row.value for row in unseen if row.example]

@@ -175,7 +175,8 @@ class TestJudgmentsOfAFile:
 
     def test_they_need_no_model(self, tmp_path: Path) -> None:
         (judge, model), file = judge_that(lambda number: number % 10 == 0), tmp_path / "judged.jsonl"
-        results = [decide(judge, labelled(60), **self.DEMAND, **{how: file}) for how in ("out", "out", "judged")]
+        ways: list[dict[str, Any]] = [{"out": file}, {"out": file}, {"judged": file}]
+        results = [decide(judge, labelled(60), **self.DEMAND, **way) for way in ways]
         assert len(model.requests) == 60
         assert results[0].criteria == results[1].criteria == results[2].criteria
 

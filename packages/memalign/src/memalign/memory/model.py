@@ -237,7 +237,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # -- what a judge uses ---------------------------------------------------------------------------------------
 
     @cached_property
-    def semantic(self) -> Guidelines:
+    def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
         return Guidelines(guideline for guideline in self.guidelines if self.status(guideline) == "active")
 
