@@ -265,10 +265,10 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
     say(tables, "ana", "c-03", False)  # an answer that changes keeps its place
     say(tables, "ben", "c-05", True)
     way = list[tuple[str, tuple[int, int]]]()
-    case: str | None = None
-    while (before := previous_case(tables, JUDGE, "ana", case)) is not None:
-        case = before.example.id
-        way.append((case, position(tables, JUDGE, "ana", case)))
+    place: str | None = None
+    while (before := previous_case(tables, JUDGE, "ana", place)) is not None:
+        place = before.example.id
+        way.append((place, position(tables, JUDGE, "ana", place)))
     assert way == [("c-02", (3, 12)), ("c-01", (2, 12)), ("c-03", (1, 12))]
     assert position(tables, JUDGE, "ana") == (4, 12)
     say(tables, "ana", "c-01", True)  # what was skipped and is answered now is the latest
