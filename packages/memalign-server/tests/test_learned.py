@@ -134,7 +134,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def explain_three(site: Site) -> None:
     """Three answers that correct the judge, two that agree with it, and one on a case that is held out."""
-    for case, words in (("c5", "No sympathy at all."), ("c6", "It is cold."), ("c7", "Where is the sorry?")):
+    for case, words in (("c5", "No sympathy at all."), ("c6", "It is “cold”."), ("c7", "Where is the sorry?")):
         site.answer(case, False, words)
     site.answer("c8", True)
     site.answer("c9", True)
@@ -279,6 +279,7 @@ def test_a_wording_is_tried_before_it_is_kept(site: Site) -> None:
     site.teach()
     rule = site.judge.memory.semantic[0]
     assert f"It had understood: “{rule.text}”" in site.page(better=rule.id)
+    assert "“It is ‘cold’.”" in site.page(better=site.judge.memory.semantic[1].id)
     words = "Say sorry first, unless all is well."
     page = site.try_wording(rule.id, words)
     assert "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5" in page

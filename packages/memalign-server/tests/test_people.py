@@ -65,6 +65,7 @@ def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
     assert browser.get(ME).json() == {"name": "Zoë", "role": "reviewer", "by": "session"}
     for again in (shared.browser().get(path), shared.browser().post(path)):
         assert (again.status_code, "ask an owner for a new one" in again.text) == (404, True)
+    assert browser.get(path).url.path == "/", "who is in already just goes on"
 
 
 def test_a_link_used_twice_at_once_admits_one(shared: world.Shared) -> None:

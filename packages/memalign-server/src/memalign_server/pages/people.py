@@ -67,6 +67,8 @@ def join_page(request: Request, server: Here, secret: Secret) -> Response:
     """Whose link this is, and the button that uses it up: a program that looks at links in messages must not."""
     with server.store.read() as connection:
         person = person_of_link(connection, secret)
+    if person is None and request.state.person is not None:  # their own link, opened again
+        return RedirectResponse("/", 303)
     if person is None:
         raise _used()
     return render(request, "join.html", page="join", secret=secret, guest=person)
