@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign_server.pages.rendering import link, render
-from memalign_server.pages.setup import KINDS
 from memalign_server.people.access import Asking
 from memalign_server.review.cases import progress_of
 from memalign_server.review.judges import question_of
@@ -32,4 +31,4 @@ def judges_page(request: Request, server: Here, person: Asking) -> Response:
     judges = [server.judges.latest(judge.name).judge for judge in server.registry.list()]
     with server.store.read() as connection:
         rows = [(judge.name, question_of(judge), progress_of(connection, judge.name, person.name)) for judge in judges]
-    return render(request, "home.html", page="home", judges=rows, kinds=KINDS)
+    return render(request, "home.html", page="home", judges=rows)

@@ -44,8 +44,8 @@ def inside(back: str) -> str:
 
 Secret = Annotated[str, Path(max_length=100)]
 PersonId = Annotated[str, Path(max_length=32)]
-Back = Annotated[str, AfterValidator(inside)]
-"""Where to go afterwards."""
+Back = Annotated[str, AfterValidator(inside), Query(max_length=2000)]
+BackOfForm = Annotated[str, AfterValidator(inside), Form()]
 
 
 def link_address(settings: Settings, base: str, secret: str) -> str:
@@ -57,7 +57,7 @@ def link_address(settings: Settings, base: str, secret: str) -> str:
 
 
 @doors.get("/sign-in")
-def sign_in_page(request: Request, server: Here, back: Annotated[Back, Query(max_length=2000)] = "/") -> Response:
+def sign_in_page(request: Request, server: Here, back: Back = "/") -> Response:
     """How to get in."""
     return render(request, "sign_in.html", page="sign-in", back=back, openid=server.settings.openid)
 
@@ -107,9 +107,7 @@ Provider = Annotated[OpenId, Depends(_provider)]
 
 
 @doors.get("/openid/start")
-async def openid_start(
-    request: Request, server: Here, provider: Provider, back: Annotated[Back, Query(max_length=2000)] = "/"
-) -> Response:
+async def openid_start(request: Request, server: Here, provider: Provider, back: Back = "/") -> Response:
     """Send the browser to the provider."""
     base = server.settings.public_url or str(request.base_url)
     request.session["back"] = back
@@ -155,7 +153,7 @@ def account_page(request: Request) -> Response:
 
 
 @router.post("/language")
-def choose_language(language: Annotated[str, Form()], back: Annotated[Back, Form()] = "/") -> Response:
+def choose_language(language: Annotated[str, Form()], back: BackOfForm = "/") -> Response:
     """Keep the language that a person chose, and go back to where they were."""
     if language not in LANGUAGES:
         raise Refused("'{given}' is none of {allowed}", given=language, allowed=", ".join(LANGUAGES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -25,7 +26,7 @@ from memalign.memory import Memory
 from memalign.types import Example
 from memalign.values import ValueType
 from memalign_server.pages.rendering import link, render, speaking, told
-from memalign_server.pages.setup import KINDS, Screen, Setup
+from memalign_server.pages.setup import Screen, Setup
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Refused
@@ -43,14 +44,15 @@ _PATIENCE = 12.0  # seconds that a trial may take: browsers are told to wait for
 _FIELDS = "Request:\n{{ inputs }}\n\nReply:\n{{ outputs }}"
 _PAIR_FIELDS = "Request:\n{{ inputs }}\n\nReplies A and B:\n{{ outputs }}"
 _NAME_WORDS = 6
-_FAULTS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
-    ("slow", (TimeoutError,)),
-    ("down", (ModelUnavailable,)),
-    ("busy", (RateLimited,)),
-    ("refused", (AccessDenied, ModelRejected)),
-    ("unusable", (ConfigurationError,)),
-    ("unclear", (InputError,)),
-)
+_FAULTS: Mapping[type[Exception], str] = {
+    TimeoutError: "slow",
+    ModelUnavailable: "down",
+    RateLimited: "busy",
+    AccessDenied: "refused",
+    ModelRejected: "refused",
+    ConfigurationError: "unusable",
+    InputError: "unclear",
+}
 """What can be wrong with a model, the surest first; `tried.html` says it in words."""
 
 
@@ -111,7 +113,7 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         if case is not None:
             mark_seen(server.store, draft.judge, person.name, [case.example.content_hash])
     except (MemalignError, TimeoutError) as error:
-        fault = next((name for name, kinds in _FAULTS if isinstance(error, kinds)), "unusable")
+        fault = next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
         fault = "key" if re.search(r"needs a key|a provider's key", str(error)) else fault
         detail = told(speaking(request), error)
     return render(request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail)
@@ -122,7 +124,7 @@ def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
     if not (draft.question or draft.instructions):
         raise Refused("write the question first")
     _check_address(draft.model, None, person)
-    kind = ValueType.of(draft.kind or KINDS[0])
+    kind = ValueType.of(draft.kind or "bool")
     stem = "-".join(re.findall(r"\w+", draft.question.lower())[:_NAME_WORDS])[:60] or "judge"
     names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 2)))
     return Judge(

@@ -33,14 +33,12 @@ from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
 from memalign_server.work.jobs import Job
 
-__all__ = ["KINDS", "Screen", "Setup", "router"]
+__all__ = ["Screen", "Setup", "router"]
 
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 
 Block = Literal["question", "cases", "experts", "erase", ""]
 
-KINDS = ("bool", "int:1..5", "A|B|tie")
-"""What experts may answer with, as the page offers it; judges of other types are made elsewhere, and keep theirs."""
 INSTALL = 'pip install "mlflow>=3.11.1"'
 MOST = 10_000
 """Traces that one pull may read."""
@@ -93,7 +91,6 @@ class Setup:
         context: dict[str, Any] = {
             "setup": self,
             "question": question_of(self.latest),
-            "kinds": KINDS,
             "cases": cases,
             "suffixes": ",".join(SUFFIXES),
             "members": members,
@@ -223,7 +220,8 @@ def _feedback(setup: Setup) -> Iterator[dict[str, Any]]:
     for case in setup.latest.memory.cases:
         for annotation in case.annotations:
             own = {name: getattr(annotation, name) for name in ("value", "rationale", "source", "created_at")}
-            yield {"id": case.id, **case.example.content, **{name: own[name] for name in own if own[name] is not None}}
+            fields = {"id": case.id, **case.example.content, **own}
+            yield {name: value for name, value in fields.items() if value is not None}
 
 
 def _cases(setup: Setup) -> Iterator[dict[str, Any]]:
