@@ -11,7 +11,7 @@ import pytest
 
 from memalign import Registry
 from memalign.align import AlignResult, Conflict, Impact, LockCheck, VerdictChange
-from memalign.cli.align_report import report
+from memalign.cli.align import report
 from memalign.cli.guideline_text import by_people, precedence_words
 from memalign.memory import FeedbackConflict, Memory
 from memalign.types import FeedbackKey, Guideline

@@ -1,78 +1,77 @@
-"""What is known of the shared prefixes in a cache: when one is read again, and when a request goes on from the last."""
+"""The prefix that a judge's requests share is read by itself, so that no answer hangs on what was asked before."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memalign.models import local
 from memalign.models.base import ChatRequest
-from memalign.models.shared_prefix import SharedPrefixes
-from memalign.types import Usage
+from memalign.models.llama_cpp import goes_on
+
+LONG = "word " * 400
 
 
-def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", **changes: Any) -> ChatRequest:
-    return ChatRequest(system=system, user=user, schema={"type": "object"}, temperature=0.0, **changes)
-
-
-def after(asked: ChatRequest, *, cached: int = 30, prompt: int = 90) -> SharedPrefixes:
-    prefixes = SharedPrefixes()
-    prefixes.read(asked, Usage(input_tokens=prompt, cached_tokens=cached, output_tokens=10), prefix_apart=True)
-    return prefixes
-
-
-def test_nothing_is_known_at_first() -> None:
-    prefixes = SharedPrefixes()
-    assert not prefixes.goes_on(request())
-    assert not prefixes.is_known(request())
-    assert not prefixes.never_kept(request())
-    assert not prefixes.is_whole(request(), 1000)
+def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", temperature: float = 0.0) -> ChatRequest:
+    return ChatRequest(system=system, user=user, schema={"type": "object"}, temperature=temperature)
 
 
 @pytest.mark.parametrize(
-    "then",
+    ("last", "then", "expected"),
     [
-        request("Is water wet?"),  # at temperature 0 it must come out alike, so it is read alike
-        request("Is water dry?"),
-        request("Is water wet?", system="Answer in words."),
+        (None, request(), False),
+        (request(), request(), False),  # at temperature 0 it must come out alike, so it is read alike
+        (request(), request("Is water dry?"), False),
+        (request(), request(system="Answer in words."), False),
+        (request(temperature=0.7), request(temperature=0.7), True),
+        (request(temperature=0.7), request(temperature=0.7, system="Answer in words."), False),
+        (request(f"{LONG}one"), request(f"{LONG}two"), True),
+        (request(LONG[:-1]), request(LONG[:-1]), False),
     ],
 )
-def test_a_short_request_starts_after_its_prefix(then: ChatRequest) -> None:
-    assert not after(request("Is water wet?")).goes_on(then)
+def test_a_sample_and_a_long_common_beginning_go_on(
+    last: ChatRequest | None, then: ChatRequest, expected: bool
+) -> None:
+    assert goes_on(then, last) is expected
 
 
-def test_a_repeated_or_long_common_prompt_goes_on() -> None:
-    sample = ChatRequest(system="s", user="Is water wet?", schema={}, temperature=0.7)
-    assert after(sample).goes_on(sample)
-    assert not after(sample).goes_on(ChatRequest(system="t", user="Is water wet?", schema={}, temperature=0.7))
-    long = "word " * 400
-    assert after(request(long + "one")).goes_on(request(long + "two"))
-    assert not after(request(long[:-1])).goes_on(request(long[:-1]))
+class Engine:
+    """llama.cpp as far as a chat needs it: it remembers what it reads, and finds `cached` tokens of it."""
+
+    def __init__(self) -> None:
+        self.cached = 30
+        self.read: list[str] = []
+
+    def handle_chat_completions(self, body: dict[str, Any], receive: Callable[[dict[str, Any]], bool]) -> None:
+        prefix = body["max_tokens"] == 0
+        self.read.append(("prefix" if prefix else "request") + ("" if body["cache_prompt"] else " anew"))
+        receive({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop"}]})
+        details = {"cached_tokens": self.cached}
+        receive({"usage": {"prompt_tokens": 90, "completion_tokens": 1, "prompt_tokens_details": details}})
 
 
-def test_another_prompt_between_leaves_only_the_prefix_known() -> None:
-    sample = ChatRequest(system="s", user="Is water wet?", schema={}, temperature=0.7)
-    prefixes = after(sample)
-    prefixes.lose()
-    assert not prefixes.goes_on(sample)
-    assert prefixes.is_known(sample)
-
-
-def test_a_prefix_returned_in_part_is_not_whole() -> None:
-    prefixes = after(request(), cached=30)
-    assert prefixes.is_whole(request(), 30)
-    assert not prefixes.is_whole(request(), 29)
-
-
-def test_an_uncut_prompt_has_no_prefix_read_apart() -> None:
-    prefixes = after(request(), cached=0)
-    assert prefixes.never_kept(request())
-    assert not prefixes.never_kept(request(system="Answer in words."))
-    prefixes.read(request(), Usage(input_tokens=90, cached_tokens=0, output_tokens=10), prefix_apart=False)
-    assert prefixes.never_kept(request())
-
-
-def test_a_continued_prompt_keeps_its_prefix_length() -> None:
-    prefixes = after(request(), cached=30)
-    prefixes.read(request(), Usage(input_tokens=90, cached_tokens=89, output_tokens=10), prefix_apart=False)
-    assert prefixes.is_whole(request(), 30)
+@pytest.mark.parametrize(
+    ("cached_first", "cached_then", "then", "read"),
+    [
+        (30, 30, request("Is water dry?"), ["prefix", "request"]),
+        (30, 29, request("Is water dry?"), ["prefix", "prefix anew", "request"]),  # the rest was cut somewhere else
+        (30, 30, request(system="Answer in words."), ["prefix anew", "request"]),
+        (0, 0, request("Is water dry?"), ["request"]),  # a model whose prompts cannot be cut
+    ],
+)
+async def test_a_prefix_is_read_apart_until_all_of_it_is_cached(
+    monkeypatch: pytest.MonkeyPatch, cached_first: int, cached_then: int, then: ChatRequest, read: list[str]
+) -> None:
+    engine = Engine()
+    monkeypatch.setattr(local, "load", lambda *_, **__: engine)
+    model = local.LocalChatModel("local:tiny", Path("tiny.gguf"), context_tokens=512, threads=1)
+    engine.cached = cached_first
+    await model.complete(request())
+    assert engine.read == ["prefix anew", "request"]
+    engine.read.clear()
+    engine.cached = cached_then
+    await model.complete(then)
+    assert engine.read == read

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from memalign import Check, Registry
-from memalign.cli.diff_text import diff_text
+from memalign.cli.history import diff_text
 from memalign.memory import Answers, Memory
 from tests.support.keys import keys
 from tests.support.places import Place

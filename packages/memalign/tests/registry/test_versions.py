@@ -17,7 +17,7 @@ from sqlalchemy import event
 from memalign import Judge, MemalignError, Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
-from memalign.cli.diff_text import diff_text
+from memalign.cli.history import diff_text
 from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConflict
 from memalign.memory import Annotation, Case, Tombstone
 from memalign.types import Example, FeedbackKey

@@ -1,12 +1,14 @@
-"""`memalign align`: learn from experts' feedback."""
+"""`memalign align`: learn from experts' feedback; what an align or unalign did, for people and for programs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.align_report import run_and_report
+from memalign.cli.guideline_text import by_people, check_table, guideline_table, legend, settling
 from memalign.cli.options import (
     ColumnMap,
     Concurrency,
@@ -19,7 +21,18 @@ from memalign.cli.options import (
     give_estimate,
     rows_of,
 )
-from memalign.cli.session import Session
+from memalign.cli.output import counted, label_text, listed, say, table, usage_text
+from memalign.cli.progress import Progress, show_progress
+from memalign.cli.session import DONE, FAILURES, Session, interruptible, version_line
+
+if TYPE_CHECKING:
+    from memalign.align import AlignResult, Conflict, Impact, LockCheck
+    from memalign.registry import Registry
+
+__all__ = ["align", "interruptible_change", "report", "run_and_report"]
+
+_LIMIT = 20  # rows of a table
+_LINES = 10  # of one kind
 
 
 def align(
@@ -88,3 +101,139 @@ def align(
     registry = session.registry()
     number = registry.history(name)[-1].number
     return give_estimate(session, name, number, registry.estimate(name, rows, **options), max_cost)
+
+
+def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
+    """Run an align or unalign, print its report and return the exit code. Ctrl-C says what was committed."""
+    registry = session.registry()
+    before = registry.history(name)[-1].number
+    with interruptible_change(registry, name, before), show_progress() as progress:
+        result = action(registry, progress)
+    if result.taken_up:
+        say(f"{counted(result.taken_up, 'answer')} taken up that a stopped run had paid for")
+    return report(session, result)
+
+
+def interruptible_change(registry: Registry, name: str, before: int) -> Any:
+    """Ctrl-C inside says whether a new version was committed; looked up, because it may come after the commit."""
+
+    def consequence() -> str:
+        now = registry.history(name)[-1].number
+        if now == before:
+            answers = registry.kept_answers(name)
+            paid = (
+                f"; {counted(answers, 'answer')} paid for and kept: the same command takes them up" if answers else ""
+            )
+            return f"nothing was committed, {name} is still version {now}{paid}"
+        return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
+
+    return interruptible(consequence)
+
+
+def report(session: Session, result: AlignResult) -> int:
+    """Print what an align or unalign did, `str(result)` last.
+
+    Returns 1 when something is pending or was left out, a spend limit was reached, or a locked case is not kept.
+    """
+    name, memory = result.judge.name, result.judge.memory
+    parts: list[Any] = _rows(result)
+    if not (result.rows or result.removed or result.usage.calls or result.taken_up or result.stopped):
+        parts.append("there was nothing to learn: no file was given, and nothing is pending")
+    if result.removed:
+        parts.append(f"withdrawn: {listed(result.removed)}")
+    if result.forgotten:
+        parts.append(guideline_table(result.forgotten, title="Forgotten guidelines", limit=_LIMIT))
+    settings_lost = [(rule.id, by) for rule in result.forgotten if (by := by_people(rule))]
+    parts += _first(
+        [
+            f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines"
+            for gid, by in settings_lost
+        ]
+    )
+    if result.guidelines:
+        in_force_first = sorted(result.guidelines, key=lambda g: memory.status(g) != "active")
+        rest = f"memalign guideline {name} has all"
+        parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
+        parts += check_table(in_force_first, result.judge, title="Their checks", limit=_LIMIT, rest=rest)
+        parts += legend(name, result.guidelines, memory)
+    parts += _impact(result.impact)
+    parts += _first([line for check in result.locks if (line := _lock(name, check))])
+    if right := [check.id for check in result.locks if check.holds and check.answered and not check.guideline_ids]:
+        parts.append(f"locked and judged right: {listed(right)}")
+    parts += _first([_conflict(conflict) for conflict in result.conflicts])
+    if any(conflict.kind == "comments" for conflict in result.conflicts):
+        parts.append(settling(name))
+    parts += _first([f"note: {note}" for note in result.notes])
+    if result.stopped:
+        parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
+    parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
+    settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
+    session.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
+    failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
+    return FAILURES if failed or not all(check.holds for check in result.locks) else DONE
+
+
+def _rows(result: AlignResult) -> list[Any]:
+    parts: list[Any] = []
+    if result.rows:
+        counts = Counter((row.status, row.state or "-") for row in result.rows)
+        parts.append(table(("row", "state", "count"), [(*kind, count) for kind, count in sorted(counts.items())]))
+    if changed := [row for row in result.rows if row.status != "unchanged"]:
+        if len(changed) > _LIMIT:  # what a person may have to do something about stands first
+            changed.sort(key=lambda row: row.state in ("learned", "merged"))
+        rows = [(row.line, row.key, row.status, row.state, row.reason) for row in changed]
+        columns = ("line", "feedback", "row", "state", "reason")
+        rest = f"memalign show {result.judge.name} --ledger has all"
+        parts.append(table(columns, rows, title="Feedback", limit=_LIMIT, rest=rest))
+    return parts
+
+
+def _first(lines: list[str]) -> list[str]:
+    """As many of them as a screen holds, and how many more there are."""
+    if len(lines) <= _LINES:
+        return lines
+    return [*lines[:_LINES], f"… and {len(lines) - _LINES:,} more of these; --json has all"]
+
+
+def _conflict(conflict: Conflict) -> str:
+    if conflict.kind == "comments":
+        about = f" about {conflict.reason}" if conflict.reason else ""
+        return f"conflict{about}: {listed(list(conflict.annotations))} contradict each other"
+    labels = listed([f"{key}: {label_text(value)}" for key, value in conflict.annotations.items()])
+    counts = conflict.reason
+    if conflict.label is not None:
+        counts = f"{label_text(conflict.label)} counts, {conflict.reason}"
+    return f"conflict on {listed(conflict.ids)}: {labels}; {counts}"
+
+
+def _impact(impact: Impact | None) -> list[Any]:
+    """How verdicts on past cases changed."""
+    if impact is None:
+        return []
+    moved = len(impact.changes) - impact.fixed - impact.broken
+    line = f"{impact.checked} taught cases judged again, each hidden from the judge: "
+    line += f"{impact.fixed} fixed, {impact.broken} broken" if impact.changes else "no verdict changed"
+    line += f", {moved} wrong before and after" if moved else ""
+    parts: list[Any] = [line]
+    if impact.changes:
+        rows = [
+            (case.id, *map(label_text, (case.label, case.before, case.after)), case.effect, listed(case.guideline_ids))
+            for case in impact.changes
+        ]
+        columns = ("id", "experts", "before", "after", "effect", "guideline")
+        parts.append(table(columns, rows, title="Changed verdicts", limit=_LIMIT))
+    return parts
+
+
+def _lock(name: str, check: LockCheck) -> str:
+    """A line on a locked case of which there is something to tell."""
+    if not check.holds:
+        return f"locked case {check.id} is NOT kept: {check.reason}"
+    if not check.answered:
+        return f"new guidelines are not used yet: {check.reason}; align again"
+    if not check.guideline_ids:
+        return ""
+    return (
+        f"locked case {check.id} is kept: {listed(check.guideline_ids)} broke it and is left out. "
+        f"To use it anyway: memalign lock {name} {check.id} --unlock"
+    )

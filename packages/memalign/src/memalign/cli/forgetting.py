@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.align_report import interruptible_change, run_and_report
+from memalign.cli.align import interruptible_change, run_and_report
 from memalign.cli.guideline_text import by_people
 from memalign.cli.options import Name, Yes
 from memalign.cli.output import counted, listed, say, shorten

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["AnswerStore", "Calls", "SpendLimit", "SpendRun", "check_concurrency"]
+__all__ = ["AnswerStore", "Calls", "SpendLimit", "check_concurrency"]
 
 T = TypeVar("T")
 
@@ -92,7 +93,6 @@ class Calls:
         self.dry_run = dry_run
         self._answers = answers
         self._limit = None if max_cost is None else SpendLimit(max_cost)
-        self._runs: dict[tuple[str, str], SpendRun] = {}
         self._unpriced = ""
         self._first = asyncio.Lock()
 
@@ -220,7 +220,7 @@ class Calls:
     async def _pay(
         self,
         model: ChatModel | DecisionModel,
-        kind: str,
+        purpose: str,
         size: int,
         call: Callable[[], Awaitable[T]],
         usage_of: Callable[[T], Usage],
@@ -230,24 +230,29 @@ class Calls:
         The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
         of the tokens that go in.
         """
-        if self._limit is None:
+        limit, key = self._limit, (model.name, purpose)
+        if limit is None:
             return await call()
-        run = self._runs.get((model.name, kind))
-        if run is None:
-            run = self._runs[model.name, kind] = self._limit.start_run(least_price=_input_price(model))
-        if not run.price_known:
+        if key not in limit.kinds:
+            limit.kinds[key] = _Kind(_input_price(model))
+        if not limit.kinds[key].answered:
             async with self._first:
-                if not run.price_known:
-                    return await self._paid(run, model.name, size, call, usage_of)
-        return await self._paid(run, model.name, size, call, usage_of)
+                if not limit.kinds[key].answered:
+                    return await self._paid(limit, key, size, call, usage_of)
+        return await self._paid(limit, key, size, call, usage_of)
 
     async def _paid(
-        self, run: SpendRun, name: str, size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
+        self,
+        limit: SpendLimit,
+        key: tuple[str, str],
+        size: int,
+        call: Callable[[], Awaitable[T]],
+        usage_of: Callable[[T], Usage],
     ) -> T:
         self._check_price()
-        if not run.room(size):
+        kind = limit.kinds[key]
+        if not limit.begin(kind, size):
             raise SpendLimitReached(f"{self.stopped}; align again to go on")
-        run.begin(size)
         usage = Usage()
         try:
             answer = await call()
@@ -256,9 +261,9 @@ class Calls:
             usage = error.usage or Usage()
             raise
         finally:
-            run.end(usage.cost or 0.0, answered=usage.calls > 0, size=size)
+            limit.end(kind, size, usage.cost or 0.0, answered=usage.calls > 0)
             if usage.cost is None:
-                self._unpriced = name
+                self._unpriced = key[0]
         return answer
 
     def _check_price(self) -> None:
@@ -274,13 +279,31 @@ def check_concurrency(concurrency: int | None) -> None:
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
 
 
+@dataclass(eq=False)
+class _Kind:
+    """Calls of one model for one purpose: they cost about as much for a unit of their size.
+
+    Attributes:
+        least_price: What a price list says that a unit costs at least.
+        in_flight: Units of the calls that are out.
+        answered: Units of the calls that a model answered.
+        cost: Dollars that they cost.
+    """
+
+    least_price: float
+    in_flight: float = 0.0
+    answered: float = 0.0
+    cost: float = 0.0
+
+
 class SpendLimit:
-    """Dollars that one or several runs may spend together.
+    """Dollars that all calls of a run may cost. A call is expected to cost the mean of its kind, or of the dearest one.
 
     Attributes:
         most: The limit.
         spent: What was spent so far.
         reached: Whether one more call would have passed it.
+        kinds: The kinds of calls, by the model's name and the purpose.
     """
 
     def __init__(self, most: float) -> None:
@@ -290,64 +313,29 @@ class SpendLimit:
         self.most = most
         self.spent = 0.0
         self.reached = False
-        self._runs: list[SpendRun] = []
+        self.kinds: dict[tuple[str, str], _Kind] = {}
 
-    def start_run(self, *, least_price: float = 0.0) -> SpendRun:
-        """Calls of another kind or judge, which may cost more or less, and at least so much a unit of their size."""
-        self._runs.append(SpendRun(self, least_price))
-        return self._runs[-1]
+    def price(self, kind: _Kind) -> float:
+        """What a unit of a call is expected to cost."""
+        if kind.answered:
+            return kind.cost / kind.answered
+        return max(
+            kind.least_price, *(other.cost / other.answered for other in self.kinds.values() if other.answered), 0.0
+        )
 
-    @property
-    def dearest(self) -> float:
-        """What a call costs in the dearest run so far; 0.0 before the first answer."""
-        return max((run.price for run in self._runs if run.price_known), default=0.0)
+    def begin(self, kind: _Kind, size: float) -> bool:
+        """Whether there is room for one more call, which then goes out."""
+        reserved = sum(other.in_flight * self.price(other) for other in self.kinds.values() if other.in_flight)
+        self.reached = self.reached or self.spent + reserved + size * self.price(kind) > self.most
+        kind.in_flight += 0 if self.reached else size
+        return not self.reached
 
-    @property
-    def reserved(self) -> float:
-        """What the calls in flight are expected to cost."""
-        return sum(run.in_flight * run.price for run in self._runs if run.in_flight)
-
-
-class SpendRun:
-    """The calls of one run. A call is expected to cost the mean of its run; the first, as much as in the dearest run.
-
-    The first never costs less than `least_price` a unit, which a price list says.
-
-    Where calls differ in length, each has a `size` and the mean is that of a unit of it.
-    """
-
-    def __init__(self, limit: SpendLimit, least_price: float = 0.0) -> None:
-        self.limit = limit
-        self._least_price = least_price
-        self.in_flight = 0.0
-        self._answered = self._cost = 0.0
-
-    @property
-    def price_known(self) -> bool:
-        """Whether this run has an answer, so that it is known what one costs."""
-        return self._answered > 0
-
-    @property
-    def price(self) -> float:
-        """What a call, or a unit of its size, is expected to cost."""
-        return self._cost / self._answered if self.price_known else max(self.limit.dearest, self._least_price)
-
-    def room(self, size: float = 1.0) -> bool:
-        """Whether one more call may be made."""
-        limit = self.limit
-        limit.reached = limit.reached or limit.spent + limit.reserved + size * self.price > limit.most
-        return not limit.reached
-
-    def begin(self, size: float = 1.0) -> None:
-        """A call goes out."""
-        self.in_flight += size
-
-    def end(self, cost: float, *, answered: bool, size: float = 1.0) -> None:
+    def end(self, kind: _Kind, size: float, cost: float, *, answered: bool) -> None:
         """A call came back, `answered` by a model, or failed for free, which says nothing of the next one's price."""
-        self.in_flight -= size
-        self._answered += size * answered
-        self._cost += cost
-        self.limit.spent += cost
+        kind.in_flight -= size
+        kind.answered += size * answered
+        kind.cost += cost
+        self.spent += cost
 
 
 def _input_price(model: ChatModel | DecisionModel) -> float:
