@@ -210,6 +210,13 @@ def test_columns_are_chosen_where_the_guess_is_wrong(local: TestClient) -> None:
     assert "Choose a column of its own for each." in sent(local, "a.csv", "only\nthis\n").text
 
 
+def test_another_file_is_not_read_by_the_columns_of_the_first(local: TestClient) -> None:
+    for column in (["question", "answer"], ["customer_message"]):  # the form sends what was chosen for the file before
+        page = sent(local, "july.csv", TABLE, column=column).text
+        assert "<option selected>agent_reply</option>" in page
+        assert "Add 2 cases" in page
+
+
 def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
     page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
     assert "2 rows cannot be used and are left out." in page

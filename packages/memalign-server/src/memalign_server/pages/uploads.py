@@ -81,10 +81,10 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         file: Its bytes.
         filename: Its sender's name for it, which never becomes a path.
         judge: The judge whose fields are read.
-        chosen: The column for each question about the file; without them they are guessed.
+        chosen: The column for each question about the file; guessed without them, or where they are of another file.
 
     Raises:
-        InputError: The file is of no kind that is read, is empty, or lacks a column that was chosen.
+        InputError: The file is of no kind that is read, or is empty.
     """
     name = _readable(filename)
     suffix = Path(name).suffix.lower()
@@ -103,8 +103,9 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
     if not columns:
         raise InvalidRows(name, bad)
     questions = _questions(judge, written[0].fields)
-    answers = chosen[: len(questions)] or _guess(questions, columns, judge.columns)
-    upload = Upload(name=name, columns=columns, questions=questions, chosen=answers)
+    if len(chosen) != len(questions) or not {*chosen} <= {"", *columns}:  # for the file before this one
+        chosen = _guess(questions, columns, judge.columns)
+    upload = Upload(name=name, columns=columns, questions=questions, chosen=chosen)
     if not upload.complete:
         return upload
     usable = _by_fields(upload, written, judge, bad)
@@ -124,9 +125,7 @@ def _by_fields(upload: Upload, written: Sequence[Row], judge: Judge, bad: list[R
     chosen = dict(zip(upload.questions, upload.chosen, strict=True))
     sides = {side: chosen.pop(side) for side in _SIDES if side in chosen}
     labels = {field: column for field, column in judge.columns.items() if field in _LABELS and column in upload.columns}
-    columns = Columns(labels | chosen, required=True)
-    columns.check(upload.name, upload.columns)
-    rows = list[Row]()
+    columns, rows = Columns(labels | chosen), list[Row]()
     for row in written:
         if empty := [column for column in upload.chosen if _is_empty(row.fields.get(column))]:
             bad.append(RowError(line=row.line, reason=f"nothing is in the column {', '.join(empty)}"))
