@@ -18,7 +18,7 @@ from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.people.access import Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import Review, previous_case, say_drafts
+from memalign_server.review.answers import previous_case, say_drafts
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import cases_of, progress_of
 from memalign_server.review.finding import case_text, find_cases
@@ -61,7 +61,7 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
         waiting = untaught_words(connection, judge, person.name).get("waiting", [])
         progress = progress_of(connection, judge, person.name)
         previous = previous_case(connection, judge, person.name)
-    words = [answer.rationale for answer in reversed(waiting)]
+    words = [comment.rationale for comment in waiting]
     words += [old.rationale for old in loaded.memory.pending if old.source == person.name and old.rationale]
     if running is None and not words:
         return RedirectResponse(link(judge, "review"), 303)
@@ -161,45 +161,40 @@ class Row:
     Attributes:
         id: The guideline's id, or why the words taught nothing.
         comments: The words, the latest first.
-        at: When the latest were written.
-        keys: Those that the judge has learned from.
+        taught: Whether the judge has them in memory, so that they can be taken back.
         guideline: What the judge understood; None for nothing.
         turns: The cases that the guideline bears on, as they are judged since.
     """
 
     id: str
-    comments: Sequence[Annotation | Review]
-    at: str
-    keys: tuple[FeedbackKey, ...] = ()
-    guideline: Guideline | None = None
-    turns: Sequence[Turn] = ()
+    comments: Sequence[Annotation]
+    taught: bool
+    guideline: Guideline | None
+    turns: Sequence[Turn]
 
 
-def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str, Sequence[Review]]) -> list[Row]:
+def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str, Sequence[Annotation]]) -> list[Row]:
     """A row for each guideline that the reader's words are behind, and for each reason why words taught nothing."""
-    rows = [Row(id=reason, comments=answers, at=answers[0].updated_at) for reason, answers in idle.items()]
     active = {rule.id: rule for rule in memory.semantic}
-    behind: dict[str, list[Annotation]] = {}
+    words = {reason: list(comments) for reason, comments in idle.items()}
     for entry in memory.ledger():
         comment = memory.annotation(entry.key)
         if comment is not None and comment.source == person and comment.rationale is not None:
-            taught = entry.guideline_ids if entry.state in ("learned", "merged") else ()
-            for name in [rule for rule in taught if rule in active] or [entry.state]:
-                behind.setdefault(name, []).append(comment)
-    for name, comments in behind.items():
-        comments.sort(key=lambda comment: comment.created_at or "", reverse=True)
+            rules = entry.guideline_ids if entry.state in ("learned", "merged") else ()
+            for name in [rule for rule in rules if rule in active] or [entry.state]:
+                words.setdefault(name, []).append(comment)
+    rows = []
+    for name, comments in words.items():
+        comments.sort(key=_time, reverse=True)
         cases = {comment.id for comment in comments}
-        rows.append(
-            Row(
-                id=name,
-                comments=comments,
-                at=comments[0].created_at or "",
-                keys=tuple(comment.key for comment in comments),
-                guideline=active.get(name),
-                turns=[turn for turn in turns if name in turn.guidelines or turn.case.example.id in cases],
-            )
-        )
-    return sorted(rows, key=lambda row: row.at, reverse=True)
+        concerned = [turn for turn in turns if name in turn.guidelines or turn.case.example.id in cases]
+        row = Row(id=name, comments=comments, taught=name not in idle, guideline=active.get(name), turns=concerned)
+        rows.append(row)
+    return sorted(rows, key=lambda row: _time(row.comments[0]), reverse=True)
+
+
+def _time(comment: Annotation) -> str:
+    return comment.created_at or ""
 
 
 @router.get("/learned")
@@ -273,12 +268,12 @@ def _may_change(memory: Memory, person: Person, rule: Guideline) -> bool:
 # -- a person's say ----------------------------------------------------------------------------------------------------
 
 
-def _own_keys(memory: Memory, person: Person, row: str) -> tuple[FeedbackKey, ...]:
-    """The reader's words of a row that the judge has learned from."""
-    keys = next((one.keys for one in _rows(memory, person.name, (), {}) if one.id == row), None)
-    if keys is None:
+def _own_keys(memory: Memory, person: Person, name: str) -> list[FeedbackKey]:
+    """The keys of the reader's words in a row, which the judge has in memory."""
+    row = next((row for row in _rows(memory, person.name, (), {}) if row.id == name), None)
+    if row is None:
         raise Refused("the judge has changed since: look at the page again")
-    return keys
+    return [comment.key for comment in row.comments]
 
 
 @router.post("/learned/confirm")

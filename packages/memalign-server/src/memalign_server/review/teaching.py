@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, select, update
 
-from memalign.memory import Memory
+from memalign.memory import Annotation, Memory
 from memalign.types import Example, Feedback, FeedbackKey, Judgment
-from memalign_server.review.answers import TEACHES, Review, review
+from memalign_server.review.answers import TEACHES
 from memalign_server.review.cases import judgment_of
 from memalign_server.store.columns import from_json
 from memalign_server.store.store import Store
@@ -61,8 +61,8 @@ def lessons_of(connection: Connection, judge: str) -> list[Lesson]:
     return lessons
 
 
-def untaught_words(connection: Connection, judge: str, person: str) -> dict[str, list[Review]]:
-    """A person's explained answers that the judge has not learned, the latest first, by the reason.
+def untaught_words(connection: Connection, judge: str, person: str) -> dict[str, list[Annotation]]:
+    """What a person explained and the judge has not learned, the earliest first, by the reason.
 
     They are `waiting` to be taught, or may not teach: `held-out`, `differing`, or `settled` for another answer.
     """
@@ -70,11 +70,12 @@ def untaught_words(connection: Connection, judge: str, person: str) -> dict[str,
     query = query.where(
         reviews.c.judge == judge, reviews.c.person == person, reviews.c.rationale.is_not(None), _UNTAUGHT
     )
-    words: dict[str, list[Review]] = {}
-    for row in connection.execute(query.order_by(reviews.c.updated_at.desc())):
+    words: dict[str, list[Annotation]] = {}
+    for row in connection.execute(query.order_by(reviews.c.updated_at)):
+        comment = Annotation(id=row.case_id, source=person, rationale=row.rationale, created_at=row.updated_at)
         settled = "waiting" if row.settled in (None, person) else "settled"
         reason = "held-out" if row.held_out else "differing" if row.disputed else settled
-        words.setdefault(reason, []).append(review(row))
+        words.setdefault(reason, []).append(comment)
     return words
 
 
