@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, event, select, update
 
 from memalign import Example, Judge, ValueType
 from memalign_server.people.people import Role, add_person
@@ -26,7 +26,7 @@ from memalign_server.review.answers import (
     settle,
     take_over,
 )
-from memalign_server.review.cases import add_cases, case_of, next_cases
+from memalign_server.review.cases import add_cases, case_of, next_cases, progress_of
 from memalign_server.review.drafts import draft_of
 from memalign_server.review.judges import question_of, scale_ends
 from memalign_server.store import Store
@@ -80,7 +80,7 @@ def say(connection: Connection, person: str, case: str, value: Any = None, words
 def waiting(connection: Connection, person: str) -> list[tuple[str, list[str]]]:
     """The differences that wait for a person: the case, and who says otherwise."""
     rows = differences(connection, JUDGE, person, kind=YES_NO)
-    return [(row.case.example.id, [other.person for other in row.others]) for row in rows]
+    return [(row.case.example.id, [other.person for other in row.answers]) for row in rows]
 
 
 def for_owners(connection: Connection) -> list[tuple[str, list[str]]]:
@@ -165,7 +165,7 @@ def test_what_a_colleague_has_changed_since_is_not_taken_over(tables: Connection
     say(tables, "ben", "c-00", True)
     ((difference),) = differences(tables, JUDGE, "ana", kind=YES_NO)
     say(tables, "ben", "c-00", True, "With words.")
-    revision = difference.others[0].revision
+    revision = difference.answers[0].revision
     assert take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=revision).outcome == "conflict"
     own = review_of(tables, JUDGE, "ana", "c-00")
     assert own is not None
@@ -207,6 +207,29 @@ def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connectio
     tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
     (first,) = differences(tables, JUDGE, "ana", kind=YES_NO, limit=1)
     assert first.case.example.id == "c-01"
+
+
+@pytest.mark.parametrize("chosen", [(), ("ana",), ("ana", "ben")])
+def test_the_first_of_many_differences_is_found_without_reading_all(
+    tables: Connection, chosen: tuple[str, ...]
+) -> None:
+    put_in(tables, 200, "d")
+    for number in range(200):
+        for person, value in (("ana", False), ("ben", True)):
+            say(tables, person, f"d-{number:02}", value)
+    for person in chosen:
+        tables.execute(update(reviews).where(reviews.c.person == person).values(kept_revision=reviews.c.revision))
+    sizes: list[int] = []
+
+    @event.listens_for(tables, "before_cursor_execute")
+    def note(_connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any) -> None:
+        sizes.append(len(parameters))
+
+    of_ben = differences(tables, JUDGE, "ben", kind=YES_NO, limit=1)
+    of_owners = open_settlements(tables, JUDGE, kind=YES_NO, limit=1)
+    assert [row.case.example.id for row in (*of_ben, *of_owners)] == ["d-00"]
+    assert max(sizes) < 40, "values of one statement"
+    assert len(sizes) < 8, "statements"
 
 
 @pytest.mark.parametrize(("holder", "teaches"), [("ana", ["ana"]), ("ben", ["ben"]), ("", [])])
@@ -258,6 +281,11 @@ def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection)
 # -- the way through the cases -----------------------------------------------------------------------------------------
 
 
+def place(connection: Connection, case: str | None = None) -> tuple[int, int]:
+    progress = progress_of(connection, JUDGE, "ana")
+    return position(connection, JUDGE, "ana", progress, case), progress.total
+
+
 def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) -> None:
     assert previous_case(tables, JUDGE, "ana") is None
     for case, value in (("c-03", True), ("c-01", None), ("c-02", False)):
@@ -265,12 +293,12 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
     say(tables, "ana", "c-03", False)  # an answer that changes keeps its place
     say(tables, "ben", "c-05", True)
     way = list[tuple[str, tuple[int, int]]]()
-    place: str | None = None
-    while (before := previous_case(tables, JUDGE, "ana", place)) is not None:
-        place = before.example.id
-        way.append((place, position(tables, JUDGE, "ana", place)))
+    case: str | None = None
+    while (before := previous_case(tables, JUDGE, "ana", case)) is not None:
+        case = before.example.id
+        way.append((case, place(tables, case)))
     assert way == [("c-02", (3, 12)), ("c-01", (2, 12)), ("c-03", (1, 12))]
-    assert position(tables, JUDGE, "ana") == (4, 12)
+    assert place(tables) == (4, 12)
     say(tables, "ana", "c-01", True)  # what was skipped and is answered now is the latest
     latest = previous_case(tables, JUDGE, "ana")
     assert latest is not None
@@ -280,7 +308,7 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
 def test_at_the_end_the_position_is_the_last(tables: Connection) -> None:
     for n in range(12):
         say(tables, "ana", f"c-{n:02}", True)
-    assert position(tables, JUDGE, "ana") == (12, 12)
+    assert place(tables) == (12, 12)
 
 
 # -- the question ------------------------------------------------------------------------------------------------------

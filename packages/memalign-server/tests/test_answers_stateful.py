@@ -1,4 +1,4 @@
-"""Two people and an owner at a few cases, in any order of what they can do: whose answer is taught, and who must choose."""
+"""An owner and two experts at a few cases, doing what they can in any order: who must choose, and what is taught."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Reviewing(RuleBasedStateMachine):
                 waiting_for_owner.add(case)
             for name in TEAM:
                 rows = differences(self.connection, "tone", name, kind=KIND)
-                others = [{one.person for one in row.others} for row in rows if row.case.example.id == case]
+                others = [{one.person for one in row.answers} for row in rows if row.case.example.id == case]
                 contradict = {one for one in answers if name in answers and answers[one] != answers[name]}
                 assert others == ([contradict] if contradict and (name, case) not in self.chosen else [])
         found = {row.case.example.id for row in open_settlements(self.connection, "tone", kind=KIND)}

@@ -347,6 +347,17 @@ def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
         assert words in site.client.post("/judges/tone/receipts", files=files).text
 
 
+def test_a_receipts_own_words_are_no_trace(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    for word in ("thanks", "late"):  # every receipt says which version is the latest
+        page = erased(site, matching=word, whole="true")
+        assert "0 left" in page, " ".join(re.sub("<[^>]+>", " ", page).split())
+    jobs = Jobs(Store(site.url), site.registry())
+    receipts = [job.result for erasure in jobs.recent("tone") if (job := jobs.find(erasure.id)) and job.kind == "erase"]
+    assert len(receipts) == 2
+    assert all(receipts), "the second erasure leaves the receipt of the first"
+
+
 def test_verdicts_in_which_an_erased_sentence_had_a_part_are_asked_again(site: Site) -> None:
     put_in(site.client, [CASES[0], *OTHERS])
     answer(site.client, "okafor-1", value="false", rationale="Mr Okafor is owed more.")

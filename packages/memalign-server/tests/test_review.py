@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import update
+from sqlalchemy import Engine, event, update
 
 from memalign import Example
 from memalign_server.people.people import Role
@@ -45,6 +45,21 @@ def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
     assert REASON not in before
     assert f"You say No. The judge said Yes:</b> “{REASON}”" in answer(queued, "late", value="false").text
     assert "You both say Yes." in answer(queued, "thanks", value="true").text
+
+
+def test_a_page_asks_the_database_few_things(queued: TestClient) -> None:
+    answer(queued, "late", value="false")
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    for query in ("", "?case=late"):
+        statements.clear()
+        event.listen(Engine, "before_cursor_execute", note)
+        assert queued.get(f"/judges/tone/review{query}").status_code == 200
+        event.remove(Engine, "before_cursor_execute", note)
+        assert sum(statement.startswith("SELECT") for statement in statements) <= 15
 
 
 def test_one_form_saves_once(queued: TestClient) -> None:
@@ -178,7 +193,7 @@ def test_the_judge_is_asked_when_somebody_answers_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "instructions", "buttons", "note"), [
     ("bool", "Is it warm?\n{{ outputs }}", {"Yes": "Y", "No": "N"}, ""),
-    ("int:1..5", "How warm is it?\n{{ outputs }}\n1 = cold, 5 = warm", {str(n): str(n) for n in range(1, 6)}, "1 = cold, 5 = warm"),
+    ("int:1..5", "How warm?\n{{ outputs }}\n1 = cold, 5 = warm", {n: n for n in "12345"}, "1 = cold, 5 = warm"),
     ("A|B|tie", "Which is warmer?\n{{ outputs }}", {"A is better": "A", "B is better": "B", "Equal": "E"}, ""),
     ("good|bad|broken", "How is it?\n{{ outputs }}", {"good": "1", "bad": "2", "broken": "3"}, ""),
     ("int:0..100", "How many errors?\n{{ outputs }}", {"Save": ""}, "From 0 to 100"),

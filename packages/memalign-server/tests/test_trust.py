@@ -1,4 +1,4 @@
-"""The page Trust: one sentence from the cases that are held out, and nothing of a case that the reader has not answered."""
+"""The page Trust: one sentence from the cases held out, and nothing of a case that the reader has not answered."""
 
 from __future__ import annotations
 

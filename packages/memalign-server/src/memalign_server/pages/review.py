@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
@@ -26,7 +26,6 @@ from memalign_server.review.evidence import is_measured
 from memalign_server.review.judges import Loaded, question_of, scale_ends
 from memalign_server.review.teaching import teachable_count
 from memalign_server.server import JUDGE, Here, Server
-from memalign_server.store.tables import reviews
 
 __all__ = ["router"]
 
@@ -81,8 +80,7 @@ def review_page(
             parts |= _foot(connection, request, loaded, queued, person, front=front, word=word, busy=busy)
         else:
             parts |= _common(connection, request, loaded, queued, person)
-        place = answers.position(connection, judge, person.name, queued.example.id if queued else None)
-        explained = explained_count(connection, judge, person.name)
+        number = answers.position(connection, judge, person.name, progress, queued.example.id if queued else None)
     if parts["foot"] == "settle.html" and queued is not None:  # who reads what others say answers it blind no more
         mark_seen(server.store, judge, person.name, [queued.example.content_hash])
     if old and queued is not None:
@@ -94,9 +92,8 @@ def review_page(
         page="review",
         question=question_of(loaded.judge),
         blocks=blocks_of(queued.example, loaded.judge) if queued else [],
-        place=place,
+        number=number,
         progress=progress,
-        explained=explained,
         **parts,
     )
 
@@ -235,13 +232,6 @@ def settle(
         if queued.disputed and (not name or (answer is not None and str(answer.revision) == revision)):
             answers.settle(connection, judge, case, name)
     return _go(request, link(judge, "review"))
-
-
-def explained_count(connection: Connection, judge: str, person: str) -> int:
-    """How many answers of a person have words."""
-    own = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.state == "answered")
-    query = select(func.count()).select_from(reviews).where(*own, reviews.c.rationale.is_not(None))
-    return int(connection.execute(query).scalar_one())
 
 
 def _named(connection: Connection, judge: str, case: str) -> QueuedCase:

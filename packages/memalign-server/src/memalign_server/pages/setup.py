@@ -149,7 +149,7 @@ def take_cases(
     with setup.server.store.write() as connection:
         added = add_cases(connection, setup.judge, upload.cases)
     judging = setup.start("queue").id if added.added else None
-    return setup.redirect(open="cases", job=judging, added=len(added.added), repeated=added.known)
+    return setup.redirect(open="cases", job=judging, added=len(added.added), repeated=added.repeated)
 
 
 def _preview(setup: Setup, upload: Upload) -> Response:

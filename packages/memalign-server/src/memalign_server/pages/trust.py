@@ -14,8 +14,6 @@ from memalign_server.review.evidence import ENOUGH, figures_of, trust_of
 from memalign_server.review.finding import case_text
 from memalign_server.server import JUDGE, Here
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
 

@@ -6,52 +6,32 @@ holds. Until then neither is taught.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, islice
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, select, true, update
 
 from memalign.judge import Judge
 from memalign.types import FeedbackKey
 from memalign.values import Value, ValueType
 from memalign_server.people.people import LOCAL
 from memalign_server.problems import Refused
-from memalign_server.review.cases import QueuedCase, case_of, cases_of, disputed_cases, progress_of, queued
+from memalign_server.review.cases import Progress, QueuedCase, case_of, cases_of, own_review, parts_of, queued
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.erasing import forget_judgments
 from memalign_server.store.store import Store
 from memalign_server.store.tables import people, queue, reviews
 
-__all__ = [
-    "TEACHES",
-    "Answer",
-    "Difference",
-    "Review",
-    "Saved",
-    "Settlement",
-    "answers_on",
-    "differences",
-    "keep_answer",
-    "left_behind",
-    "open_settlements",
-    "position",
-    "previous_case",
-    "refresh_disputes",
-    "review",
-    "review_of",
-    "save",
-    "say_drafts",
-    "settle",
-    "take_over",
-    "withdrawn",
-]
-
 State = Literal["answered", "skipped", "unclear", "undone"]
 
 LONGEST = 10_000
 """Characters of an expert's words."""
+
+VERDICT = and_(reviews.c.state == "answered", reviews.c.value.is_not(None))
+"""The condition under which a row of `reviews` has somebody's verdict; words alone say nothing that could differ."""
 
 TEACHES: ColumnElement[bool] = and_(
     queue.c.held_out == 0,
@@ -61,7 +41,7 @@ TEACHES: ColumnElement[bool] = and_(
 
 _TAKEN_OVER = "taken over"  # in place of a form: the person agreed with a colleague
 _NOTHING = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
-_ANSWERED = (reviews.c.state == "answered", reviews.c.value.is_not(None))
+_FEW = 20  # cases whose answers are read at once, where the first that waits is enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +65,16 @@ class Review:
     """One person's answer on one case.
 
     Attributes:
-        case_id: The case.
-        person: Who answered.
         state: Whether they answered, skipped it, could not tell, or took the answer back.
         value: Their verdict now.
         rationale: Their words.
         blind_value: Their first verdict, if the judge's was not in view yet.
         judge_value: What the judge had said then of a case that it had not learned from.
         judge_version: The version that had said so.
+        form: The form that gave it.
         revision: How often they answered, from 1.
         taught: The revision that the judge has learned, 0 for none.
         kept_revision: The revision that they kept against a colleague's answer, 0 for none.
-        updated_at: When they answered last.
     """
 
     case_id: str
@@ -107,6 +85,7 @@ class Review:
     blind_value: Value | None
     judge_value: Value | None
     judge_version: int | None
+    form: str
     revision: int
     taught: int
     kept_revision: int
@@ -137,9 +116,6 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         answer: The form; one that was filled in against an older revision changes nothing and is a conflict.
         kind: What the judge answers with.
 
-    Returns:
-        What became of it, with the answer as it is now.
-
     Raises:
         InputError: The case is not in the queue, or an answer has neither value nor words.
     """
@@ -147,58 +123,46 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     if case is None:
         raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case_id)
     value, words = _checked(answer, kind)
-    row = _row(connection, judge, person, case_id)
-    before = None if row is None else review(row)
-    if row is not None and before is not None:
-        if row.form == answer.form and answer.revision < before.revision:
-            return Saved(outcome="repeated", review=before)
-        if before.revision != answer.revision:
-            return Saved(outcome="conflict", review=before)
-    elif answer.revision:
-        answer = replace(answer, revision=0)  # undone elsewhere
+    before = review_of(connection, judge, person, case_id)
+    if before is not None and before.revision != answer.revision:
+        repeated = before.form == answer.form and answer.revision < before.revision
+        return Saved(outcome="repeated" if repeated else "conflict", review=before)
     at = now()
     values: dict[str, Any] = {
         "state": answer.state,
         "value": None if value is None else to_json(value),
         "rationale": words,
         "form": answer.form,
-        "revision": answer.revision + 1,
+        "revision": 1 if before is None else before.revision + 1,  # what was undone elsewhere begins again
         "updated_at": at,
     }
-    blind = {} if answer.seen else _blind(case, value)
+    if before is None or before.state != "answered":
+        values["created_at"] = at
+    passed = before is not None and before.state in ("skipped", "unclear") and before.blind_value is None
+    if (before is None or passed) and not answer.seen:
+        values |= _blind(case, value)
+    old = None if before is None else before.value
+    same = _same(old, value, kind)
     if before is None:
-        key = {"judge": judge, "case_id": case_id, "person": person}
-        connection.execute(insert(reviews).values(**key, created_at=at, taught=0, **values, **blind))
+        connection.execute(insert(reviews).values(judge=judge, case_id=case_id, person=person, **values))
     else:
-        if before.state in ("skipped", "unclear") and before.blind_value is None:  # the judge's is still hidden
-            values |= blind
-        if before.state != "answered":
-            values["created_at"] = at
-        if _same(before.value, value, kind) and before.kept_revision == before.revision:
+        if same and before.kept_revision == before.revision:
             values["kept_revision"] = values["revision"]  # only the words are new
         connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
-    _mark_dispute(connection, judge, case, kind, person=person, before=before.value if before else None, value=value)
+    if not same:  # what it contradicts is open again
+        other = case.settled not in (None, "", person)
+        holder = review_of(connection, judge, str(case.settled), case_id) if other else None
+        stays = holder is not None and (value is None or _same(holder.value, value, kind))
+        ((_, verdicts),) = _verdicts(connection, judge, [case_id])
+        disputed = not stays and _differ(verdicts, kind)
+        _mark_dispute(connection, judge, case_id, disputed, case.settled if stays else None)
     after = review_of(connection, judge, person, case_id)
     assert after is not None  # just written, in this transaction
     return Saved(outcome="saved", review=after)
 
 
-def _words_to_draft(connection: Connection, judge: str, answer: Review) -> None:
-    """Keep the words of an answer that goes, where nothing newer was typed."""
-    typed = draft_of(connection, judge, answer.person, answer.case_id)
-    if answer.rationale is not None and typed.words is None:
-        save_draft(connection, judge, answer.person, answer.case_id, answer.rationale, revision=typed.revision)
-
-
 def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> list[str]:
-    """Give a person's drafts to the answers that they belong to, as their words.
-
-    Args:
-        connection: A transaction that writes.
-        judge: The judge whose queue has the cases.
-        person: Whose drafts; those of others are theirs to finish.
-        case_ids: The cases; without any, all.
-        kind: What the judge answers with.
+    """Give a person's drafts to the answers that they belong to, as their words; without `case_ids` all of them.
 
     Returns:
         The cases whose draft is longer than an answer holds. Those, drafts on cases without a verdict, and words of a
@@ -206,25 +170,18 @@ def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, 
     """
     long: list[str] = []
     for case_id, draft in drafts_of(connection, judge, person).items():
-        row = _row(connection, judge, person, case_id)
-        if row is None or row.state != "answered" or (case_ids and case_id not in case_ids):
+        before = review_of(connection, judge, person, case_id)
+        if before is None or before.state != "answered" or (case_ids and case_id not in case_ids):
             continue
-        if row.form == _TAKEN_OVER and not case_ids:
+        if before.form == _TAKEN_OVER and not case_ids:
             continue  # these words are of the verdict that the person gave up
-        before = review(row)
         words = (draft.words or "").strip()
         if len(words) > LONGEST:
             long.append(case_id)
             continue
         if words != (before.rationale or "") and (words or before.value is not None):
-            answer = Answer(
-                state="answered",
-                value=before.value,
-                rationale=words,
-                form=new_id(),
-                revision=before.revision,
-                seen=True,
-            )
+            fields: dict[str, Any] = {"value": before.value, "rationale": words, "revision": before.revision}
+            answer = Answer(state="answered", form=new_id(), seen=True, **fields)
             save(connection, judge, person, case_id, answer, kind=kind)
         end_draft(connection, judge, person, case_id)
     return long
@@ -232,7 +189,7 @@ def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, 
 
 def review_of(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:
     """A person's answer on a case, or None."""
-    row = _row(connection, judge, person, case_id)
+    row = connection.execute(select(reviews).where(_key(judge, person, case_id))).one_or_none()
     return None if row is None else review(row)
 
 
@@ -256,11 +213,9 @@ def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]
         raise Refused("your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST)
     if answer.state != "answered":
         return None, words
-    if answer.value is None:
-        if words is None:
-            raise Refused("choose a verdict, or write why, or skip the case")
-        return None, words
-    return kind.parse(answer.value), words
+    if answer.value is None and words is None:
+        raise Refused("choose a verdict, or write why, or skip the case")
+    return None if answer.value is None else kind.parse(answer.value), words
 
 
 def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
@@ -276,11 +231,7 @@ def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
     return blind
 
 
-def _row(connection: Connection, judge: str, person: str, case_id: str) -> Row[Any] | None:
-    return connection.execute(select(reviews).where(_key(judge, person, case_id))).one_or_none()
-
-
-def _key(judge: str, person: str, case_id: str) -> Any:
+def _key(judge: str, person: str, case_id: str) -> ColumnElement[bool]:
     return and_(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
 
 
@@ -293,19 +244,15 @@ def _same(one: Value | None, other: Value | None, kind: ValueType) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A case on which a person and others differ: the person's `own` answer, and those of the `others` who differ."""
+    """A case on which people differ, with their answers, the earliest first.
 
-    case: QueuedCase
-    own: Review
-    others: tuple[Review, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settlement:
-    """A case that waits for an owner: everybody who differs kept their answer. `answers` has the earliest first."""
+    Where it waits for one person, `own` is theirs and `answers` are those that say otherwise; else it waits for an
+    owner, because everybody has kept theirs.
+    """
 
     case: QueuedCase
     answers: tuple[Review, ...]
+    own: Review | None = None
 
 
 def differences(
@@ -313,27 +260,18 @@ def differences(
 ) -> list[Difference]:
     """The cases that a person and somebody else answered differently, and that wait for this person's choice.
 
-    Args:
-        connection: A transaction.
-        judge: The judge's name.
-        person: Who may choose: they have answered, so that nothing is shown too early.
-        kind: What the judge answers with: nearly equal scores are no difference.
-        limit: How many at most.
-
-    Returns:
-        Those that the person has not kept since and nobody has settled, the earliest answer first.
+    Nearly equal scores of a `kind` are no difference. Cases that the person has kept or an owner has settled do not
+    wait. The person's earliest answer comes first.
     """
-    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = _disputed(judge).join(reviews, own).where(*_ANSWERED, reviews.c.kept_revision != reviews.c.revision)
-    waiting: dict[str, tuple[Review, tuple[Review, ...]]] = {}
-    for case_id, verdicts in _verdicts(connection, judge, query.order_by(reviews.c.updated_at)).items():
-        answer = next(verdict for verdict in verdicts if verdict.person == person)
-        if others := tuple(verdict for verdict in verdicts if not _same(verdict.value, answer.value, kind)):
-            waiting[case_id] = (answer, others)
-    cases = cases_of(connection, judge, list(waiting)[:limit])
-    return [
-        Difference(case=case, own=waiting[case.example.id][0], others=waiting[case.example.id][1]) for case in cases
-    ]
+    unchosen = (VERDICT, reviews.c.kept_revision != reviews.c.revision)
+    query = _disputed(judge).join(reviews, own_review(judge, person)).where(*unchosen).order_by(reviews.c.updated_at)
+    waiting = (
+        (tuple(other for other in verdicts if not _same(other.value, own.value, kind)), own)
+        for _, verdicts in _verdicts(connection, judge, connection.execute(query).scalars())
+        for own in verdicts
+        if own.person == person
+    )
+    return _first_cases(connection, judge, waiting, limit)
 
 
 def take_over(
@@ -373,7 +311,9 @@ def take_over(
         return Saved(outcome="conflict", review=own)
     if _same(own.value, theirs.value, kind):
         return Saved(outcome="repeated", review=own)
-    _words_to_draft(connection, judge, own)
+    typed = draft_of(connection, judge, person, case_id)
+    if own.rationale is not None and typed.words is None:  # nothing newer was typed
+        save_draft(connection, judge, person, case_id, own.rationale, revision=typed.revision)
     answer = Answer(state="answered", value=theirs.value, form=_TAKEN_OVER, revision=own.revision, seen=True)
     return save(connection, judge, person, case_id, answer, kind=kind)
 
@@ -384,81 +324,57 @@ def keep_answer(connection: Connection, judge: str, person: str, case_id: str) -
     connection.execute(update(reviews).where(*own).values(kept_revision=reviews.c.revision))
 
 
-def open_settlements(connection: Connection, judge: str, *, kind: ValueType, limit: int = 20) -> list[Settlement]:
+def open_settlements(connection: Connection, judge: str, *, kind: ValueType, limit: int = 20) -> list[Difference]:
     """The cases that only an owner can settle: everybody who differs has kept their answer, or has left the team."""
     team = {LOCAL.name, *connection.execute(select(people.c.name)).scalars()}
-    waiting: dict[str, tuple[Review, ...]] = {}
-    for case_id, verdicts in _verdicts(connection, judge, _disputed(judge).order_by(queue.c.number)).items():
-        differing = tuple(one for one in verdicts if any(not _same(one.value, other.value, kind) for other in verdicts))
-        if differing and all(one.kept_revision == one.revision or one.person not in team for one in differing):
-            waiting[case_id] = differing
-    cases = cases_of(connection, judge, list(waiting)[:limit])
-    return [Settlement(case=case, answers=waiting[case.example.id]) for case in cases]
+    chosen = or_(reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team))
+    of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, VERDICT)
+    several = select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery() > 1
+    query = _disputed(judge).where(several).order_by(queue.c.number)  # most cases wait for somebody and are not read
+    waiting = (
+        (differing, None)
+        for _, verdicts in _verdicts(connection, judge, connection.execute(query).scalars())
+        if (differing := tuple(v for v in verdicts if any(not _same(v.value, w.value, kind) for w in verdicts)))
+        and all(answer.kept_revision == answer.revision or answer.person not in team for answer in differing)
+    )
+    return _first_cases(connection, judge, waiting, limit)
 
 
 def settle(connection: Connection, judge: str, case_id: str, holder: str | None) -> None:
     """Choose whose answer on a case holds. It alone is taught, until somebody answers the case differently.
 
-    Args:
-        connection: A transaction that writes.
-        judge: The judge's name.
-        case_id: The case.
-        holder: Whose answer holds; empty to leave the case out, None to open the question again.
-
-    Raises:
-        InputError: The holder has no answer on the case.
+    An empty `holder` leaves the case out, and None opens the question again. Raises InputError for a holder who has no
+    answer on the case.
     """
     answer = review_of(connection, judge, holder, case_id) if holder else None
     if holder and (answer is None or answer.value is None):
         raise Refused("{person} has no answer on this case any more: look at it again", person=holder)
-    case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
-    connection.execute(update(queue).where(case).values(settled=holder, disputed=int(holder is None)))
+    _mark_dispute(connection, judge, case_id, holder is None, holder)
 
 
 def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:
     """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
-    several = select(reviews.c.case_id).where(reviews.c.judge == judge, *_ANSWERED).group_by(reviews.c.case_id)
-    ids = connection.execute(several.having(func.count() > 1)).scalars().all()
-    differing = disputed_cases(connection, judge, ids, kind)
-    query = select(queue.c.number, queue.c.case_id, queue.c.disputed, queue.c.settled).where(queue.c.judge == judge)
-    for row in connection.execute(query).all():
-        holder = review_of(connection, judge, row.settled, row.case_id) if row.settled else None
-        settled = row.settled if row.settled == "" or (holder and holder.value is not None) else None
-        disputed = int(settled is None and row.case_id in differing)
-        if (disputed, settled) != (row.disputed, row.settled):
-            change = update(queue).where(queue.c.number == row.number)
-            connection.execute(change.values(disputed=disputed, settled=settled))
+    of_several = select(reviews.c.case_id).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.case_id)
+    in_question = or_(
+        queue.c.disputed == 1, queue.c.settled.is_not(None), queue.c.case_id.in_(of_several.having(func.count() > 1))
+    )
+    query = select(queue.c.case_id, queue.c.disputed, queue.c.settled).where(queue.c.judge == judge, in_question)
+    before = {row.case_id: row for row in connection.execute(query)}
+    for case_id, verdicts in _verdicts(connection, judge, before):
+        row = before[case_id]
+        settled = row.settled if row.settled in {"", *(answer.person for answer in verdicts)} else None
+        disputed = settled is None and _differ(verdicts, kind)
+        if (disputed, settled) != (bool(row.disputed), row.settled):
+            _mark_dispute(connection, judge, case_id, disputed, settled)
 
 
-def _mark_dispute(
-    connection: Connection,
-    judge: str,
-    case: QueuedCase,
-    kind: ValueType,
-    *,
-    person: str,
-    before: Value | None,
-    value: Value | None,
-) -> None:
-    """After an answer: put a case first while people differ, and open again what it contradicts."""
-    if _same(before, value, kind):
-        return
-    settled = case.settled
-    if settled and settled != person:
-        holder = review_of(connection, judge, settled, case.example.id)
-        agrees = holder is not None and (value is None or _same(holder.value, value, kind))
-        settled = settled if agrees else None
-    else:
-        settled = None
-    _write_dispute(connection, judge, case, kind, settled)
+def _mark_dispute(connection: Connection, judge: str, case_id: str, disputed: bool, settled: str | None) -> None:
+    case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
+    connection.execute(update(queue).where(case).values(disputed=int(disputed), settled=settled))
 
 
-def _write_dispute(connection: Connection, judge: str, case: QueuedCase, kind: ValueType, settled: str | None) -> None:
-    case_id = case.example.id
-    disputed = settled is None and bool(disputed_cases(connection, judge, [case_id], kind))
-    if (disputed, settled) != (case.disputed, case.settled):
-        row = and_(queue.c.judge == judge, queue.c.case_id == case_id)
-        connection.execute(update(queue).where(row).values(disputed=int(disputed), settled=settled))
+def _differ(verdicts: Iterable[Review], kind: ValueType) -> bool:
+    return any(not _same(one.value, other.value, kind) for one, other in combinations(verdicts, 2))
 
 
 def _disputed(judge: str) -> Select[Any]:
@@ -466,13 +382,21 @@ def _disputed(judge: str) -> Select[Any]:
     return select(queue.c.case_id).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
 
 
-def _verdicts(connection: Connection, judge: str, query: Select[Any]) -> dict[str, list[Review]]:
-    """Everybody's verdicts on the cases of a query, in its order; words alone say nothing that could differ."""
-    verdicts: dict[str, list[Review]] = {case_id: [] for case_id in connection.execute(query).scalars()}
-    for answer in answers_on(connection, judge, *verdicts):
-        if answer.value is not None:
-            verdicts[answer.case_id].append(answer)
-    return verdicts
+def _verdicts(connection: Connection, judge: str, case_ids: Iterable[str]) -> Iterator[tuple[str, list[Review]]]:
+    """Each case with everybody's verdicts on it, the earliest first; a few cases are read at a time."""
+    for part in parts_of(case_ids, _FEW):
+        answers = answers_on(connection, judge, *part)
+        for case_id in part:
+            yield case_id, [answer for answer in answers if answer.case_id == case_id and answer.value is not None]
+
+
+def _first_cases(
+    connection: Connection, judge: str, waiting: Iterable[tuple[tuple[Review, ...], Review | None]], limit: int
+) -> list[Difference]:
+    """The first that wait, with their cases; where answers have gone since, nobody may differ any more."""
+    first = {answers[0].case_id: (answers, own) for answers, own in islice(filter(lambda row: row[0], waiting), limit)}
+    pairs = ((case, *first[case.example.id]) for case in cases_of(connection, judge, list(first)))
+    return [Difference(case=case, answers=answers, own=own) for case, answers, own in pairs]
 
 
 # -- the way through the cases -----------------------------------------------------------------------------------------
@@ -480,34 +404,35 @@ def _verdicts(connection: Connection, judge: str, query: Select[Any]) -> dict[st
 
 def previous_case(connection: Connection, judge: str, person: str, case_id: str | None = None) -> QueuedCase | None:
     """The case that a person answered, skipped or called unclear before this one; without one, the latest."""
-    own = (reviews.c.judge == judge, reviews.c.person == person)
-    query = select(queue).join(reviews, and_(queue.c.judge == judge, reviews.c.case_id == queue.c.case_id))
-    query = query.where(*own, reviews.c.state != "undone").order_by(reviews.c.created_at.desc()).limit(1)
-    if case_id is not None and (row := _row(connection, judge, person, case_id)) is not None:
-        query = query.where(reviews.c.created_at < row.created_at)
-    row = connection.execute(query).one_or_none()
+    own = (own_review(judge, person), reviews.c.state != "undone")
+    query = select(queue).join(reviews, and_(*own)).where(queue.c.judge == judge)
+    if case_id is not None:
+        earlier = reviews.c.created_at < _came_at(judge, person, case_id)
+        query = query.where(func.coalesce(earlier, true()))  # all are earlier than a case that waits
+    row = connection.execute(query.order_by(reviews.c.created_at.desc()).limit(1)).one_or_none()
     return None if row is None else queued(row)
 
 
-def position(connection: Connection, judge: str, person: str, case_id: str | None = None) -> tuple[int, int]:
-    """Which case this is for a person, from 1, and how many there are: the next one, or one that they have answered."""
-    progress = progress_of(connection, judge, person)
-    row = None if case_id is None else _row(connection, judge, person, case_id)
-    number = progress.total - progress.waiting + 1
-    if row is not None and row.state != "undone":
-        earlier = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.created_at <= row.created_at)
-        query = select(func.count()).select_from(reviews).where(*earlier, reviews.c.state != "undone")
+def position(connection: Connection, judge: str, person: str, progress: Progress, case_id: str | None = None) -> int:
+    """Which case this is for a person, from 1: one that they have answered, or else the next one."""
+    number = 0
+    if case_id is not None:
+        own = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.state != "undone")
+        query = select(func.count()).select_from(reviews).where(*own)
+        query = query.where(reviews.c.created_at <= _came_at(judge, person, case_id))
         number = connection.execute(query).scalar_one()
-    return min(number, progress.total), progress.total
+    return min(number or progress.total - progress.waiting + 1, progress.total)
+
+
+def _came_at(judge: str, person: str, case_id: str) -> Any:
+    """When a person came to a case, for a condition; NULL if it waits for them."""
+    other = reviews.alias()
+    own = (other.c.judge == judge, other.c.person == person, other.c.case_id == case_id, other.c.state != "undone")
+    return select(other.c.created_at).where(*own).scalar_subquery()
 
 
 def withdrawn(
-    store: Store,
-    judge: str,
-    keys: Collection[FeedbackKey],
-    guidelines: Collection[str],
-    *,
-    words_only: bool = False,
+    store: Store, judge: str, keys: Collection[FeedbackKey], guidelines: Collection[str], *, words_only: bool = False
 ) -> None:
     """Take the answers of these keys back, and judgments that saw them or the guidelines that went with them.
 

@@ -14,12 +14,10 @@ from sqlalchemy import Connection, and_, insert, or_, select, update
 from memalign.judge import Judge
 from memalign.types import Judgment
 from memalign_server.review.answers import Review, answers_on, review_of
-from memalign_server.review.cases import QueuedCase, parts_of
+from memalign_server.review.cases import QueuedCase, own_review, parts_of
 from memalign_server.store.columns import now
 from memalign_server.store.store import Store
 from memalign_server.store.tables import queue, reviews
-
-__all__ = ["ReviewedCase", "hidden_from", "mark_seen", "reviewed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +51,8 @@ def hidden_from(connection: Connection, judge: str, person: str | None, ids: Ite
     """Those of the cases that are queued and that the person has not answered; none for None, whom nobody will ask."""
     if person is None:
         return frozenset()
-    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = select(queue.c.case_id).outerjoin(reviews, and_(own, reviews.c.state == "answered"))
+    answered = and_(own_review(judge, person), reviews.c.state == "answered")
+    query = select(queue.c.case_id).outerjoin(reviews, answered)
     query = query.where(queue.c.judge == judge, reviews.c.person.is_(None))
     parts = (connection.execute(query.where(queue.c.case_id.in_(part))).scalars() for part in parts_of(ids))
     return frozenset(case_id for part in parts for case_id in part)
@@ -81,9 +79,8 @@ def mark_seen(store: Store, judge: str, person: str, contents: Collection[str]) 
 
 def _unseen(connection: Connection, judge: str, person: str, contents: Collection[str]) -> dict[str, str | None]:
     """The queued cases of these contents on which an answer would still be blind, each with its state so far."""
-    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
     passed = and_(reviews.c.state.in_(("skipped", "unclear")), reviews.c.blind_value.is_(None))
-    query = select(queue.c.case_id, reviews.c.state).outerjoin(reviews, own)
+    query = select(queue.c.case_id, reviews.c.state).outerjoin(reviews, own_review(judge, person))
     query = query.where(queue.c.judge == judge, or_(reviews.c.person.is_(None), passed))
     parts = (connection.execute(query.where(queue.c.content_hash.in_(part))) for part in parts_of(contents))
     return {case_id: state for part in parts for case_id, state in part}

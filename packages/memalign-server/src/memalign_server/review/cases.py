@@ -8,39 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from secrets import randbelow
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, false, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    exists,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from memalign.evaluation.label_next import silence
 from memalign.judge import Judge
 from memalign.memory.retrieval import RELEVANT
 from memalign.types import Example, Judgment
-from memalign.values import Value, ValueType, value_text
+from memalign.values import value_text
 from memalign_server.problems import Refused
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.tables import queue, reviews
-
-__all__ = [
-    "Added",
-    "CaseState",
-    "Progress",
-    "QueuedCase",
-    "add_cases",
-    "case_of",
-    "cases_ahead",
-    "cases_of",
-    "disputed_cases",
-    "list_cases",
-    "measuring_names",
-    "new_cases",
-    "next_cases",
-    "parts_of",
-    "progress_of",
-    "store_judgments",
-]
 
 CaseState = Literal["open", "answered", "skipped", "unclear"]
 """What a case is for one person."""
@@ -53,6 +47,9 @@ VERDICT_LENGTH = 200
 LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 _CHANCES = 1_000_000
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,25 +85,31 @@ class QueuedCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Added:
-    """What became of cases that were put in: ids that are new, and how many were `known`, by id or by content."""
+    """What became of cases that were put in: ids that are new, and how many cases were in the queue already."""
 
     added: tuple[str, ...]
-    known: int
+    repeated: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far one person is: all cases, those they answered, skipped and called unclear."""
+    """How far one person is: all cases, those they answered, skipped and called unclear, and answers with words."""
 
     total: int
     answered: int
     skipped: int
     unclear: int
+    explained: int
 
     @property
     def waiting(self) -> int:
         """Cases that the person has not seen."""
         return max(0, self.total - self.answered - self.skipped - self.unclear)
+
+
+def own_review(judge: str, person: str) -> ColumnElement[bool]:
+    """The condition that joins a person's row of `reviews` to a case of the queue."""
+    return and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
 
 
 def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> list[Example]:
@@ -119,30 +122,31 @@ def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
             n=len(long),
             most=LONGEST_ID,
         )
-    ids = _present(connection, judge, queue.c.case_id, list(distinct))
-    hashes = [example.content_hash for example in distinct.values()]
-    contents = _present(connection, judge, queue.c.content_hash, hashes)
-    new = {
-        example.content_hash: example
-        for example in reversed(distinct.values())
-        if example.id not in ids and example.content_hash not in contents
-    }
-    return list(new.values())[::-1]
+    present = set[str]()
+    for column, values in (
+        (queue.c.case_id, list(distinct)),
+        (queue.c.content_hash, [example.content_hash for example in distinct.values()]),
+    ):
+        query = select(column).where(queue.c.judge == judge)
+        for part in parts_of(values):
+            present.update(connection.execute(query.where(column.in_(part))).scalars())
+    new = dict[str, Example]()
+    for example in distinct.values():
+        if present.isdisjoint((example.id, example.content_hash)):
+            new.setdefault(example.content_hash, example)
+    return list(new.values())
+
+
+def measuring_names(connection: Connection, judge: str) -> set[str]:
+    """The ids and content hashes of the cases that are held out: no feedback on them is taught, under whatever id."""
+    query = select(queue.c.case_id, queue.c.content_hash).where(queue.c.judge == judge, queue.c.held_out == 1)
+    return {name for row in connection.execute(query) for name in row}
 
 
 def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> Added:
     """Put cases in the queue of a judge, unjudged; content that is in it already stays as it is.
 
-    Args:
-        connection: A transaction that writes.
-        judge: The judge's name.
-        examples: The cases; of several with one id the last counts.
-
-    Returns:
-        Which cases are new.
-
-    Raises:
-        InputError: An id is too long.
+    Of several with one id the last counts. Raises InputError for too long an id.
     """
     examples = list(examples)
     new = new_cases(connection, judge, examples)
@@ -161,10 +165,10 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
                 "added_at": now(),
             }
         )
-    for start in range(0, len(rows), _AT_ONCE):
-        connection.execute(insert(queue), rows[start : start + _AT_ONCE])
-    known = len({example.id for example in examples}) - len(new)
-    return Added(added=tuple(example.id for example in new), known=known)
+    for part in parts_of(rows):
+        connection.execute(insert(queue), part)
+    repeated = len({example.id for example in examples}) - len(new)
+    return Added(added=tuple(example.id for example in new), repeated=repeated)
 
 
 def store_judgments(
@@ -195,7 +199,7 @@ def store_judgments(
         if judgment.error is not None:
             connection.execute(change.values(problem=judgment.error))
             continue
-        rank = _usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
+        rank = _usefulness(judgment, likeness, new_guidelines)
         stays = or_(queue.c.held_out == 1, (queue.c.rank > rank) if judgment.id in no_lower else false())
         untaught = {} if memory else {"first_value": to_json(judgment.value), "first_version": version}
         connection.execute(
@@ -211,16 +215,11 @@ def store_judgments(
         )
 
 
-def _usefulness(judgment: Judgment, *, likeness: float | None, new_guidelines: Collection[str] = ()) -> float:
+def _usefulness(judgment: Judgment, likeness: float | None, new_guidelines: Collection[str]) -> float:
     """A rank from 0 to 1, the most useful first: the mean of five degrees.
 
     No check speaks; the calibrator decides another verdict than the model; the verdict is unsure; memory has nothing
-    alike; a guideline that this version learned spoke.
-
-    Args:
-        judgment: The judgment on the case.
-        likeness: The cosine of the nearest case of the memory; None without one.
-        new_guidelines: The guidelines that this version learned.
+    alike, by the cosine of its nearest case; a guideline that this version learned spoke.
     """
     fresh = any(finding.guideline in new_guidelines and finding.answer != "n/a" for finding in judgment.findings)
     two_verdicts = judgment.decided_by == "calibrator" and judgment.own_value != judgment.value
@@ -256,10 +255,8 @@ def next_cases(
     query = _with_state(judge, person, "skipped" if again else "open")
     if without:
         query = query.where(queue.c.case_id.not_in(without))
-    if again:
-        few = query.order_by(
-            (queue.c.disputed + 0).desc(), *order[1:]
-        )  # found by the person and sorted, not by the order of all cases
+    if again:  # few: found by the person and sorted, not by the order of all cases
+        few = query.order_by((queue.c.disputed + 0).desc(), *order[1:])
         return [queued(row) for row in connection.execute(few.limit(n))]
     others, held_out = (
         [queued(row) for row in connection.execute(query.where(queue.c.held_out == kind).order_by(*order).limit(n))]
@@ -273,15 +270,17 @@ def next_cases(
     return coming
 
 
-def _since_held_out(connection: Connection, judge: str, person: str, shown_now: Sequence[str]) -> int:
+def _since_held_out(connection: Connection, judge: str, person: str, on_screen: Sequence[str]) -> int:
     """How many other cases the person saw since the last one that was held out; few are enough to know."""
-    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    answered = select(queue.c.held_out).join(reviews, own).where(queue.c.judge == judge, reviews.c.state != "undone")
-    latest = connection.execute(answered.order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)).scalars().all()
-    of_screen = select(queue.c.held_out).where(queue.c.judge == judge, queue.c.case_id.in_(shown_now))
-    unanswered = of_screen.where(~exists().where(own, reviews.c.state != "undone"))
+    answered = and_(own_review(judge, person), reviews.c.state != "undone")
+    kinds = select(queue.c.held_out).where(queue.c.judge == judge)
+    latest = kinds.join(reviews, answered).order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)
+    seen = connection.execute(latest).scalars().all()[::-1]
+    if on_screen:
+        unanswered = kinds.where(queue.c.case_id.in_(on_screen), ~exists().where(answered))
+        seen = [*seen, *connection.execute(unanswered).scalars()]
     since = 0
-    for kind in (*reversed(latest), *(connection.execute(unanswered).scalars() if shown_now else ())):
+    for kind in seen:
         since = 0 if kind else since + 1
     return since
 
@@ -309,8 +308,7 @@ def list_cases(
 
 def _with_state(judge: str, person: str, state: CaseState | None) -> Select[Any]:
     """The cases that are in a state for a person; open ones were not seen, or their answer was taken back."""
-    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = select(queue).where(queue.c.judge == judge)
+    query, own = select(queue).where(queue.c.judge == judge), own_review(judge, person)
     if state is None:
         return query
     if state == "open":
@@ -323,32 +321,23 @@ def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | No
     return next(iter(cases_of(connection, judge, [case_id])), None)
 
 
-def measuring_names(connection: Connection, judge: str) -> set[str]:
-    """The ids and content hashes of the cases that are held out: no feedback on them is taught, under whatever id."""
-    query = select(queue.c.case_id, queue.c.content_hash).where(queue.c.judge == judge, queue.c.held_out == 1)
-    return {name for row in connection.execute(query) for name in row}
-
-
 def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
     """Cases of the queue in the order of their ids; those that are not there are left out."""
     rows = dict[str, Row[Any]]()
-    for start in range(0, len(ids), _AT_ONCE):
-        query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(ids[start : start + _AT_ONCE]))
+    for part in parts_of(ids):
+        query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(part))
         rows |= {row.case_id: row for row in connection.execute(query)}
     return [queued(rows[case_id]) for case_id in ids if case_id in rows]
 
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """How far a person is with the queue of a judge."""
-    total = connection.execute(select(func.count()).select_from(queue).where(queue.c.judge == judge)).scalar_one()
-    states: dict[str, int] = dict(
-        connection.execute(
-            select(reviews.c.state, func.count())
-            .where(reviews.c.judge == judge, reviews.c.person == person)
-            .group_by(reviews.c.state)
-        ).all()
-    )
-    return Progress(total=total, **{state: states.get(state, 0) for state in ("answered", "skipped", "unclear")})
+    total = select(func.count()).select_from(queue).where(queue.c.judge == judge).scalar_subquery()
+    counts = {state: func.count(case((reviews.c.state == state, 1))) for state in ("answered", "skipped", "unclear")}
+    explained = func.count(case((reviews.c.state == "answered", reviews.c.rationale)))
+    query = select(total, *counts.values(), explained).where(reviews.c.judge == judge, reviews.c.person == person)
+    total_n, *states, explained_n = connection.execute(query).one()
+    return Progress(total=total_n, **dict(zip(counts, states, strict=True)), explained=explained_n)
 
 
 def queued(row: Row[Any]) -> QueuedCase:
@@ -372,28 +361,7 @@ def judgment_of(text: str | None) -> Judgment | None:
     return None if row is None else Judgment.from_dict(row)
 
 
-def _present(connection: Connection, judge: str, column: Any, values: Sequence[str]) -> set[str]:
-    query = select(column).where(queue.c.judge == judge)
-    rows = (connection.execute(query.where(column.in_(part))).scalars() for part in parts_of(values))
-    return {value for part in rows for value in part}
-
-
-def parts_of(values: Iterable[str]) -> Iterator[list[str]]:
+def parts_of(values: Iterable[T], size: int = _AT_ONCE) -> Iterator[list[T]]:
     """The values in parts, each as long as one statement takes."""
     rest = list(values)
-    return (rest[start : start + _AT_ONCE] for start in range(0, len(rest), _AT_ONCE))
-
-
-def disputed_cases(connection: Connection, judge: str, ids: Sequence[str], kind: ValueType) -> set[str]:
-    """Those of the cases on which two people say what does not agree."""
-    values_of: dict[str, list[Value]] = {}
-    answered = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
-    query = select(reviews.c.case_id, reviews.c.value).where(*answered)
-    for part in parts_of(ids):
-        for case_id, value in connection.execute(query.where(reviews.c.case_id.in_(part))):
-            values_of.setdefault(case_id, []).append(from_json(value))
-    return {
-        case_id
-        for case_id, values in values_of.items()
-        if not all(kind.agree(one, other) for one, other in combinations(values, 2))
-    }
+    return (rest[start : start + size] for start in range(0, len(rest), size))

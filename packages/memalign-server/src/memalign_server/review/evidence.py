@@ -19,11 +19,10 @@ from memalign.evaluation import agreement_of_people
 from memalign.metrics import cohen_kappa, wilson_interval
 from memalign.types import Example
 from memalign.values import Value, ValueType
-from memalign_server.review.cases import cases_of
+from memalign_server.review.answers import VERDICT
+from memalign_server.review.cases import cases_of, own_review
 from memalign_server.store.columns import from_json
 from memalign_server.store.tables import queue, reviews
-
-__all__ = ["ENOUGH", "Agreement", "Mistake", "Pair", "Trust", "figures_of", "is_measured", "trust_of"]
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
@@ -110,14 +109,7 @@ class _Measured:
 
 
 def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -> Trust:
-    """What a person is told of a judge: nothing of a case that they have not answered.
-
-    Args:
-        connection: A transaction.
-        judge: The judge's name.
-        kind: What it answers with.
-        person: The reader.
-    """
+    """What a person is told of a judge: nothing of a case that they have not answered."""
     cases = _measured(connection, judge, kind)
     now = _agreement(((case.verdict, case.answer) for case in cases), kind)
     before = _agreement(_firsts(cases), kind)
@@ -173,14 +165,12 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
             latest.add(case_id)
             if len(latest) == LATEST:
                 break
-    names = ("case_id", "person", "value", "blind_value", "judge_value", "judge_version", "created_at")
     columns = (queue.c.verdict, queue.c.version, queue.c.first_value, queue.c.first_version, queue.c.settled)
-    query = select(*(reviews.c[name] for name in names), *columns).join(queue, of_case)
-    query = query.where(*blind, reviews.c.case_id.in_(latest))
-    by_case: dict[str, list[Any]] = {}
+    query = select(reviews, *columns).join(queue, of_case).where(*blind, reviews.c.case_id.in_(latest))
+    by_case: dict[str, list[Any]] = defaultdict(list)
     for row in sorted(connection.execute(query), key=lambda row: str(row.created_at)):
         if row.settled is None or row.settled == row.person:
-            by_case.setdefault(row.case_id, []).append(row)
+            by_case[row.case_id].append(row)
     cases = []
     for case_id, rows in by_case.items():
         first, *others = (_value(row.blind_value) for row in rows)
@@ -243,9 +233,8 @@ def _figures(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> dict[str,
 
 
 def _waiting(connection: Connection, judge: str, person: str) -> int:
-    own = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    open_cases = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1)
-    query = open_cases.where(~exists().where(own, reviews.c.state != "undone"))
+    answered = exists().where(own_review(judge, person), reviews.c.state != "undone")
+    query = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1, ~answered)
     return int(connection.execute(query).scalar_one())
 
 
@@ -261,7 +250,7 @@ def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> 
 
 
 def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> list[tuple[str, Agreement]]:
-    answered = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
+    answered = (reviews.c.judge == judge, VERDICT)
     latest = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.person == person)
     own = latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()  # the limit has it read first
     query = (
@@ -281,26 +270,23 @@ def _mistakes(
     connection: Connection, judge: str, kind: ValueType, person: str, cases: Sequence[_Measured]
 ) -> tuple[Mistake, ...]:
     """The latest cases on which the reader says something else than the judge, and said so before they saw it."""
-
-    def wrong(case: _Measured) -> bool:
-        answers = (case.answer, case.people.get(person))
-        return all(answer is not None and not kind.agree(case.verdict, answer) for answer in answers)
-
-    wrong_cases = [case for case in cases if wrong(case)]
-    latest = {case.case_id: case for case in wrong_cases[: -_SHOWN - 1 : -1]}
-    return tuple(
-        Mistake(example=row.example, verdict=latest[row.example.id].verdict, answer=latest[row.example.id].answer)
-        for row in cases_of(connection, judge, list(latest))
-    )
+    wrong = dict[str, _Measured]()
+    for case in reversed(cases):
+        now = case.people.get(person)
+        if now is not None and not (kind.agree(case.verdict, case.answer) or kind.agree(case.verdict, now)):
+            wrong[case.case_id] = case
+    latest = cases_of(connection, judge, list(wrong)[:_SHOWN])
+    pairs = ((row.example, wrong[row.example.id]) for row in latest)
+    return tuple(Mistake(example=example, verdict=case.verdict, answer=case.answer) for example, case in pairs)
 
 
 def _people_agreement(connection: Connection, judge: str, kind: ValueType) -> tuple[float | None, int]:
     """Krippendorff's alpha of people against each other, and on how many cases that two or more answered."""
-    answered = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
+    answered = (reviews.c.judge == judge, VERDICT)
     common = select(reviews.c.case_id).where(*answered).group_by(reviews.c.case_id).having(func.count() > 1)
     common = common.order_by(func.max(reviews.c.created_at).desc()).limit(_MOST)
     query = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.case_id.in_(common))
-    units: dict[str, list[Value]] = {}
+    units: dict[str, list[Value]] = defaultdict(list)
     for case_id, value in connection.execute(query):
-        units.setdefault(case_id, []).append(_value(value))
+        units[case_id].append(_value(value))
     return (agreement_of_people(list(units.values()), kind) if kind.closed else None), len(units)

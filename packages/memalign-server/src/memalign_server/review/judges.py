@@ -13,8 +13,6 @@ from memalign.judge import Judge
 from memalign.registry import Registry, tables
 from memalign_server.store.store import Store
 
-__all__ = ["Judges", "Loaded", "question_of", "scale_ends"]
-
 _KEPT = 8
 _IN_PLACE = "\0"  # of a field
 _FIELD = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
@@ -68,7 +66,7 @@ class Judges:
 
 
 def question_of(judge: Judge) -> str:
-    """What a judge's experts decide, from its instructions: their first question, else the first line without a field."""
+    """What experts decide, from the instructions: the first question, or else the first line without a field."""
     text = _FIELD.sub(_IN_PLACE, judge.instructions)
     sentences = (sentence.strip() for line in text.splitlines() for sentence in _SENTENCE.findall(line))
     question = next((one for one in sentences if one.endswith("?") and _IN_PLACE not in one), None)

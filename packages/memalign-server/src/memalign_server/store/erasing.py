@@ -23,6 +23,7 @@ from memalign_server.store.tables import jobs, queue
 _ERASED = "(erased)"
 _SENTENCE = 500  # characters: longer texts name no key in passing
 _LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is nobody's words
+_NOT_OURS = ("problem", "reference")  # of a receipt: what others may have written; the rest are its own fixed words
 _OF_CASES = frozenset(("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale"))
 
 
@@ -168,7 +169,7 @@ class _MarkedTable:
         """The columns of a row that repeat what is erased, with what takes its place."""
         empty = dict[str, Any]()
         for column in (*self.models, *(self.people if self.case is None else ())):
-            if _holds(erased, _json(row, column), sentences=True):
+            if _holds(erased, _without_fixed_words(row, column), sentences=True):
                 empty[column.name] = None if column.nullable else to_json(_ERASED)
         for column in self.persons:
             name = _text(row, column)
@@ -186,7 +187,7 @@ class _MarkedTable:
                 yield Words(place=self._place(column), judge=judge, text=text, is_id=is_id, is_name=not is_id)
         for column in (*self.people, *self.models):
             of_person = self.case is not None and column in self.people
-            for text in strings(_json(row, column)):
+            for text in strings(_without_fixed_words(row, column)):
                 in_passing = not of_person and len(text) <= _SENTENCE
                 yield Words(place=self._place(column), judge=judge, text=text, is_sentence=in_passing)
 
@@ -211,6 +212,14 @@ def _json(row: Row[Any], column: Column[Any]) -> Any:
         return None if text is None else json.loads(text)
     except ValueError:
         return text
+
+
+def _without_fixed_words(row: Row[Any], column: Column[Any]) -> Any:
+    """The value of a column; of a receipt only what it does not say of every erasure."""
+    value = _json(row, column)
+    if column is jobs.c.result and row.kind == "erase" and isinstance(value, dict):
+        return [value.get(name) for name in _NOT_OURS]
+    return value
 
 
 def _copies(value: Any) -> Iterator[Passage]:

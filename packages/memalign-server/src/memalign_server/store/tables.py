@@ -16,8 +16,6 @@ from memalign_server.store.columns import (
     metadata,
 )
 
-__all__ = ["drafts", "jobs", "people", "queue", "reviews", "server_settings", "sessions"]
-
 _TIME = String(40)
 _ID = String(32)
 _DIGEST = String(64)  # SHA-256 of a random secret that is kept nowhere
@@ -109,9 +107,7 @@ reviews = Table(
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
     Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
-    Column(
-        "kept_revision", Integer, nullable=False, default=0
-    ),  # the revision that the person kept against a colleague's
+    Column("kept_revision", Integer, nullable=False, default=0),  # the revision that they kept against a colleague's
     Column("created_at", _TIME, nullable=False),  # when the person came to the case, last time without an answer
     Column("updated_at", _TIME, nullable=False),
     Index("memalign_server_reviews_person", "judge", "person", "state"),

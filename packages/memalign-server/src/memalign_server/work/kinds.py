@@ -272,7 +272,7 @@ async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Exa
     problems = [judgment.error for judgment in judgments if judgment.error is not None]
     return {
         "added": len(added.added),
-        "known": added.known,
+        "known": added.repeated,
         "judged": len(judgments) - len(problems),
         "failed": len(problems),
         "problem": next(iter(problems), None),
