@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -172,6 +173,17 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     page = local.get(added.headers["location"]).text
     assert "2 new" in page
     assert "2 cases, 0 of them answered." in local.get(SETUP).text
+
+
+def test_the_fields_of_a_question_made_here_have_names_in_the_readers_language(local: TestClient) -> None:
+    local.headers["accept-language"] = "pt"
+    made = local.post("/judges", data={"question": "Está bem?", "model": "scripted"}, follow_redirects=False)
+    cases, columns = made.headers["location"].partition("?")[0] + "/cases", ["customer_message", "agent_reply"]
+    for what in ("show", "cases"):
+        page = local.post(cases, files={"file": ("a.csv", TABLE)}, data={"what": what, "column": columns}).text
+        assert ("<th>Pedido </th><th>Resposta </th>" in page) == (what == "show")
+    page = local.get("/judges/está-bem/review").text
+    assert re.findall("<h2>(.*?)</h2>", page) == ["Pedido", "Resposta"]
 
 
 def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
