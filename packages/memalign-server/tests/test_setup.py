@@ -229,6 +229,12 @@ def test_another_file_is_not_read_by_the_columns_of_the_first(local: TestClient)
         assert "Add 2 cases" in page
 
 
+def test_a_file_of_bad_rows_alone_adds_nothing(local: TestClient) -> None:
+    assert (
+        "1 row cannot be used and is left out." in sent(local, "a.csv", "customer_message,agent_reply\nWhere?,\n").text
+    )
+
+
 def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
     page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
     assert "2 rows cannot be used and are left out." in page
@@ -280,6 +286,16 @@ def test_pairs_and_conversations_are_taken_in(
     (case,) = map(json.loads, local.get("/judges/other/download/cases.jsonl").text.splitlines())
     assert {field: case[field] for field in content} == content
     assert case["id"].startswith("c-")
+
+
+def test_a_side_of_a_pair_may_be_in_a_column_of_another_fields_name(local: TestClient) -> None:
+    pair = world.judge("other").replace(
+        feedback_value_type="A|B|tie", instructions="Better? {{ inputs }} {{ outputs }}"
+    )
+    registry_of(local).create(pair)
+    file, column = {"file": ("a.csv", "asked,inputs,b\nq,one,two\n")}, ["asked", "inputs", "b"]
+    page = local.post("/judges/other/setup/cases", files=file, data={"column": column})
+    assert (page.status_code, "<td>q</td><td>one</td><td>two</td>" in page.text) == (200, True)
 
 
 def test_feedback_in_a_file_is_taught_by_its_own_button(local: TestClient) -> None:

@@ -130,9 +130,9 @@ def _by_fields(upload: Upload, written: Sequence[Row], judge: Judge, bad: list[R
         if empty := [column for column in upload.chosen if _is_empty(row.fields.get(column))]:
             bad.append(RowError(line=row.line, reason=f"nothing is in the column {', '.join(empty)}"))
             continue
-        fields = columns.renamed(row.fields)
+        fields = columns.renamed({name: row.fields[name] for name in row.fields if name not in sides.values()})
         if sides:
-            fields["outputs"] = {side: fields.pop(column) for side, column in sides.items()}
+            fields["outputs"] = {side: row.fields[column] for side, column in sides.items()}
         rows.append(replace(row, fields=fields))
     return rows
 
