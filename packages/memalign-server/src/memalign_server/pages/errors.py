@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from memalign.errors import MemalignError
-from memalign_server.pages.rendering import in_english, render, speaking, told
+from memalign_server.pages.rendering import error_text, in_english, render, speaking
 from memalign_server.problems import RAISED, Problem, Refused, problem_of
 
 __all__ = ["install_errors"]
@@ -56,7 +56,7 @@ def _page(request: Request, problem: Problem, error: Exception) -> Response:
         503: say("Not available now"),
     }
     if isinstance(error, Problem | Refused | MemalignError):
-        detail = told(language, error)
+        detail = error_text(request, error)
     elif isinstance(error, RequestValidationError):
         detail = in_english(language, problem.detail)
     else:

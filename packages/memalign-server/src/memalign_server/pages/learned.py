@@ -14,7 +14,7 @@ from memalign.align import dismiss_conflict, edit_guideline
 from memalign.errors import InputError
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
-from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.people.access import Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
@@ -347,7 +347,7 @@ def say_better(
     try:
         rephrased(_changeable(server, judge, guideline, person), **wording, by=person.name)
     except InputError as error:
-        return _better(request, server, judge, person, wording, problem=told(speaking(request), error))
+        return _better(request, server, judge, person, wording, problem=error_text(request, error))
     if action == "keep" and text.split() == tried.split():
         return _change(server, judge, person, lambda old: rephrased(old, **wording, by=person.name))
     job = server.jobs.start("try", judge, {**wording, "person": person.name}, asked_by=person.name)

@@ -25,7 +25,7 @@ from memalign.errors import (
 from memalign.memory import Memory
 from memalign.types import Example
 from memalign.values import ValueType
-from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.setup import Screen, Setup
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
@@ -115,7 +115,7 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
     except (MemalignError, TimeoutError) as error:
         fault = next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
         fault = "key" if re.search(r"needs a key|a provider's key", str(error)) else fault
-        detail = told(speaking(request), error)
+        detail = error_text(request, error)
     return render(request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail)
 
 

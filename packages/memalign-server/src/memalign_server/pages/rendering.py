@@ -18,7 +18,7 @@ from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.server import Server
 
-__all__ = ["LANGUAGE_COOKIE", "MEASURING", "in_english", "link", "render", "speaking", "told"]
+__all__ = ["LANGUAGE_COOKIE", "MEASURING", "error_text", "in_english", "link", "render", "speaking"]
 
 LANGUAGE_COOKIE = "memalign_language"
 MEASURING = "memalign_measuring"
@@ -42,8 +42,9 @@ def in_english(language: Language, text: str) -> str:
     return text if language.code == "en" else Markup('<span lang="en">{}</span>').format(text)
 
 
-def told(language: Language, error: Exception) -> str:
+def error_text(request: Request, error: Exception) -> str:
     """What an error says, in the reader's language where the server itself says it."""
+    language = speaking(request)
     if isinstance(error, Problem | Refused):
         return language.say(error.english, **error.parts)
     return in_english(language, str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
@@ -12,13 +12,13 @@ from sqlalchemy import Connection
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.learned import ask_to_teach
-from memalign_server.pages.rendering import MEASURING, link, render, speaking, told
+from memalign_server.pages.rendering import MEASURING, error_text, link, render, speaking
 from memalign_server.pages.verdicts import choices_of, verdict_text
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.review import answers
-from memalign_server.review.answers import LONGEST, Answer, State, review_of
+from memalign_server.review.answers import LONGEST, Answer, review_of
 from memalign_server.review.blind import mark_seen, reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
 from memalign_server.review.drafts import draft_of, save_draft
@@ -31,7 +31,6 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
-_STATES = ("answered", "skipped", "unclear")
 _SOON = 4  # cases from the one that is shown: where an older version judged one of them, the newest one is asked
 
 
@@ -44,58 +43,47 @@ def review_page(
     case: str | None = None,
     front: bool = False,
     again: bool = False,
-    back: bool = False,
     word: bool = False,
 ) -> Response:
     """The case that is named, to answer or with the judge's verdict; else what comes next for a person.
 
     That is a case on which they and a colleague differ, one that waits for an owner, the question whether to teach what
-    they explained, or the next case. `back` is the latest that they answered, `again` one that they skipped. `word`
-    opens the field although both agree.
+    they explained, or the next case. `again` is one that they skipped. `word` opens the field although both agree.
     """
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
-    parts: dict[str, Any] = {"foot": None, "waiting": None, "card": None}
-    old = False
-    busy = bool(server.jobs.recent(judge, active=True))
+    card: QueuedCase | None = None
+    waiting: answers.Difference | answers.Settlement | None = None
+    template, behind = None, False
     with server.store.read() as connection:
-        progress = progress_of(connection, judge, person.name)
         if case is not None:
-            parts["card"] = _named(connection, judge, case)
-        elif back and (latest := answers.previous_case(connection, judge, person.name)) is not None:
-            parts["card"] = latest
-        elif waiting := answers.differences(connection, judge, person.name, kind=kind, limit=1):
-            parts |= {"card": waiting[0].case, "waiting": waiting[0], "foot": "differ.html"}
+            card = _named(connection, judge, case)
+        elif differing := answers.differences(connection, judge, person.name, kind=kind, limit=1):
+            waiting, template = differing[0], "differ.html"
         elif person.owner and (open_ones := answers.open_settlements(connection, judge, kind=kind, limit=1)):
-            parts |= {"card": open_ones[0].case, "waiting": open_ones[0], "foot": "settle.html"}
+            waiting, template = open_ones[0], "settle.html"
         elif not again and ask_to_teach(request, teachable_count(connection, judge, person.name)):
             return RedirectResponse(link(judge, "teach"), 303)
         else:
             measuring = MEASURING in request.cookies and not is_measured(connection, judge, kind)
             coming = next_cases(connection, judge, person.name, n=_SOON, again=again, measuring=measuring)
-            parts["card"] = next(iter(coming), None)
-            old = any(ahead.is_behind(loaded.version) and ahead.problem is None for ahead in coming)
-        queued: QueuedCase | None = parts["card"]
-        if queued is not None and parts["foot"] is None:
-            parts |= _foot(connection, request, loaded, queued, person, front=front, word=word, busy=busy)
-        else:
-            parts |= _common(connection, request, loaded, queued, person)
-        number = answers.position(connection, judge, person.name, progress, queued.example.id if queued else None)
-    if parts["foot"] == "settle.html" and queued is not None:  # who reads what others say answers it blind no more
-        mark_seen(server.store, judge, person.name, [queued.example.content_hash])
-    if old and queued is not None:
-        _ask(server, judge, queued.example.id, person)
-    return render(
-        request,
-        "review.html",
-        judge=judge,
-        page="review",
-        question=question_of(loaded.judge),
-        blocks=blocks_of(queued.example, loaded.judge) if queued else [],
-        number=number,
-        progress=progress,
-        **parts,
-    )
+            card = next(iter(coming), None)
+            behind = any(ahead.is_behind(loaded.version) and ahead.problem is None for ahead in coming)
+        if waiting is not None:
+            card = waiting.case
+        parts = _common(connection, request, loaded, card, person) | {"foot": template, "waiting": waiting}
+        parts["progress"] = progress = progress_of(connection, judge, person.name)
+        case_id = card.example.id if card else None
+        parts["number"] = answers.position(connection, judge, person.name, progress, case_id)
+    if card is not None and template == "settle.html":  # who reads what others say answers it blind no more
+        mark_seen(server.store, judge, person.name, [card.example.content_hash])
+    if card is not None and behind:
+        _ask(server, judge, card.example.id, person)
+    if card is not None and waiting is None:
+        parts |= _foot(request, server, judge, card.example.id, person, front=front, word=word)
+    question = question_of(loaded.judge)
+    blocks = blocks_of(card.example, loaded.judge) if card else []
+    return render(request, "review.html", page="review", question=question, blocks=blocks, **parts)
 
 
 @router.get("/review/foot")
@@ -103,16 +91,12 @@ def turned_foot(
     request: Request, judge: str, server: Here, person: Asking, case: str, word: bool = False, wait: bool = False
 ) -> Response:
     """The foot of a case that the person has answered; `word` opens its field, `wait` answers once the judge has."""
-    loaded = server.judges.latest(judge)
-    busy = bool(server.jobs.recent(judge, active=True))
-    with server.store.read() as connection:
-        queued = _named(connection, judge, case)
-        parts = _foot(connection, request, loaded, queued, person, word=word, busy=busy)
+    parts = _foot(request, server, judge, case, person, word=word)
     if parts["foot"] != "turned.html":
         raise Refused("answer this case first")
     if wait and parts["asked"]:
         return Response(status_code=204)
-    return render(request, "turned.html", judge=judge, **parts)
+    return render(request, "turned.html", **parts)
 
 
 @router.post("/review")
@@ -123,40 +107,33 @@ def save_answer(
     person: Asking,
     case: Annotated[str, Form()],
     form: Annotated[str, Form(max_length=64)],
-    state: Annotated[str, Form()] = "answered",
+    state: Annotated[Literal["answered", "skipped", "unclear"], Form()] = "answered",
     value: Annotated[str, Form()] = "",
     rationale: Annotated[str | None, Form()] = None,
     revision: Annotated[int, Form(ge=0)] = 0,
 ) -> Response:
     """Keep an answer; then turn the foot over, or go on to the next case after a skip."""
-    loaded = server.judges.latest(judge)
-    kind = loaded.judge.value_type
-    if state not in _STATES:
-        raise Refused("'{given}' is none of {allowed}", given=state, allowed=", ".join(_STATES))
+    kind = server.judges.latest(judge).judge.value_type
     problem, conflict = None, None
     with server.store.write() as connection:
-        queued = _named(connection, judge, case)
+        card = _named(connection, judge, case)
         before = review_of(connection, judge, person.name, case)
         words = rationale if rationale is not None else (before and before.rationale) or ""
         try:
-            answer = Answer(
-                state=cast("State", state), value=value.strip() or None, rationale=words, form=form, revision=revision
-            )
+            answer = Answer(state=state, value=value.strip() or None, rationale=words, form=form, revision=revision)
             saved = answers.save(connection, judge, person.name, case, answer, kind=kind)
             conflict = saved.review if saved.outcome == "conflict" else None
         except (InputError, InvalidValue) as error:
-            problem = told(speaking(request), error)
-    if problem is None and conflict is None and (state != "answered" or not _is_part(request)):
-        return _go(request, link(judge, "review", case=case if state == "answered" else None))
+            problem = error_text(request, error)
     status = 409 if conflict else 422 if problem else 200
-    asking = status == 200 and queued.judgment is None
-    if asking:
-        _ask(server, judge, case, person)
-    with server.store.read() as connection:
-        queued = _named(connection, judge, case)
-        parts = _foot(connection, request, loaded, queued, person, front=status != 200, busy=asking)
+    if status == 200:
+        if state != "answered" or not _is_part(request):
+            return _go(request, link(judge, "review", case=case if state == "answered" else None))
+        if card.judgment is None:
+            _ask(server, judge, case, person)
+    parts = _foot(request, server, judge, case, person, front=status != 200)
     parts |= {"problem": problem, "conflict": conflict, "turned": True}
-    return render(request, parts["foot"], status=status, judge=judge, **parts)
+    return render(request, parts["foot"], status=status, **parts)
 
 
 @router.post("/review/words")
@@ -174,26 +151,25 @@ def save_words(
 
     The answer to a script has the draft's `revision` and its `words`, which another window may have added to.
     """
-    loaded = server.judges.latest(judge)
+    kind = server.judges.latest(judge).judge.value_type
     with server.store.write() as connection:
-        queued = _named(connection, judge, case)
+        _named(connection, judge, case)
         if words is None:  # a foot without a field says nothing of words that are there
             draft = draft_of(connection, judge, person.name, case)
         else:
             draft = save_draft(connection, judge, person.name, case, words, revision=revision)
-        long = go and answers.say_drafts(connection, judge, person.name, case, kind=loaded.judge.value_type)
-        draft_after = draft_of(connection, judge, person.name, case)
-        parts = _foot(connection, request, loaded, queued, person, word=True) if long else {}
-    if long and go != "leave":
-        error = Refused(
-            "your words have {n} characters; keep them under {most}", n=len((draft.words or "").strip()), most=LONGEST
-        )
-        parts |= {"problem": told(speaking(request), error)}
-        return render(request, parts["foot"], status=422, judge=judge, **parts)
-    if go in ("next", "back") or not _is_part(request):
-        to = link(judge, "review", case=case, front="true") if go == "back" else link(judge, "review")
-        return _go(request, to)
-    return JSONResponse({"revision": draft_after.revision, "words": draft.words or ""})
+        too_long = go and answers.say_drafts(connection, judge, person.name, case, kind=kind)
+        revision = draft_of(connection, judge, person.name, case).revision
+    if too_long and go != "leave":
+        length = len((draft.words or "").strip())
+        error = Refused("your words have {n} characters; keep them under {most}", n=length, most=LONGEST)
+        parts = _foot(request, server, judge, case, person, word=True) | {"problem": error_text(request, error)}
+        return render(request, parts["foot"], status=422, **parts)
+    if go == "back":
+        return _go(request, link(judge, "review", case=case, front="true"))
+    if go == "next" or not _is_part(request):
+        return _go(request, link(judge, "review"))
+    return JSONResponse({"revision": revision, "words": draft.words or ""})
 
 
 @router.post("/review/differ")
@@ -257,15 +233,16 @@ def _ask(server: Server, judge: str, case: str, person: Person) -> None:
 
 
 def _common(
-    connection: Connection, request: Request, loaded: Loaded, case: QueuedCase | None, person: Person
+    connection: Connection, request: Request, loaded: Loaded, card: QueuedCase | None, person: Person
 ) -> dict[str, Any]:
     """What every foot needs; `previous` is the case before this one."""
-    language, name = speaking(request), loaded.judge.name
-    previous = answers.previous_case(connection, name, person.name, case.example.id if case else None)
+    language, judge = speaking(request), loaded.judge
+    previous = answers.previous_case(connection, judge.name, person.name, card.example.id if card else None)
     return {
-        "card": case,
+        "judge": judge.name,
+        "card": card,
         "form": secrets.token_hex(8),
-        "verdict": lambda value: verdict_text(loaded.judge.value_type, value, language),
+        "verdict": lambda value: verdict_text(judge.value_type, value, language),
         "previous": None if previous is None else previous.example.id,
         "turned": False,
         "problem": None,
@@ -274,40 +251,38 @@ def _common(
 
 
 def _foot(
-    connection: Connection,
-    request: Request,
-    loaded: Loaded,
-    case: QueuedCase,
-    person: Person,
-    *,
-    front: bool = False,
-    word: bool = False,
-    busy: bool = False,
+    request: Request, server: Server, name: str, case: str, person: Person, *, front: bool = False, word: bool = False
 ) -> dict[str, Any]:
     """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say.
 
-    `front` shows the side on which an answered case is answered, `word` its field although both agree. `busy` says that
-    the judge may be reading it.
+    `front` shows the side on which an answered case is answered, `word` its field although both agree.
     """
-    name, case_id = loaded.judge.name, case.example.id
-    view = reviewed(connection, loaded.judge, person.name, case)
+    loaded = server.judges.latest(name)
+    judge = loaded.judge
+    busy = bool(server.jobs.recent(name, active=True))
+    with server.store.read() as connection:
+        card = _named(connection, name, case)
+        view = reviewed(connection, judge, person.name, card)
+        draft = draft_of(connection, name, person.name, case)
+        parts = _common(connection, request, loaded, card, person)
     own = view.own
-    parts = _common(connection, request, loaded, case, person) | {"own": own}
     if front or own is None or own.value is None or view.hidden:
         return parts | {
             "foot": "front.html",
-            "kind": loaded.judge.value_type,
-            "choices": choices_of(loaded.judge.value_type, speaking(request)),
-            "ends": scale_ends(loaded.judge),
+            "own": own,
+            "kind": judge.value_type,
+            "choices": choices_of(judge.value_type, speaking(request)),
+            "ends": scale_ends(judge),
             "revision": 0 if own is None else own.revision,
         }
-    draft = draft_of(connection, name, person.name, case_id)
     words = (own.rationale or "") if draft.words is None else draft.words
+    differ = view.judgment is not None and not view.agree
     return parts | {
         "foot": "turned.html",
+        "own": own,
         "judgment": view.judgment,
         "agree": view.agree,
-        "field": not case.held_out and (word or bool(words) or (view.judgment is not None and not view.agree)),
+        "field": not card.held_out and (word or bool(words) or differ),
         "words": words,
         "revision": draft.revision,
         "asked": view.judgment is None and busy,

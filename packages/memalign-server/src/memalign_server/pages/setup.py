@@ -22,7 +22,7 @@ from memalign.errors import InputError
 from memalign.io import RowSource, read_feedback
 from memalign.types import Feedback, as_json, json_line
 from memalign_server.pages.content import label_of
-from memalign_server.pages.rendering import link, render, speaking, told
+from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import list_people
@@ -134,7 +134,7 @@ def take_cases(
     except InputError as error:
         if what != "show":
             raise
-        problem = told(speaking(setup.request), error)
+        problem = error_text(setup.request, error)
         return render(setup.request, "upload.html", judge=setup.judge, upload=None, problem=problem)
     if not upload.cases:
         raise Refused("no row of {name} can be used as it is", name=upload.name)
