@@ -78,8 +78,6 @@ class Settings:
 
     Attributes:
         registry: The URL of the database of judges, people and jobs.
-        host: The address to listen on.
-        title: What the pages are called.
         public_url: How browsers reach the server, where that is not its own address: behind a proxy, for example.
         openid: Who vouches for people, beside personal links.
         api_token: The token of programs, beside the one that an owner may make.

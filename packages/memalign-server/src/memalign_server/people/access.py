@@ -48,7 +48,13 @@ class Identity:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http" and not scope["path"].startswith(("/static/", "/health")):
-            person, refusal = await run_in_threadpool(_identify, self.server, Request(scope))
+            person, refusal = None, None
+            try:
+                person = await run_in_threadpool(_identify, self.server, Request(scope))
+            except Problem as problem:
+                refusal = problem
+            except RegistryError:
+                refusal = unreachable()
             scope.setdefault("state", {}).update(person=person, refusal=refusal)
             receive = receive if person is not None else _no_body()
         await self.app(scope, receive, send)
@@ -63,16 +69,11 @@ def _no_body() -> Receive:
     return receive
 
 
-def _identify(server: Server, request: Request) -> tuple[Person | None, Problem | None]:
-    try:
-        person = _person(server, request)
-        if request.method not in ("GET", "HEAD", "OPTIONS") and (person is None or person.by != "token"):
-            _check_origin(request, server.settings.public_url)
-    except Problem as problem:
-        return None, problem
-    except RegistryError:
-        return None, unreachable()
-    return person, None
+def _identify(server: Server, request: Request) -> Person | None:
+    person = _person(server, request)
+    if request.method not in ("GET", "HEAD", "OPTIONS") and (person is None or person.by != "token"):
+        _check_origin(request, server.settings.public_url)
+    return person
 
 
 def _person(server: Server, request: Request) -> Person | None:

@@ -1,8 +1,8 @@
 """What the server's tables share: how a column says what an erasure does to it, and how values are kept.
 
 The tables lie in the registry's database, and `registry.erase` must reach every text in them. So a column that may
-hold words of people or of judged systems says so by its `info`; a new table needs no code in store/erasing.py. A column
-that may be NULL is emptied where it repeats erased words, and another one says "(erased)".
+hold words of people or of judged systems says so by its `info`; a new table needs no code in store/erasing.py. Columns of
+words that are no case's own and no answer's may be NULL: they are emptied where they repeat erased words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ JUDGE = {"memalign": "judge"}  # whose row it is: rows of other judges stay, and
 CASE_ID = {"memalign": "case id"}  # the row goes with the case
 SOURCE = {"memalign": "source"}  # who spoke of the case; the row goes with their feedback on it
 TEXT = {"memalign": "text"}  # words of people or of judged systems: emptied where they repeat erased ones
-TEXT_ROW = {"memalign": "text row"}  # the same, and without them the row is worth nothing: it goes
 MODEL_TEXT = {"memalign": "model text"}  # words of a model: emptied where they repeat erased ones, in any row
 PERSON = {"memalign": "person"}  # who did something: emptied if all that this person said goes
 SEARCHED = {"memalign": "searched"}  # no erasure changes it; the receipt says so if it holds erased words

@@ -113,20 +113,17 @@ class _MarkedTable:
         self.judge, self.case, self.source = (
             next(self._marked(mark), None) for mark in (marks.JUDGE, marks.CASE_ID, marks.SOURCE)
         )
-        self.people = [*self._marked(marks.TEXT), *self._marked(marks.TEXT_ROW)]
-        self.models = list(self._marked(marks.MODEL_TEXT))
-        self.persons = list(self._marked(marks.PERSON))
-        self.searched = list(self._marked(marks.SEARCHED))
+        self.people, self.models, self.persons, self.searched = (
+            list(self._marked(mark)) for mark in (marks.TEXT, marks.MODEL_TEXT, marks.PERSON, marks.SEARCHED)
+        )
 
     def _marked(self, mark: dict[str, str]) -> Iterator[Column[Any]]:
         return (column for column in self.table.columns if column.info == mark)
 
     def rows(self, connection: Connection, judge: str) -> list[Row[Any]]:
-        """The rows of a judge, and those of none."""
+        """The rows of a judge; all of a table that is of none."""
         query = select(self.table)
-        if self.judge is not None:
-            query = query.where((self.judge == judge) | self.judge.is_(None))
-        return list(connection.execute(query))
+        return list(connection.execute(query if self.judge is None else query.where(self.judge == judge)))
 
     def passage(self, row: Row[Any]) -> Passage:
         """The case of a row, or what somebody said of it."""
@@ -160,17 +157,16 @@ class _MarkedTable:
 
     def _goes(self, row: Row[Any], erased: Erased) -> bool:
         case, source = _text(row, self.case), _text(row, self.source)
-        if case is not None and (case in erased.cases or (source and FeedbackKey(case, source) in erased.keys)):
-            return True
-        columns = self._marked(marks.TEXT_ROW) if self.case is None else ()
-        return any(_holds(erased, _json(row, column)) for column in columns)
+        if case is None or not source:
+            return case in erased.cases
+        return case in erased.cases or FeedbackKey(case, source) in erased.keys
 
     def _blank(self, row: Row[Any], erased: Erased) -> dict[str, Any]:
         """The columns of a row that repeat what is erased, with what takes its place."""
         empty = dict[str, Any]()
         for column in (*self.models, *(self.people if self.case is None else ())):
-            if _holds(erased, _without_fixed_words(row, column), sentences=True):
-                empty[column.name] = None if column.nullable else to_json(_ERASED)
+            if _holds(erased, _without_fixed_words(row, column)):
+                empty[column.name] = None
         for column in self.persons:
             name = _text(row, column)
             if name and (name == erased.residue.person or erased.residue.certain(name)):
@@ -180,19 +176,15 @@ class _MarkedTable:
     def words(self, row: Row[Any]) -> Iterator[Words]:
         """Every text of a row's marked columns."""
         judge = _text(row, self.judge)
-        names = [*self.persons, *self.searched, *([] if self.source is None else [self.source])]
-        for column in (*names, *([] if self.case is None else [self.case])):
-            if text := _text(row, column):
+        for column in (*self.persons, *self.searched, self.source, self.case):
+            if column is not None and (text := _text(row, column)):
                 is_id = column is self.case
-                yield Words(place=self._place(column), judge=judge, text=text, is_id=is_id, is_name=not is_id)
+                yield Words(place=str(column), judge=judge, text=text, is_id=is_id, is_name=not is_id)
         for column in (*self.people, *self.models):
             of_person = self.case is not None and column in self.people
             for text in strings(_without_fixed_words(row, column)):
                 in_passing = not of_person and len(text) <= _SENTENCE
-                yield Words(place=self._place(column), judge=judge, text=text, is_sentence=in_passing)
-
-    def _place(self, column: Column[Any]) -> str:
-        return f"{self.table.name}.{column.name}"
+                yield Words(place=str(column), judge=judge, text=text, is_sentence=in_passing)
 
 
 def _tables(connection: Connection) -> list[_MarkedTable]:
@@ -222,29 +214,33 @@ def _without_fixed_words(row: Row[Any], column: Column[Any]) -> Any:
     return value
 
 
+def _within(value: Any) -> Iterator[Any]:
+    """A JSON value and all that it is made of."""
+    yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _within(part)
+
+
 def _copies(value: Any) -> Iterator[Passage]:
     """The cases, and words on cases, that a JSON value repeats: objects with an id and a field of a case or verdict."""
-    if isinstance(value, dict):
-        case, source = value.get("id"), value.get("source")
-        if isinstance(case, str) and not _OF_CASES.isdisjoint(value):
-            content = [part for name, part in value.items() if name not in ("id", "source")]
-            for speaker in (None, source) if isinstance(source, str) else (None,):
-                yield Passage(id=case, source=speaker, content=content, copy=True)
-    for part in _parts(value):
-        yield from _copies(part)
+    for part in _within(value):
+        if isinstance(part, dict) and isinstance(part.get("id"), str) and not _OF_CASES.isdisjoint(part):
+            content = [field for name, field in part.items() if name not in ("id", "source")]
+            yield Passage(id=part["id"], source=None, content=content, copy=True)
+            if isinstance(part.get("source"), str):
+                yield Passage(id=part["id"], source=part["source"], content=content, copy=True)
 
 
-def _holds(erased: Erased, value: Any, *, sentences: bool = False) -> bool:
-    """Whether a JSON value repeats erased words or names what is erased; `sentences` may also do so in passing."""
+def _holds(erased: Erased, value: Any) -> bool:
+    """Whether a JSON value names what is erased, or repeats words of it, be it in passing."""
     residue = erased.residue
-    return _names(erased, value) or any(
-        residue.copied(text) or (sentences and len(text) <= _SENTENCE and residue.in_sentence(text))
-        for text in strings(value)
+    return any(_names(erased, part) for part in _within(value)) or any(
+        residue.copied(text) or (len(text) <= _SENTENCE and residue.in_sentence(text)) for text in strings(value)
     )
 
 
 def _names(erased: Erased, value: Any) -> bool:
-    """Whether a JSON value names an erased case or key: an object with an id, or a list of an id and a source."""
+    """Whether this names an erased case or key: an object with an id, or a list of an id and a source."""
     case, source = None, None
     if isinstance(value, dict):
         case, source = value.get("id"), value.get("source")
@@ -252,13 +248,4 @@ def _names(erased: Erased, value: Any) -> bool:
             return True
     elif isinstance(value, list) and len(value) == 2:
         case, source = value
-    if isinstance(case, str) and isinstance(source, str) and FeedbackKey(case, source) in erased.keys:
-        return True
-    return any(_names(erased, part) for part in _parts(value))
-
-
-def _parts(value: Any) -> list[Any]:
-    """What a JSON value is made of."""
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+    return isinstance(case, str) and isinstance(source, str) and FeedbackKey(case, source) in erased.keys

@@ -11,7 +11,6 @@ from memalign_server.store.columns import (
     SEARCHED,
     SOURCE,
     TEXT,
-    TEXT_ROW,
     judge_column,
     metadata,
 )
@@ -71,7 +70,7 @@ queue = Table(
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
-    Column("example", Text, nullable=False, info=TEXT_ROW),  # JSON
+    Column("example", Text, nullable=False, info=TEXT),  # JSON
     Column("judgment", Text, info=MODEL_TEXT),  # JSON; NULL until it is judged, and where it failed
     Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),

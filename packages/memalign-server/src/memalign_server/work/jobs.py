@@ -69,8 +69,10 @@ class Job:
 
 
 _STARTABLE = (table.c.state == "failed") & table.c.arguments.is_not(None)
-_NAMES = ("id", "kind", "judge", "state", "asked_by", "problem", "created_at", "started_at", "ended_at")
-_COLUMNS = [*(table.c[name] for name in _NAMES), _STARTABLE.label("stopped")]
+_COLUMNS = [
+    *(column for column in table.c if column.name not in ("arguments", "result")),
+    _STARTABLE.label("stopped"),
+]
 
 
 class Jobs:
@@ -83,21 +85,13 @@ class Jobs:
         self._progress: dict[str, tuple[str, int, int]] = {}  # of running jobs: phase, done, total
 
     def start(self, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str) -> Job:
-        """Ask for work of a kind on a judge, which begins as soon as it may.
+        """Ask for work of a kind on a judge, with arguments as JSON values; it begins as soon as it may.
 
-        Args:
-            kind: One of the kinds of work.
-            judge: The judge's name.
-            arguments: The arguments of this kind, as JSON values.
-            asked_by: Who asks.
-
-        Raises:
-            JudgeNotFound: No judge has the name.
+        Raises JudgeNotFound if no judge has the name.
         """
         with self.store.write() as connection:
             job = _add(connection, kind, judge, to_json(dict(arguments)), asked_by)
-        self._begin(job)
-        return job
+        return self._begin(job)
 
     def start_again(self, job: Job, *, asked_by: str) -> Job:
         """Start work again whose server died, as a new job with the arguments of the old one.
@@ -113,8 +107,7 @@ class Jobs:
                 raise Refused("this cannot be started again: it ended by itself, or was started again already")
             connection.execute(update(table).where(same).values(arguments=None, problem=_RESTARTED))
             again = _add(connection, job.kind, job.judge, arguments, asked_by)
-        self._begin(again)
-        return again
+        return self._begin(again)
 
     def find(self, job: str, *, result: bool = True) -> Job | None:
         """Read a job by its id; without its `result`, which may be large, to see how far it is."""
@@ -180,7 +173,7 @@ class Jobs:
         self._thread.join()
         loop.close()
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: Job) -> Job:
         def begin() -> None:
             task = asyncio.get_running_loop().create_task(self._run(job.id))
             self._tasks.add(task)
@@ -188,6 +181,7 @@ class Jobs:
 
         if self._loop is not None:
             self._loop.call_soon_threadsafe(begin)
+        return job
 
     async def _run(self, job: str) -> None:
         """Do one job, and write how it ended."""
@@ -250,7 +244,7 @@ def _add(connection: Connection, kind: str, judge: str, arguments: str, asked_by
         raise JudgeNotFound(f"no judge {judge!r} in the registry")
     connection.execute(delete(table).where(table.c.ended_at < later(-_KEPT), table.c.kind != "erase"))
     job = Job(id=new_id(), kind=kind, judge=judge, state="queued", asked_by=asked_by, created_at=now())
-    row = {name: getattr(job, name) for name in _NAMES}
+    row = {column.name: getattr(job, column.name) for column in table.c if column.name != "arguments"}
     connection.execute(insert(table).values(**row, arguments=arguments))
     return job
 
