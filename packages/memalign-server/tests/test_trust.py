@@ -24,7 +24,7 @@ from memalign_server.review.judging import judge_cases
 from memalign_server.server import Server
 from memalign_server.store.tables import queue, reviews
 from server_support import world
-from server_support.reviewing import answer, card, post, put_in, send
+from server_support.reviewing import answer, card, post, put_in, send, wait
 
 TRUST = "/judges/tone/trust"
 CASES = [{"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."} for n in range(16)]
@@ -160,6 +160,29 @@ def test_the_number_before_teaching_stands_beside_the_number_now(queued: TestCli
     figures = queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]
     assert figures["versions_as_they_were_answered"].keys() == {"1"}
     assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
+
+
+def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
+    store, judge = server(queued).store, server(queued).judges.latest("tone").judge
+    with store.read() as connection:
+        examples = [case.example for case in cases_of(connection, "tone", ["c-00"])]
+    for version in (3, 2):
+        asyncio.run(judge_cases(store, judge, version, examples))
+    with store.read() as connection:
+        assert [case.version for case in cases_of(connection, "tone", ["c-00"])] == [3]
+
+
+def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClient) -> None:
+    row = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy."}
+    put_in(local, CASES)
+    hold_out(local)
+    answer_all(local, "yyyyyyyyyyyy")
+    job = local.post("/api/v1/judges/tone/align", json={"feedback": [row]})
+    assert job.status_code == 202
+    wait(local)
+    with server(local).store.read() as connection:
+        versions = {case.version for case in cases_of(connection, "tone", [f"c-{n:02}" for n in range(12)])}
+    assert versions == {2}
 
 
 def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient, tmp_path: Path) -> None:

@@ -196,6 +196,9 @@ def store_judgments(
     memory = judge.memory
     for example, judgment, likeness in judged:
         change = update(queue).where(queue.c.judge == judge.name, queue.c.case_id == judgment.id)
+        change = change.where(
+            or_(queue.c.version.is_(None), queue.c.version <= version)
+        )  # else a newer one was quicker
         if judgment.error is not None:
             connection.execute(change.values(problem=judgment.error))
             continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memalign import Judge
-from memalign.align import MemAlign
+from memalign.align import AlignResult, MemAlign
 from memalign.errors import MemalignError, UnknownKey
 from memalign.io import Examples
 from memalign.judge import Progress
@@ -56,7 +56,7 @@ Kind = Callable[[Work], Awaitable[dict[str, Any]]]
 
 
 async def align(work: Work) -> dict[str, Any]:
-    """Learn `feedback`, a list of rows; none: what is pending."""
+    """Learn `feedback`, a list of rows; none: what is pending. The new version judges again, as after a teaching."""
     rows = tuple(work.arguments.get("feedback") or ())
     result = await work.registry.aalign(
         work.judge,
@@ -65,7 +65,14 @@ async def align(work: Work) -> dict[str, Any]:
         skip_invalid=bool(work.arguments.get("skip_invalid")),
         **work.options(),
     )
-    return {**result.to_dict(), "summary": str(result)}
+    failed = 0 if result.parent == result.version else await _learned(work, result)
+    return {**result.to_dict(), "summary": str(result), "failed": failed}
+
+
+async def _learned(work: Work, result: AlignResult) -> int:
+    """Have what a judge has become judge again; returns how many cases could not be judged."""
+    new, version = [rule.id for rule in result.guidelines], result.version or 0
+    return await judge_again(work.store, result.judge, version, new_guidelines=new, progress=work.progress)
 
 
 def _own_verdicts(work: Work, rows: Sequence[Mapping[str, Any]]) -> dict[str, Judgment]:
@@ -190,10 +197,7 @@ async def teach(work: Work) -> dict[str, Any]:
     tried = taught.keys() | {annotation.key for annotation in judge.memory.pending}
     if tried and tried <= waiting.keys():
         raise MemalignError(waiting[min(tried)])
-    failed = 0
-    if wrong or result.parent != result.version:
-        new, version = [rule.id for rule in result.guidelines], result.version or 0
-        failed = await judge_again(work.store, result.judge, version, new_guidelines=new, progress=work.progress)
+    failed = await _learned(work, result) if wrong or result.parent != result.version else 0
     report = {"summary": str(result), "lessons": len(lessons), "refused": list(refused.values()), "failed": failed}
     return {**result.to_dict(), **report}
 
