@@ -213,8 +213,8 @@ def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connectio
 def test_the_first_of_many_differences_is_found_without_reading_all(
     tables: Connection, chosen: tuple[str, ...]
 ) -> None:
-    put_in(tables, 200, "d")
-    for number in range(200):
+    put_in(tables, 60, "d")
+    for number in range(60):
         for person, value in (("ana", False), ("ben", True)):
             say(tables, person, f"d-{number:02}", value)
     for person in chosen:

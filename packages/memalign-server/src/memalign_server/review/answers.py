@@ -108,16 +108,8 @@ class Saved:
 def save(connection: Connection, judge: str, person: str, case_id: str, answer: Answer, *, kind: ValueType) -> Saved:
     """Keep a person's answer on a case; the same form twice is kept once.
 
-    Args:
-        connection: A transaction that writes.
-        judge: The judge's name.
-        person: Who answers.
-        case_id: The case.
-        answer: The form; one that was filled in against an older revision changes nothing and is a conflict.
-        kind: What the judge answers with.
-
-    Raises:
-        InputError: The case is not in the queue, or an answer has neither value nor words.
+    A form that was filled in against an older revision changes nothing and is a conflict. Raises InputError if the case
+    is not in the queue, or an answer has neither value nor words.
     """
     case = case_of(connection, judge, case_id)
     if case is None:
@@ -164,9 +156,8 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
 def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> list[str]:
     """Give a person's drafts to the answers that they belong to, as their words; without `case_ids` all of them.
 
-    Returns:
-        The cases whose draft is longer than an answer holds. Those, drafts on cases without a verdict, and words of a
-        verdict that was given up for a colleague's stay drafts.
+    Returns the cases whose draft is longer than an answer holds. Those, drafts on cases without a verdict, and words of
+    a verdict that was given up for a colleague's stay drafts.
     """
     long: list[str] = []
     for case_id, draft in drafts_of(connection, judge, person).items():
@@ -223,10 +214,8 @@ def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
 
     Of a case that the judge had learned from, only the answer: that it repeats what it was taught proves nothing.
     """
-    if value is None:
-        return {}
-    blind: dict[str, Any] = {"blind_value": to_json(value)}
-    if case.judgment is not None and case.judgment.value is not None and not case.seen:
+    blind: dict[str, Any] = {} if value is None else {"blind_value": to_json(value)}
+    if blind and case.judgment is not None and case.judgment.value is not None and not case.seen:
         blind |= {"judge_value": to_json(case.judgment.value), "judge_version": case.version}
     return blind
 
@@ -284,25 +273,11 @@ def take_over(
     kind: ValueType,
     revision: int | None = None,
 ) -> Saved:
-    """Give a person's answer the verdict of a colleague: they agree now.
+    """Give a person's answer the verdict of the `other` one, a colleague: they agree now.
 
     The person's own words were about the verdict that they give up. They become a draft, so that they are not lost, and
-    are not taught with the new verdict.
-
-    Args:
-        connection: A transaction that writes.
-        judge: The judge's name.
-        person: Who changes their answer.
-        case_id: The case; both have answered it.
-        other: The colleague who is right.
-        kind: What the judge answers with.
-        revision: That of the colleague's answer as it was in view; None for whatever it is now.
-
-    Returns:
-        The person's answer. `conflict`: the colleague has changed theirs since, so nothing was changed.
-
-    Raises:
-        InputError: One of the two has no answer on the case.
+    are not taught with the new verdict. It is a conflict if the colleague's answer is not of this `revision` any more.
+    Raises InputError if one of the two has no answer on the case.
     """
     own, theirs = (review_of(connection, judge, name, case_id) for name in (person, other))
     if own is None or theirs is None or own.value is None or theirs.value is None:

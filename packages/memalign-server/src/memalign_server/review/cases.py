@@ -116,12 +116,8 @@ def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     """Those cases that a judge's queue does not have, by id or by content. Raises InputError for too long an id."""
     distinct = {example.id: example for example in examples}
     if long := next((case_id for case_id in distinct if len(case_id) > LONGEST_ID), None):
-        raise Refused(
-            "id '{id}…' has {n} characters; give shorter ones, {most} at most",
-            id=long[:60],
-            n=len(long),
-            most=LONGEST_ID,
-        )
+        n, most = len(long), LONGEST_ID
+        raise Refused("id '{id}…' has {n} characters; give shorter ones, {most} at most", id=long[:60], n=n, most=most)
     present = set[str]()
     for column, values in (
         (queue.c.case_id, list(distinct)),
@@ -180,18 +176,13 @@ def store_judgments(
     new_guidelines: Collection[str] = (),
     no_lower: Collection[str] = (),
 ) -> None:
-    """Keep the judgments of a judge on cases of its queue, and rank those cases by them.
+    """Keep the judgments of a version of a judge on cases of its queue, and rank those cases by them.
 
     A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over. A judge
     whose memory is empty says what people compare with later; a case that is held out keeps its chance place.
 
-    Args:
-        connection: A transaction that writes.
-        judge: The judge as it judged.
-        version: Which version that is.
-        judged: Each case with its judgment and its likeness to memory.
-        new_guidelines: The guidelines that this version learned.
-        no_lower: Ids of cases that come next and must go on to do so, whatever their new rank.
+    Beside each judgment of `judged` is its case's likeness to memory. The version has learned `new_guidelines`. The
+    cases of `no_lower` come next and must go on to do so, whatever their new rank.
     """
     memory = judge.memory
     for example, judgment, likeness in judged:
@@ -241,29 +232,19 @@ def next_cases(
     again: bool = False,
     measuring: bool = False,
 ) -> list[QueuedCase]:
-    """The cases that come next for a person.
+    """The cases that come next for a person, behind those on the screen already, `without` them.
 
-    After three others comes one that is held out. Where one of the two kinds is used up, the other goes on.
-
-    Args:
-        connection: A transaction.
-        judge: The judge's name.
-        person: Who is asked.
-        n: How many cases at most.
-        without: Cases that are on the screen already, in their order.
-        again: The cases that the person skipped, instead of those that wait for an answer.
-        measuring: Those that are held out first, because the person wants to know how good the judge is.
+    After three others comes one that is held out. Where one of the two kinds is used up, the other goes on. With
+    `measuring` those that are held out come first, because the person wants to know how good the judge is. With `again`
+    it is the cases that the person skipped, instead of those that wait for an answer.
     """
-    order = (queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number)
-    query = _with_state(judge, person, "skipped" if again else "open")
-    if without:
-        query = query.where(queue.c.case_id.not_in(without))
+    query = _with_state(judge, person, "skipped" if again else "open").where(queue.c.case_id.not_in(without)).limit(n)
+    order = (queue.c.rank.desc(), queue.c.number)
     if again:  # few: found by the person and sorted, not by the order of all cases
-        few = query.order_by((queue.c.disputed + 0).desc(), *order[1:])
-        return [queued(row) for row in connection.execute(few.limit(n))]
+        return [queued(row) for row in connection.execute(query.order_by((queue.c.disputed + 0).desc(), *order))]
+    query = query.order_by(queue.c.disputed.desc(), *order)
     others, held_out = (
-        [queued(row) for row in connection.execute(query.where(queue.c.held_out == kind).order_by(*order).limit(n))]
-        for kind in (0, 1)
+        [queued(row) for row in connection.execute(query.where(queue.c.held_out == kind))] for kind in (0, 1)
     )
     since, coming = _since_held_out(connection, judge, person, without), list[QueuedCase]()
     while (others or held_out) and len(coming) < n:

@@ -113,10 +113,12 @@ def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -
     cases = _measured(connection, judge, kind)
     now = _agreement(((case.verdict, case.answer) for case in cases), kind)
     before = _agreement(_firsts(cases), kind)
+    answered = exists().where(own_review(judge, person), reviews.c.state != "undone")
+    waiting = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1, ~answered)
     return Trust(
         now=now,
         before=before if before.n >= ENOUGH else None,
-        waiting=_waiting(connection, judge, person) if now.n < ENOUGH else 0,
+        waiting=connection.execute(waiting).scalar_one() if now.n < ENOUGH else 0,
         reader_alone=all({*case.people} == {person} for case in cases),
         people=_pairs(connection, judge, kind, person),
         mistakes=_mistakes(connection, judge, kind, person, cases),
@@ -230,12 +232,6 @@ def _figures(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> dict[str,
     interval = {"low": low, "high": high, "confidence": 0.95, "method": "wilson"}
     shares = {"cases": agreement.n, "agreed": agreement.agreed, "share": agreement.share, "interval": interval}
     return {**shares, "cohen_kappa": kappa}
-
-
-def _waiting(connection: Connection, judge: str, person: str) -> int:
-    answered = exists().where(own_review(judge, person), reviews.c.state != "undone")
-    query = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1, ~answered)
-    return int(connection.execute(query).scalar_one())
 
 
 def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
