@@ -38,7 +38,6 @@ def explain(
     from memalign import aio
     from memalign.io import read_judgments
     from memalign.judge.explain import explain as explain_judgment
-    from memalign.registry import judged_by
 
     file = read_judgments(out)
     judgment = file.judgments.get(example_id)
@@ -50,8 +49,8 @@ def explain(
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
         )
-    number, judge = judged_by(
-        session.registry(), name, file.judge, version, memory_hash=judgment.memory_hash, written=str(out)
+    number, judge = session.registry().judged_by(
+        name, file.judge, version, memory_hash=judgment.memory_hash, written=str(out)
     )
     explained = aio.run(explain_judgment(judge, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}

@@ -22,7 +22,6 @@ __all__ = [
     "chat_body",
     "goes_on",
     "grammar",
-    "item_body",
     "library",
     "load",
     "physical_cores",
@@ -157,14 +156,10 @@ def goes_on(request: ChatRequest, last: ChatRequest | None) -> bool:
     return len(last.user) >= _LONG and request.user.startswith(last.user[:_LONG])
 
 
-def prefix_body(request: ChatRequest) -> dict[str, Any]:
-    """Nothing but reading the prefix that all requests of a judge share."""
-    return {"messages": _messages(request.system, _AFTER_PREFIX), "max_tokens": 0, **STREAMED}
-
-
-def item_body(system: str, item: str) -> dict[str, Any]:
-    """Nothing but reading what all questions about an item share."""
-    return {"messages": _messages(system, f"{item}\n{_AFTER_PREFIX}"), "max_tokens": 0, **STREAMED}
+def prefix_body(system: str, item: str = "") -> dict[str, Any]:
+    """Nothing but reading what requests share: the system message of a judge, or with it the item of all questions."""
+    user = f"{item}\n{_AFTER_PREFIX}" if item else _AFTER_PREFIX
+    return {"messages": _messages(system, user), "max_tokens": 0, **STREAMED}
 
 
 def question_body(system: str, item: str, question: str) -> dict[str, Any]:

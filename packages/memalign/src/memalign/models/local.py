@@ -35,7 +35,6 @@ from memalign.models.llama_cpp import (
     Answer,
     chat_body,
     goes_on,
-    item_body,
     library,
     load,
     physical_cores,
@@ -229,7 +228,7 @@ class LocalChatModel:
         self._last = None  # where the call does not end, nobody knows what the cache begins with
         if goes_on(request, last) or tokens == 0:
             return None
-        body = prefix_body(request)
+        body = prefix_body(request.system)
         try:
             if tokens is not None:
                 cached = self._ask(body, request.timeout, given_up, started).usage.cached_tokens
@@ -264,7 +263,7 @@ class LocalChatModel:
         def ask(body: dict[str, Any]) -> Answer:
             return self._ask(body, query.timeout, given_up, time.monotonic())
 
-        state = item_body(_DECIDE, query.state)
+        state = prefix_body(_DECIDE, query.state)
         ask({**state, "cache_prompt": False})
         for number, line in enumerate(query.lines):
             if number:

@@ -2,7 +2,6 @@
 
 from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
-from memalign.registry.judged_by import judged_by
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.registry import Registry, Saved
 from memalign.registry.registry_import import ImportedJudge
@@ -20,7 +19,6 @@ __all__ = [
     "Saved",
     "SettingChange",
     "VersionInfo",
-    "judged_by",
     "load_bundle",
     "write_bundle",
 ]

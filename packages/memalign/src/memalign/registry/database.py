@@ -21,7 +21,6 @@ from urllib.parse import quote, unquote
 from sqlalchemy import (
     Connection,
     Engine,
-    MetaData,
     NullPool,
     create_engine,
     event,
@@ -52,6 +51,11 @@ _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 class Database:
     """One registry's database, opened on construction (and created when there is none).
 
+    Attributes:
+        url: Its address in messages; without a password.
+        engine: SQLAlchemy's engine, for what no method here does.
+        unreachable: What an erasure cannot reach, and how to end that.
+
     Args:
         url: SQLAlchemy's address of it, or the path of a SQLite file.
         busy_timeout: How many seconds to wait for others who write.
@@ -66,6 +70,8 @@ class Database:
 
     def __init__(self, url: str, *, busy_timeout: float, create: bool = True) -> None:
         self._backend = _backend(url, busy_timeout)
+        self.url, self.engine = self._backend.address, self._backend.engine
+        self.unreachable = self._backend.unreachable
         missing = JudgeNotFound(
             f"there is no registry at {self.url.removeprefix('sqlite:///')}. `memalign create` makes one; --registry "
             "or MEMALIGN_REGISTRY names another"
@@ -79,22 +85,10 @@ class Database:
             raise missing
         with self.write() as connection:
             if not self._is_ours(connection):  # nobody else was quicker
-                self._create(connection, metadata)
-
-    @property
-    def url(self) -> str:
-        """Its address in messages; without a password."""
-        return self._backend.address
-
-    @property
-    def engine(self) -> Engine:
-        """SQLAlchemy's engine, for what no method here does."""
-        return self._backend.engine
-
-    @property
-    def unreachable(self) -> tuple[str, ...]:
-        """What an erasure cannot reach, and how to end that."""
-        return self._backend.unreachable
+                self._backend.check_encoding(connection)
+                metadata.create_all(connection)
+                first = {"schema_version": str(SCHEMA_VERSION), "secret": secrets.token_hex(32)}
+                connection.execute(insert(meta), [{"name": name, "value": value} for name, value in first.items()])
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -157,12 +151,6 @@ class Database:
                 f"version {ours}; upgrade memalign to open it"
             )
         raise RegistryError(f"{self.url} has a registry of the format {written!r}, which this memalign cannot read")
-
-    def _create(self, connection: Connection, tables: MetaData) -> None:
-        self._backend.check_encoding(connection)
-        tables.create_all(connection)
-        values = {"schema_version": str(SCHEMA_VERSION), "secret": secrets.token_hex(32)}
-        connection.execute(insert(meta), [{"name": name, "value": value} for name, value in values.items()])
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -199,7 +199,7 @@ class _Plan:
         learned = Residue(text for texts in self.removed.guidelines.values() for text in texts)
         learned.share(self._texts((*_WORDED, "guideline")))
         self.redacted_notes = [number for number, note in holdings.notes.items() if self.residue.in_sentence(note)]
-        self.residue |= learned
+        self.residue.add(learned)
         self.receipt = Receipt(
             judge=holdings.name,
             keys=self._comments(),

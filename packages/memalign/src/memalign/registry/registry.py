@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.errors import MemalignError, VersionConflict
+from memalign.errors import ConfigurationError, InputError, MemalignError, VersionConflict
 from memalign.io import FeedbackSource, OwnVerdicts
-from memalign.judge import Judge, Progress
+from memalign.judge import Judge, Progress, signature_of
 from memalign.memory import LedgerEntry
 from memalign.memory.text_search import Finder
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -127,6 +127,51 @@ class Registry:
         with self._reading(name) as (connection, judge, _):
             before, after = (versions.read(connection, judge, number, name=name, kinds=COMPARED) for number in (a, b))
         return compare_rows(name, before, after, versions=(a, b))
+
+    def judged_by(
+        self, name: str, signature: str, version: int | None = None, *, memory_hash: str = "", written: str = "this"
+    ) -> tuple[int, Judge]:
+        """Find the version that gave judgments of this signature: the newest such one.
+
+        Args:
+            name: The judge's name.
+            signature: Whose the judgments are, as their file has it.
+            version: The only version that may be it.
+            memory_hash: The memory that was used; only versions with it are loaded, and those that an erasure changed.
+            written: What errors call the judgments.
+
+        Raises:
+            InputError: No version judges so.
+        """
+        if version is not None:
+            numbers = [version]
+        else:
+            newest_first = reversed(self.history(name))
+            numbers = [info.number for info in newest_first if not memory_hash or info.memory_hash in ("", memory_hash)]
+        for number in numbers:
+            judge = self.load(name, number)
+            try:
+                ours = signature_of(judge)
+            except ConfigurationError:
+                if version is not None:
+                    raise
+                continue  # a version whose model cannot be opened here is not the one that judged
+            if ours == signature:
+                return number, judge
+            if ours.rpartition("-")[0] == signature.rpartition("-")[0]:
+                raise InputError(
+                    f"{written} was written with other prompts than this memalign has; explain it with the memalign that "
+                    "wrote it, or judge again into another file"
+                )
+        which = (
+            f"version {version} of {name!r}"
+            if version is not None
+            else f"any version of {name!r} that the registry has"
+        )
+        raise InputError(
+            f"{written} was written by judge {signature}, which is not {which}; its memory may have been erased from "
+            "since, or MEMALIGN_MODEL and the settings differ"
+        )
 
     def rollback(self, name: str, to: int) -> Saved:
         """Make the content of version `to` the next version.

@@ -73,17 +73,14 @@ class Residue:
         self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
         self._finder = _Finder(_written(key) for key in self.keys)
 
-    def __or__(self, other: Residue) -> Residue:
-        both = Residue(
-            keys=self.keys | other.keys,
-            cases=self.cases | other.cases,
-            searched=self.searched or other.searched,
-            person=self.person or other.person,
-        )
-        both.runs, both.short = self.runs | other.runs, self.short | other.short
-        both._long, both._phrases = self._long + other._long, self._phrases | other._phrases
-        both._anchors = self._anchors | other._anchors
-        return both
+    def add(self, other: Residue) -> None:
+        """Look for the texts of `other` too."""
+        self.runs |= other.runs
+        self.short |= other.short
+        self._phrases |= other._phrases
+        self._anchors |= other._anchors
+        self._long += other._long
+        self._judged.clear()
 
     def share(self, texts: Iterable[str]) -> None:
         """Stop looking for what `texts`, which survive, hold too."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from memalign.errors import InputError, JudgeNotFound, VersionConflict
 from memalign.memory import Memory
@@ -215,10 +215,8 @@ def counts(memory: Memory) -> dict[str, int]:
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Every version, the oldest first."""
-    query = connection.execute(select(versions).where(versions.c.judge == judge).order_by(versions.c.number))
-    return tuple(
-        VersionInfo(**{k: v for k, v in row._mapping.items() if k != "judge"}) for row in query
-    )  # SQLAlchemy's public name
+    records = connection.execute(select(versions).where(versions.c.judge == judge).order_by(versions.c.number))
+    return tuple(VersionInfo(**{name: row[name] for name in row if name != "judge"}) for row in records.mappings())
 
 
 def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSummary, ...]:
@@ -234,21 +232,20 @@ def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSu
     if judge is not None:
         query, settings = query.where(judges.c.id == judge), settings.where(rows.c.judge == judge)
     settings_of = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
-    return tuple(_summary(row, settings_of) for row in connection.execute(query))
-
-
-def _summary(row: Row[Any], settings_of: dict[tuple[int, str], Any]) -> JudgeSummary:
-    return JudgeSummary(
-        name=row.name,
-        versions=row.latest,  # no version is ever taken away
-        latest=row.latest,
-        value_type=msgspec.convert(settings_of[row.id, "value_type"], ValueType).spec,
-        model=settings_of[row.id, "model"],
-        cases=row.cases,
-        feedback=row.feedback,
-        guidelines=row.guidelines,
-        pending=row.pending,
-        updated_at=row.created_at,
+    return tuple(
+        JudgeSummary(
+            name=row.name,
+            versions=row.latest,  # no version is ever taken away
+            latest=row.latest,
+            value_type=msgspec.convert(settings_of[row.id, "value_type"], ValueType).spec,
+            model=settings_of[row.id, "model"],
+            cases=row.cases,
+            feedback=row.feedback,
+            guidelines=row.guidelines,
+            pending=row.pending,
+            updated_at=row.created_at,
+        )
+        for row in connection.execute(query)
     )
 
 
