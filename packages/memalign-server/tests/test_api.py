@@ -201,7 +201,8 @@ def test_what_the_judge_said_of_a_queued_case_goes_with_its_feedback(tmp_path: P
         prompts.clear()
         rows = [{"id": "late", "value": False, "rationale": "Cold."}, {**CASES[1], "inputs": "?", "value": False}]
         done(client, "align", feedback=[{**CASES[0], **rows[0]}, {**rows[1], "rationale": "Short."}])
-    assert [prompt.count(VERDICT) for prompt in prompts] == [1]  # one call, and of another content there is no verdict
+    assert prompts[0].count(VERDICT) == 1  # of another content there is no verdict
+    assert VERDICT not in "".join(prompts[1:])  # which judge again
 
 
 @pytest.mark.parametrize("path", ["erase", "unalign"])
