@@ -53,8 +53,9 @@ def review_page(
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
     card: QueuedCase | None = None
-    waiting: answers.Difference | answers.Settlement | None = None
+    waiting: answers.Difference | None = None
     template, behind = None, False
+    busy = bool(server.jobs.recent(judge, active=True))
     with server.store.read() as connection:
         if case is not None:
             card = _named(connection, judge, case)
@@ -71,7 +72,10 @@ def review_page(
             behind = any(ahead.is_behind(loaded.version) and ahead.problem is None for ahead in coming)
         if waiting is not None:
             card = waiting.case
-        parts = _common(connection, request, loaded, card, person) | {"foot": template, "waiting": waiting}
+        if card is None or waiting is not None:
+            parts = _common(connection, request, loaded, card, person) | {"foot": template, "waiting": waiting}
+        else:
+            parts = _foot(connection, request, loaded, card, person, front=front, word=word, busy=busy)
         parts["progress"] = progress = progress_of(connection, judge, person.name)
         case_id = card.example.id if card else None
         parts["number"] = answers.position(connection, judge, person.name, progress, case_id)
@@ -79,8 +83,6 @@ def review_page(
         mark_seen(server.store, judge, person.name, [card.example.content_hash])
     if card is not None and behind:
         _ask(server, judge, card.example.id, person)
-    if card is not None and waiting is None:
-        parts |= _foot(request, server, judge, card.example.id, person, front=front, word=word)
     question = question_of(loaded.judge)
     blocks = blocks_of(card.example, loaded.judge) if card else []
     return render(request, "review.html", page="review", question=question, blocks=blocks, **parts)
@@ -91,7 +93,7 @@ def turned_foot(
     request: Request, judge: str, server: Here, person: Asking, case: str, word: bool = False, wait: bool = False
 ) -> Response:
     """The foot of a case that the person has answered; `word` opens its field, `wait` answers once the judge has."""
-    parts = _foot(request, server, judge, case, person, word=word)
+    parts = _foot_of(request, server, judge, case, person, word=word)
     if parts["foot"] != "turned.html":
         raise Refused("answer this case first")
     if wait and parts["asked"]:
@@ -131,7 +133,7 @@ def save_answer(
             return _go(request, link(judge, "review", case=case if state == "answered" else None))
         if card.judgment is None:
             _ask(server, judge, case, person)
-    parts = _foot(request, server, judge, case, person, front=status != 200)
+    parts = _foot_of(request, server, judge, case, person, front=status != 200)
     parts |= {"problem": problem, "conflict": conflict, "turned": True}
     return render(request, parts["foot"], status=status, **parts)
 
@@ -163,7 +165,7 @@ def save_words(
     if too_long and go != "leave":
         length = len((draft.words or "").strip())
         error = Refused("your words have {n} characters; keep them under {most}", n=length, most=LONGEST)
-        parts = _foot(request, server, judge, case, person, word=True) | {"problem": error_text(request, error)}
+        parts = _foot_of(request, server, judge, case, person, word=True) | {"problem": error_text(request, error)}
         return render(request, parts["foot"], status=422, **parts)
     if go == "back":
         return _go(request, link(judge, "review", case=case, front="true"))
@@ -250,21 +252,36 @@ def _common(
     }
 
 
+def _foot_of(
+    request: Request, server: Server, judge: str, case: str, person: Person, *, front: bool = False, word: bool = False
+) -> dict[str, Any]:
+    """What the foot of a named case needs, as it is now."""
+    loaded = server.judges.latest(judge)
+    busy = bool(server.jobs.recent(judge, active=True))
+    with server.store.read() as connection:
+        card = _named(connection, judge, case)
+        return _foot(connection, request, loaded, card, person, front=front, word=word, busy=busy)
+
+
 def _foot(
-    request: Request, server: Server, name: str, case: str, person: Person, *, front: bool = False, word: bool = False
+    connection: Connection,
+    request: Request,
+    loaded: Loaded,
+    card: QueuedCase,
+    person: Person,
+    *,
+    front: bool,
+    word: bool,
+    busy: bool,
 ) -> dict[str, Any]:
     """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say.
 
-    `front` shows the side on which an answered case is answered, `word` its field although both agree.
+    `front` shows the side on which an answered case is answered, `word` its field although both agree. `busy` says that
+    the judge may be reading it.
     """
-    loaded = server.judges.latest(name)
     judge = loaded.judge
-    busy = bool(server.jobs.recent(name, active=True))
-    with server.store.read() as connection:
-        card = _named(connection, name, case)
-        view = reviewed(connection, judge, person.name, card)
-        draft = draft_of(connection, name, person.name, case)
-        parts = _common(connection, request, loaded, card, person)
+    view = reviewed(connection, judge, person.name, card)
+    parts = _common(connection, request, loaded, card, person)
     own = view.own
     if front or own is None or own.value is None or view.hidden:
         return parts | {
@@ -275,6 +292,7 @@ def _foot(
             "ends": scale_ends(judge),
             "revision": 0 if own is None else own.revision,
         }
+    draft = draft_of(connection, judge.name, person.name, card.example.id)
     words = (own.rationale or "") if draft.words is None else draft.words
     differ = view.judgment is not None and not view.agree
     return parts | {
