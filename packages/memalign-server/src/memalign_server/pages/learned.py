@@ -118,7 +118,7 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
         return Response(headers={"HX-Refresh": "true"} if here else {"HX-Redirect": page})
     if (running.phase, running.done) == (phase, done):
         return Response(status_code=204)
-    return render(request, "trying.html" if running.kind == "try" else "working.html", judge=judge, job=running)
+    return render(request, "working.html", judge=judge, job=running)
 
 
 @router.post("/jobs/{job}/again")

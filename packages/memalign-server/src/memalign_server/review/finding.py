@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from sqlalchemy import Connection, select
 
 from memalign.judge import Judge
@@ -12,6 +14,9 @@ from memalign_server.store.tables import queue
 
 __all__ = ["case_text", "find_cases"]
 
+MOST = 20
+"""Cases of one answer."""
+
 
 def case_text(example: Example) -> str:
     """The text whose first line tells a person which case it is: the reply, the request, or whatever there is."""
@@ -19,7 +24,7 @@ def case_text(example: Example) -> str:
     return next(iter(whole or strings(list(example.content.values()))), "")
 
 
-def find_cases(connection: Connection, judge: Judge, text: str, *, most: int = 20) -> list[Example]:
+def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]:
     """The cases of the queue and of the memory that hold a text, in whatever letters and with whatever blanks."""
     wanted = _plain(text)
     if not wanted:
@@ -30,7 +35,7 @@ def find_cases(connection: Connection, judge: Judge, text: str, *, most: int = 2
     queued = (Example.from_dict(from_json(row)) for row in rows)
     cases = {case.id: case for case in (*queued, *(case.example for case in judge.memory.cases))}
     holding = (case for case in cases.values() if wanted in _plain(" ".join(strings(list(case.content.values())))))
-    return [case for case, _ in zip(holding, range(most), strict=False)]
+    return list(islice(holding, MOST))
 
 
 def _plain(text: str) -> str:

@@ -78,10 +78,8 @@ def turned_unanswered(connection: Connection, judge: str, person: str) -> list[s
     Cases that are held out come by chance alone: chosen by how their verdict changed, they would measure nothing.
     """
     answered = exists().where(_OF_CASE, reviews.c.person == person, reviews.c.state == "answered")
-    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
-    query = query.where(
-        queue.c.judge == judge, queue.c.held_out == 0, queue.c.version != queue.c.first_version, ~answered
-    )
+    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict).where(queue.c.judge == judge, ~answered)
+    query = query.where(queue.c.held_out == 0, queue.c.version != queue.c.first_version)
     return [
         row.case_id
         for row in connection.execute(query.order_by(queue.c.number).limit(MOST))
@@ -91,11 +89,7 @@ def turned_unanswered(connection: Connection, judge: str, person: str) -> list[s
 
 def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]:
     """How many answers a person gave today, and how many of them have words."""
-    query = select(func.count(), func.count(reviews.c.rationale)).where(
-        reviews.c.judge == judge,
-        reviews.c.person == person,
-        reviews.c.state == "answered",
-        reviews.c.updated_at > later(-TODAY),
-    )
+    own = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.state == "answered")
+    query = select(func.count(), func.count(reviews.c.rationale)).where(*own, reviews.c.updated_at > later(-TODAY))
     answers, with_words = connection.execute(query).one()
     return int(answers), int(with_words)
