@@ -66,7 +66,7 @@ class Mention:
 
     Attributes:
         kind: What it is; `note` where only notes of work mention the text.
-        name: By which it is erased: the case's id, the comment's key, the sentence itself.
+        name: The id of the case or sentence, or the key of the comment.
         taught: Whether the judge has learned the case.
         whose: The person who wrote it; empty for the one who asks.
         line: What is shown of its words; empty where only an earlier state has them.
@@ -113,7 +113,8 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
         job = setup.start("erase", matching=matching, sources=_sources(setup, matching))
     else:
         keys = [mention.name for mention in chosen if mention.kind != "sentence"]
-        sentences = [mention.name for mention in chosen if mention.kind == "sentence"]
+        rules = {mention.name for mention in chosen if mention.kind == "sentence"}
+        sentences = [rule.text for rule in setup.latest.memory.guidelines if rule.id in rules]
         job = setup.start("erase", keys=keys, sentences=sentences, kept=len(mentions) - len(chosen))
     address = link(setup.judge, f"receipts/{job.id}")
     if "hx-request" not in setup.request.headers:
@@ -160,7 +161,7 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
     for rule in memory.guidelines:
         if rule.id in rules and finder.holds(rule.text):
             whose = ", ".join(sorted(rule.people - {setup.person.name}))
-            mentions.append(Mention(kind="sentence", name=rule.text, whose=whose, line=_line([rule.text], finder)))
+            mentions.append(Mention(kind="sentence", name=rule.id, whose=whose, line=_line([rule.text], finder)))
     return mentions or [Mention(kind="note")] * bool(receipts)
 
 
