@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memalign.models import local
-from memalign.models.base import ChatRequest
+from memalign.models.base import ChatRequest, Question
 from memalign.models.llama_cpp import goes_on
 
 LONG = "word " * 400
@@ -48,9 +48,16 @@ class Engine:
     def handle_chat_completions(self, body: dict[str, Any], receive: Callable[[dict[str, Any]], bool]) -> None:
         prefix = body["max_tokens"] == 0
         self.read.append(("prefix" if prefix else "request") + ("" if body["cache_prompt"] else " anew"))
-        receive({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop"}]})
+        token = {"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "no", "logprob": -2.1}]}
+        logprobs = {"content": [token]} if "logprobs" in body else None
+        receive({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop", "logprobs": logprobs}]})
         details = {"cached_tokens": self.cached}
         receive({"usage": {"prompt_tokens": 90, "completion_tokens": 1, "prompt_tokens_details": details}})
+
+
+def model_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> local.LocalChatModel:
+    monkeypatch.setattr(local, "load", lambda *_, **__: engine)
+    return local.LocalChatModel("local:tiny", Path("tiny.gguf"), context_tokens=512, threads=1)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +73,7 @@ async def test_a_prefix_is_read_apart_until_all_of_it_is_cached(
     monkeypatch: pytest.MonkeyPatch, cached_first: int, cached_then: int, then: ChatRequest, read: list[str]
 ) -> None:
     engine = Engine()
-    monkeypatch.setattr(local, "load", lambda *_, **__: engine)
-    model = local.LocalChatModel("local:tiny", Path("tiny.gguf"), context_tokens=512, threads=1)
+    model = model_on(engine, monkeypatch)
     engine.cached = cached_first
     await model.complete(request())
     assert engine.read == ["prefix anew", "request"]
@@ -75,3 +81,11 @@ async def test_a_prefix_is_read_apart_until_all_of_it_is_cached(
     engine.cached = cached_then
     await model.complete(then)
     assert engine.read == read
+
+
+async def test_every_question_is_read_from_the_end_of_the_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    questions = [Question(key="q1", text="Does it say sorry?"), Question(key="q2", text="Is there a date?")]
+    decision = await model_on(engine, monkeypatch).decide("A reply.", questions)
+    assert engine.read == ["prefix anew", "request", "prefix", "request"]
+    assert [round(shares["yes"], 2) for shares in decision.probabilities.values()] == [0.88, 0.88]

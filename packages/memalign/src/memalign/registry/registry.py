@@ -160,8 +160,8 @@ class Registry:
                 return number, judge
             if ours.rpartition("-")[0] == signature.rpartition("-")[0]:
                 raise InputError(
-                    f"{written} was written with other prompts than this memalign has; explain it with the memalign that "
-                    "wrote it, or judge again into another file"
+                    f"{written} was written with other prompts than this memalign has; explain it with the memalign "
+                    "that wrote it, or judge again into another file"
                 )
         which = (
             f"version {version} of {name!r}"
