@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 from mlflow.exceptions import MlflowException
 
@@ -25,6 +24,7 @@ from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow_entry import OURS
+from memalign.models.providers import without_secrets
 
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
@@ -61,7 +61,7 @@ def record_of(judge: MemAlignJudge) -> dict[str, Any]:
         "semantic_memory": [guideline.model_dump() for guideline in judge._semantic_memory],
     }
     if base_url := getattr(base, "_base_url", None):
-        own["base_url"] = _without_secrets(base_url)  # headers are never written down
+        own["base_url"] = without_secrets(base_url)  # headers are never written down
     if flags := [name for name in FLAGS if getattr(base, name, False)]:
         own["flags"] = flags
     return {
@@ -73,12 +73,6 @@ def record_of(judge: MemAlignJudge) -> dict[str, Any]:
         **({"timeout": judge.timeout} if "timeout" in dumped else {}),
         THEIRS: {**dumped[THEIRS], "instructions": judge.instructions, OURS: own},
     }
-
-
-def _without_secrets(url: str) -> str:
-    """The address without the name and password that it may hold."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 @contextmanager
@@ -111,15 +105,12 @@ def registration(judge: MemAlignJudge, *, name: str | None, experiment_id: str |
 
 
 def _write(client: Any, run: Any, document: Mapping[str, Any], name: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / Path(ARTIFACT).name
-        path.write_text(json.dumps(document), "utf-8")
-        try:
-            client.log_artifact(run.info.run_id, str(path), artifact_path=str(Path(ARTIFACT).parent))
-        except (OSError, MlflowException) as error:
-            place = f"experiment {run.info.experiment_id}, {run.info.artifact_uri}"
-            what = f"its memory cannot be written to the artifacts of {place}"
-            raise _unregistered(name, what, error) from error
+    try:
+        client.log_dict(run.info.run_id, dict(document), ARTIFACT)
+    except (OSError, MlflowException) as error:
+        place = f"experiment {run.info.experiment_id}, {run.info.artifact_uri}"
+        what = f"its memory cannot be written to the artifacts of {place}"
+        raise _unregistered(name, what, error) from error
 
 
 def _unregistered(name: str, what: str, error: Exception) -> MlflowException:
