@@ -347,6 +347,17 @@ def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
         assert words in site.client.post("/judges/tone/receipts", files=files).text
 
 
+def test_a_receipt_outlives_the_name_in_its_reference(site: Site) -> None:
+    put_in(site.client, [CASES[0], *OTHERS])
+    begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers["location"]
+    wait(site.client)
+    post(site.client, begun, reference="Chidi Okafor, DSR 118")
+    post(site.client, "/judges/tone/erase", matching="okafor", whole="true")
+    wait(site.client)
+    assert site.nowhere("okafor")
+    assert "Erased for good" in site.client.get(begun).text
+
+
 def test_a_receipts_own_words_are_no_trace(site: Site) -> None:
     put_in(site.client, OTHERS)
     for word in ("thanks", "late"):  # every receipt says which version is the latest

@@ -166,7 +166,10 @@ class _MarkedTable:
         empty = dict[str, Any]()
         for column in (*self.models, *(self.people if self.case is None else ())):
             if _holds(erased, _without_fixed_words(row, column)):
-                empty[column.name] = None
+                value = _json(row, column)
+                receipt = column is jobs.c.result and row.kind == "erase" and isinstance(value, dict)
+                gone = {name: _ERASED for name in _NOT_OURS if receipt and _holds(erased, value.get(name))}
+                empty[column.name] = to_json({**value, **gone}) if receipt else None  # a receipt is for good
         for column in self.persons:
             name = _text(row, column)
             if name and (name == erased.residue.person or erased.residue.certain(name)):
