@@ -51,7 +51,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
             await asyncio.to_thread(jobs.close)
 
     app = FastAPI(
-        title=settings.title,
+        title="memalign",
         version="1",
         docs_url=None,  # these pages load scripts from another host; the description is at /api/v1/openapi.json
         redoc_url=None,

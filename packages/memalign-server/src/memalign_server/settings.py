@@ -86,7 +86,6 @@ class Settings:
 
     registry: str = "sqlite:///memalign.db"
     host: str = "127.0.0.1"
-    title: str = "memalign"
     public_url: str | None = None
     openid: OpenIdProvider | None = None
     api_token: str | None = field(default=None, repr=False)

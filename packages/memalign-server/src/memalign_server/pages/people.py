@@ -11,9 +11,10 @@ from pydantic import AfterValidator
 from memalign_server.pages.languages import LANGUAGES
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, render
 from memalign_server.pages.setup import Screen, Setup
-from memalign_server.people.access import COOKIE, OWNER, set_session
+from memalign_server.people.access import COOKIE, OWNER
 from memalign_server.people.openid import OpenId
 from memalign_server.people.people import (
+    SESSION_SECONDS,
     Role,
     add_person,
     end_session,
@@ -133,7 +134,8 @@ def openid_callback(
 def _enter(request: Request, server: Server, session: str, back: str) -> Response:
     _end(request, server)
     answer = RedirectResponse(back, 303)
-    set_session(request, answer, server, session)
+    secure = request.url.scheme == "https" or server.settings.secure
+    answer.set_cookie(COOKIE, session, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax")
     return answer
 
 

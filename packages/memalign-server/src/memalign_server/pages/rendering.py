@@ -16,7 +16,6 @@ from memalign_server.pages.languages import LANGUAGES, Language, language_of
 from memalign_server.pages.texts import visible
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.server import Server
 
 __all__ = ["LANGUAGE_COOKIE", "MEASURING", "error_text", "in_english", "link", "render", "speaking"]
 
@@ -52,7 +51,6 @@ def error_text(request: Request, error: Exception) -> str:
 
 def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
     """A page or a part of one."""
-    server: Server = request.app.state.server
     language = speaking(request)
     person: Person | None = getattr(request.state, "person", None)
     html = (
@@ -64,7 +62,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
             lang=language,
             english=lambda text: in_english(language, visible(text)),
             languages=LANGUAGES,
-            title=server.settings.title,
+            title="memalign",
             person=person,
             owner=person is not None and person.owner,
             path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),

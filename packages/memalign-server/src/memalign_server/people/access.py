@@ -11,7 +11,7 @@ import hmac
 from typing import TYPE_CHECKING, Annotated, Final, cast
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,7 +19,6 @@ from memalign.errors import RegistryError
 from memalign_server.people.people import (
     LOCAL,
     PROGRAM,
-    SESSION_SECONDS,
     Person,
     digest,
     has_people,
@@ -144,9 +143,3 @@ def _owner(person: Asking) -> None:
 ANYBODY: Final = Depends(_anybody)
 TEAM: Final = Depends(_member)
 OWNER: Final = Depends(_owner)
-
-
-def set_session(request: Request, answer: Response, server: Server, secret: str) -> None:
-    """Give the browser a session: a cookie that no script reads and no other site sends, over TLS alone if it can."""
-    secure = request.url.scheme == "https" or server.settings.secure
-    answer.set_cookie(COOKIE, secret, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax", path="/")

@@ -50,10 +50,10 @@ class JudgeKey(TypeDecorator[str]):
         return select(named.c.name).where(same).correlate_except(named).scalar_subquery()
 
 
-def judge_column(**options: Any) -> Column[str]:
+def judge_column(*, primary_key: bool = False) -> Column[str]:
     """A column that says of which judge a row is. The row goes when its judge is deleted, whoever deletes it."""
     of_judge = ForeignKey(tables.judges.c.id, ondelete="CASCADE")
-    return Column("judge", JudgeKey, of_judge, info=JUDGE, **{"nullable": False, **options})
+    return Column("judge", JudgeKey, of_judge, info=JUDGE, nullable=False, primary_key=primary_key)
 
 
 def new_id() -> str:
