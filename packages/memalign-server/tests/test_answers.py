@@ -120,8 +120,6 @@ def test_a_case_that_is_held_out_comes_after_three_others(tables: Connection, dr
     assert next_cases(tables, JUDGE, "ana", n=1) == []
     coming = next_cases(tables, JUDGE, "ben", n=5)
     assert [case.held_out for case in coming] == [False, False, False, True, False]
-    after_the_third = next_cases(tables, JUDGE, "ben", n=1, without=[case.example.id for case in coming[:3]])
-    assert [case.example.id for case in after_the_third] == [coming[3].example.id]
 
 
 def test_no_answer_on_a_case_that_is_held_out_is_taught(tables: Connection) -> None:
@@ -259,7 +257,8 @@ def test_a_new_answer_opens_what_was_settled(tables: Connection, person: str, va
 def test_an_answer_that_goes_takes_its_dispute_with_it(tables: Connection) -> None:
     for holder in (None, "ben"):
         kept_by_both(tables)
-        settle(tables, JUDGE, "c-00", holder)
+        if holder:
+            settle(tables, JUDGE, "c-00", holder)
         tables.execute(reviews.delete().where(reviews.c.person == "ben"))  # as an erasure does
         assert taught(tables, "c-00") == []
         assert waiting(tables, "ana") == for_owners(tables) == []

@@ -217,7 +217,7 @@ async def judge_one(
     judgment = await latest.judge.ajudge(example)
     if keep:
         await asyncio.to_thread(_keep, server, latest.judge, latest.version, example, judgment)
-    await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
+    await asyncio.to_thread(mark_seen, server.store, judge, person.name, example.content_hash)
     return judgment
 
 

@@ -111,7 +111,7 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         trial = judge.replace(memory=Memory()).ajudge(case.example if case else _invented(judge))
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
         if case is not None:
-            mark_seen(server.store, draft.judge, person.name, [case.example.content_hash])
+            mark_seen(server.store, draft.judge, person.name, case.example.content_hash)
     except (MemalignError, TimeoutError) as error:
         fault = next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
         fault = "key" if re.search(r"needs a key|a provider's key", str(error)) else fault

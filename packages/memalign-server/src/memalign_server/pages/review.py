@@ -80,7 +80,7 @@ def review_page(
         case_id = card.example.id if card else None
         parts["number"] = answers.position(connection, judge, person.name, progress, case_id)
     if card is not None and template == "settle.html":  # who reads what others say answers it blind no more
-        mark_seen(server.store, judge, person.name, [card.example.content_hash])
+        mark_seen(server.store, judge, person.name, card.example.content_hash)
     if card is not None and behind:
         _ask(server, judge, card.example.id, person)
     question = question_of(loaded.judge)

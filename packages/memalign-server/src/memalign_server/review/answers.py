@@ -315,16 +315,15 @@ def open_settlements(connection: Connection, judge: str, *, kind: ValueType, lim
     return _first_cases(connection, judge, waiting, limit)
 
 
-def settle(connection: Connection, judge: str, case_id: str, holder: str | None) -> None:
+def settle(connection: Connection, judge: str, case_id: str, holder: str) -> None:
     """Choose whose answer on a case holds. It alone is taught, until somebody answers the case differently.
 
-    An empty `holder` leaves the case out, and None opens the question again. Raises InputError for a holder who has no
-    answer on the case.
+    An empty `holder` leaves the case out. Raises InputError for a holder who has no answer on the case.
     """
     answer = review_of(connection, judge, holder, case_id) if holder else None
     if holder and (answer is None or answer.value is None):
         raise Refused("{person} has no answer on this case any more: look at it again", person=holder)
-    _mark_dispute(connection, judge, case_id, holder is None, holder)
+    _mark_dispute(connection, judge, case_id, False, holder)
 
 
 def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:

@@ -228,17 +228,16 @@ def next_cases(
     person: str,
     *,
     n: int = 2,
-    without: Sequence[str] = (),
     again: bool = False,
     measuring: bool = False,
 ) -> list[QueuedCase]:
-    """The cases that come next for a person, behind those on the screen already, `without` them.
+    """The cases that come next for a person.
 
     After three others comes one that is held out. Where one of the two kinds is used up, the other goes on. With
     `measuring` those that are held out come first, because the person wants to know how good the judge is. With `again`
     it is the cases that the person skipped, instead of those that wait for an answer.
     """
-    query = _with_state(judge, person, "skipped" if again else "open").where(queue.c.case_id.not_in(without)).limit(n)
+    query = _with_state(judge, person, "skipped" if again else "open").limit(n)
     order = (queue.c.rank.desc(), queue.c.number)
     if again:  # few: found by the person and sorted, not by the order of all cases
         return [queued(row) for row in connection.execute(query.order_by((queue.c.disputed + 0).desc(), *order))]
@@ -246,7 +245,7 @@ def next_cases(
     others, held_out = (
         [queued(row) for row in connection.execute(query.where(queue.c.held_out == kind))] for kind in (0, 1)
     )
-    since, coming = _since_held_out(connection, judge, person, without), list[QueuedCase]()
+    since, coming = _since_held_out(connection, judge, person), list[QueuedCase]()
     while (others or held_out) and len(coming) < n:
         kind = held_out if not others or (held_out and (measuring or since >= ONE_IN - 1)) else others
         since = 0 if kind is held_out else since + 1
@@ -254,19 +253,12 @@ def next_cases(
     return coming
 
 
-def _since_held_out(connection: Connection, judge: str, person: str, on_screen: Sequence[str]) -> int:
+def _since_held_out(connection: Connection, judge: str, person: str) -> int:
     """How many other cases the person saw since the last one that was held out; few are enough to know."""
     answered = and_(own_review(judge, person), reviews.c.state != "undone")
-    kinds = select(queue.c.held_out).where(queue.c.judge == judge)
-    latest = kinds.join(reviews, answered).order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)
-    seen = connection.execute(latest).scalars().all()[::-1]
-    if on_screen:
-        unanswered = kinds.where(queue.c.case_id.in_(on_screen), ~exists().where(answered))
-        seen = [*seen, *connection.execute(unanswered).scalars()]
-    since = 0
-    for kind in seen:
-        since = 0 if kind else since + 1
-    return since
+    latest = select(queue.c.held_out).join(reviews, answered).where(queue.c.judge == judge)
+    kinds = connection.execute(latest.order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)).scalars().all()
+    return next((number for number, held_out in enumerate(kinds) if held_out), len(kinds))
 
 
 def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCase]:

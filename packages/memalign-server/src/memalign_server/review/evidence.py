@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -237,15 +237,14 @@ def _figures(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> dict[str,
 def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
     """The reader and each colleague, on the cases that both answered; for whoever answers none, the busiest of them."""
     if pairs := _pairs_of(connection, judge, kind, person):
-        return tuple(Pair(one=None, other=name, agreement=agreement) for name, agreement in pairs)
+        return tuple(replace(pair, one=None) for pair in pairs)
     answered = (reviews.c.judge == judge, reviews.c.state == "answered")
     busiest = select(reviews.c.person).where(*answered).group_by(reviews.c.person)
     name = connection.execute(busiest.order_by(func.count().desc(), reviews.c.person).limit(1)).scalar()
-    pairs = _pairs_of(connection, judge, kind, name) if name else []
-    return tuple(Pair(one=name, other=other, agreement=agreement) for other, agreement in pairs)
+    return _pairs_of(connection, judge, kind, name) if name else ()
 
 
-def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> list[tuple[str, Agreement]]:
+def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
     answered = (reviews.c.judge == judge, VERDICT)
     latest = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.person == person)
     own = latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()  # the limit has it read first
@@ -259,7 +258,8 @@ def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) 
     for colleague, one, other, n in connection.execute(query):
         common[colleague] += n
         agreed[colleague] += n * kind.agree(_value(one), _value(other))
-    return [(name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN)]
+    pairs = ((name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN))
+    return tuple(Pair(one=person, other=name, agreement=agreement) for name, agreement in pairs)
 
 
 def _mistakes(
