@@ -239,10 +239,26 @@ def test_a_model_that_is_down_says_one_thing_and_loses_nothing(tmp_path: Path, s
         assert "No sympathy at all." in page
         assert "Try again" in page
         assert "Nothing yet: the model did not answer. Your words are kept." in later.page()
+        put_in(later.client, [{"id": "late", "inputs": "Late?", "outputs": "Soon."}])
+        page = later.page("/judges/tone/setup", open="cases", job=later.server.jobs.recent("tone")[0].id)
+        assert "1 could not be judged: no server answers" in page, (
+            "and those that keep an older verdict are not counted"
+        )
     with opened(tmp_path) as again:
         page = again.teach()
         assert "3 of 3 you corrected are now right" in page
         assert "nothing new to learn" not in page
+
+
+def test_an_erasure_while_the_model_is_down_is_told_in_words(tmp_path: Path, site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    site.client.__exit__()
+    with opened(tmp_path, down) as later:
+        page = later.do("erase", matching="No sympathy", whole="true")
+        assert "We searched again afterwards: 0 left." in page
+        assert re.search(r"Asked again None\. \d answers? waits? to be learned again\. Out of reach", page), page
+        assert "In technical words" in page.partition("no server answers")[0]
 
 
 def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:

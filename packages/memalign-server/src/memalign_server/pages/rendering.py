@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = ["LANGUAGE_COOKIE", "MEASURING", "error_text", "in_english", "link", "
 LANGUAGE_COOKIE = "memalign_language"
 MEASURING = "memalign_measuring"
 """The cookie of a person who reviews so that the judge is measured."""
+_CLASS = re.compile(r"^([A-Z][a-z]+){2,}: ")  # of an error, before what it says
 _HERE = Path(__file__).parent.parent
 
 
@@ -60,7 +62,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
             _=language.say,
             n_=language.count,
             lang=language,
-            english=lambda text: in_english(language, visible(text)),
+            english=lambda text: in_english(language, visible(_CLASS.sub("", text))),
             languages=LANGUAGES,
             title="memalign",
             person=person,

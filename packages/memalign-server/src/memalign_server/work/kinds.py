@@ -270,14 +270,15 @@ async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Exa
         added = add_cases(connection, work.judge, examples)
     with work.store.read() as connection:
         old = [case.example for case in cases_ahead(connection, work.judge, n=AHEAD) if case.is_behind(version)]
-    cases, no_lower = [*old, *await work.unjudged()], {case.id for case in old}
+    cases, no_lower = [*await work.unjudged(), *old], {case.id for case in old}
     cases.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
     judgments = await judge_cases(work.store, judge, version, cases, no_lower=no_lower, progress=work.progress)
-    problems = [judgment.error for judgment in judgments if judgment.error is not None]
+    # A case that keeps its older verdict is not one that could not be judged.
+    problems = [judgment.error for judgment in judgments if judgment.error is not None and judgment.id not in no_lower]
     return {
         "added": len(added.added),
         "known": added.repeated,
-        "judged": len(judgments) - len(problems),
+        "judged": sum(judgment.error is None for judgment in judgments),
         "failed": len(problems),
         "problem": next(iter(problems), None),
     }
