@@ -107,10 +107,9 @@ def label_of(field: str, judge: Judge) -> str:
 
 
 def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block]:
+    key = ""
     if isinstance(value, dict) and len(value) == 1 and not isinstance(next(iter(value.values())), dict):
         ((key, value),) = value.items()
-    else:
-        key = ""
     if name == "conversation" or _is_turns(value):
         try:
             turns = turns_of(value)
@@ -140,11 +139,8 @@ def _rendered(value: Any, key: str = "") -> tuple[Markup, tuple[Node, ...]]:
 
 
 def _json_inside(text: str) -> dict[str, Any] | list[Any] | None:
-    stripped = text.strip()
-    if stripped[:1] not in ("{", "[") or stripped[-1:] not in ("}", "]"):
-        return None
     try:
-        parsed = msgspec.json.decode(stripped)
+        parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict | list) else None
@@ -186,10 +182,10 @@ def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
             yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
         for call in turn.calls:
             call = call if isinstance(call, dict) else {"name": str(call)}  # noqa: PLW2901 - as providers write it
-            own = [result for result in results if result.rest.get("tool_call_id", call.get("id")) == call.get("id")]
-            for result in own[:1]:
+            own = (result for result in results if result.rest.get("tool_call_id", call.get("id")) == call.get("id"))
+            if (result := next(own, None)) is not None:
                 results.remove(result)
-            yield _tool(call, own[0] if own else None)
+            yield _tool(call, result)
 
 
 def _is_result(turn: Turn) -> bool:
@@ -239,8 +235,8 @@ def _sides(sides: Mapping[str, Any]) -> list[Block]:
         if len(one) * len(other) < 4_000_000 and matcher.ratio() >= 0.6:  # else marks would cover most of them
             codes = matcher.get_opcodes()
             htmls = [
-                Markup('<p class="text">{}</p>').format(_marked((one[a:b], tag) for tag, a, b, _, _ in codes)),
-                Markup('<p class="text">{}</p>').format(_marked((other[a:b], tag) for tag, _, _, a, b in codes)),
+                _marked((one[a:b], tag) for tag, a, b, _, _ in codes),
+                _marked((other[a:b], tag) for tag, _, _, a, b in codes),
             ]
     return [Block(kind="side", label=label, html=html) for label, html in zip(texts, htmls, strict=True)]
 
@@ -248,7 +244,8 @@ def _sides(sides: Mapping[str, Any]) -> list[Block]:
 def _marked(parts: Iterator[tuple[list[str], str]]) -> Markup:
     mark = Markup("<mark>{}</mark>")
     texts = ((visible("".join(words)), tag) for words, tag in parts if words)
-    return Markup().join(text if tag == "equal" else mark.format(text) for text, tag in texts)
+    marked = Markup().join(text if tag == "equal" else mark.format(text) for text, tag in texts)
+    return Markup('<p class="text">{}</p>').format(marked)
 
 
 def _parts(value: Any, room: list[int]) -> tuple[Node, ...]:

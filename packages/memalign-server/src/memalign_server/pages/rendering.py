@@ -55,21 +55,18 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
     """A page or a part of one."""
     language = speaking(request)
     person: Person | None = getattr(request.state, "person", None)
-    html = (
-        _templates()
-        .get_template(template)
-        .render(
-            _=language.say,
-            n_=language.count,
-            lang=language,
-            english=lambda text: in_english(language, visible(_CLASS.sub("", text))),
-            languages=LANGUAGES,
-            title="memalign",
-            person=person,
-            owner=person is not None and person.owner,
-            path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-            **{"judge": None, "page": "", **context},
-        )
+    page = _templates().get_template(template)
+    html = page.render(
+        _=language.say,
+        n_=language.count,
+        lang=language,
+        english=lambda text: in_english(language, visible(_CLASS.sub("", text))),
+        languages=LANGUAGES,
+        title="memalign",
+        person=person,
+        owner=person is not None and person.owner,
+        path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        **{"judge": None, "page": "", **context},
     )
     return HTMLResponse(html, status, {"vary": "Accept-Language, Cookie"})
 
