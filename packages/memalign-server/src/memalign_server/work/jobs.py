@@ -166,7 +166,9 @@ class Jobs:
         async def stop() -> None:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Not the jobs alone: one that was stopped while its end was written leaves that write behind.
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*others, return_exceptions=True)
 
         asyncio.run_coroutine_threadsafe(stop(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
