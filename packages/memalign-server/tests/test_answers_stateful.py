@@ -214,9 +214,9 @@ class Reviewing(RuleBasedStateMachine):
         for name in TEAM:
             coming = [case.example.id for case in next_cases(self.connection, "tone", name, n=9)]
             assert sorted(coming) == sorted(set(CASES) - set(self.way[name]))
-            way, at = [], None
-            while (before := previous_case(self.connection, "tone", name, at)) is not None:
-                at = before.example.id
+            way = list[str]()
+            at: str | None = None
+            while (at := previous_case(self.connection, "tone", name, at)) is not None:
                 way.append(at)
             assert way == self.way[name][::-1]
         assert len(cases_of(self.connection, "tone", CASES)) == len(CASES)

@@ -77,7 +77,7 @@ class Reviewing:
             "card": card,
             "form": secrets.token_hex(8),
             "verdict": lambda value: verdict_text(judge.value_type, value, language),
-            "previous": None if previous is None else previous.example.id,
+            "previous": previous,
             "turned": False,
             "problem": None,
             "conflict": None,

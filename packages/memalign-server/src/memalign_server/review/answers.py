@@ -18,7 +18,7 @@ from memalign.types import FeedbackKey
 from memalign.values import Value, ValueType
 from memalign_server.people.people import LOCAL
 from memalign_server.problems import Refused
-from memalign_server.review.cases import Progress, QueuedCase, case_of, cases_of, own_review, parts_of, queued
+from memalign_server.review.cases import Progress, QueuedCase, case_of, cases_of, own_review, parts_of
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.erasing import forget_judgments
@@ -376,15 +376,14 @@ def _first_cases(
 # -- the way through the cases -----------------------------------------------------------------------------------------
 
 
-def previous_case(connection: Connection, judge: str, person: str, case_id: str | None = None) -> QueuedCase | None:
-    """The case that a person answered, skipped or called unclear before this one; without one, the latest."""
-    own = (own_review(judge, person), reviews.c.state != "undone")
-    query = select(queue).join(reviews, and_(*own)).where(queue.c.judge == judge)
+def previous_case(connection: Connection, judge: str, person: str, case_id: str | None = None) -> str | None:
+    """The id of the case that a person answered, skipped or called unclear before this one; without one, the latest."""
+    own = and_(own_review(judge, person), reviews.c.state != "undone")
+    query = select(queue.c.case_id).join(reviews, own).where(queue.c.judge == judge)
     if case_id is not None:
         earlier = reviews.c.created_at < _came_at(judge, person, case_id)
         query = query.where(func.coalesce(earlier, true()))  # all are earlier than a case that waits
-    row = connection.execute(query.order_by(reviews.c.created_at.desc()).limit(1)).one_or_none()
-    return None if row is None else queued(row)
+    return connection.execute(query.order_by(reviews.c.created_at.desc()).limit(1)).scalar()
 
 
 def position(connection: Connection, judge: str, person: str, progress: Progress, case_id: str | None = None) -> int:
