@@ -4,7 +4,8 @@
 
 `memalign serve` is a process of its own over SQLite. First one person opens each page thirty times. Then all review at
 once over HTTP, each thinking `--think` seconds on average; in the middle the server is killed (SIGKILL) and started
-again, and whoever waits sends the same form again. Exits with 1 if an acknowledged answer is lost, changed or there twice.
+again, and whoever waits sends the same form again. Exits with 1 if an acknowledged answer is lost,
+changed or there twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Erase a person: find a text everywhere, tick what goes, erase it, and the receipt.
 
-A text to look for is sent as a form and kept nowhere: logs keep addresses. The page that answers a form holds it until it
-is left, so that what an erasure leaves behind can be erased with one button.
+A text to look for is sent as a form and kept nowhere: logs keep addresses. The page that answers a form holds it until
+it is left, so that what an erasure leaves behind can be erased with one button.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
 def _mentions(setup: Setup, text: str) -> list[Mention]:
     """What holds a text, or was said by a person of that name: cases, comments, sentences.
 
-    Comments of cases that go, and sentences learned from what goes, are only listed where they hold the text themselves.
+    Comments of cases that go, and sentences learned from what goes, are listed only where they hold the text.
     """
     finder, receipts, sources = Finder(text), list[Receipt](), _sources(setup, text)
     selections: list[dict[str, Any]] = [{"matching": text}, *({"source": source} for source in sources)]

@@ -1,8 +1,8 @@
 """Set up, for owners: the question, the cases, the experts and erasing, one block open at a time.
 
 Cases come from a file or from an MLflow experiment. MLflow's client sends the server's credentials to the tracking
-server, reads files and databases that a URI names, and takes every experiment that these credentials open. So who signed
-in cannot name a tracking URI: whoever runs the server does.
+server, reads files and databases that a URI names, and takes every experiment that these credentials open. So who
+signed in cannot name a tracking URI: whoever runs the server does.
 """
 
 from __future__ import annotations

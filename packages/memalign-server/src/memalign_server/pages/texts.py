@@ -1,4 +1,4 @@
-"""Judged text as safe HTML: Markdown without HTML, links and images, code with its colours, hidden characters made plain."""
+"""Judged text as safe HTML: Markdown without links and images, code in colours, hidden characters made plain."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def end_session(connection: Connection, secret: str) -> None:
 
 
 def person_of_session(connection: Connection, secret: str, provider: OpenIdProvider | None) -> Person | None:
-    """Whose session it is, None if it has ended. The provider's list of today says what its people may do, if at all."""
+    """Whose session it is, None if it has ended. The provider's list of today says what its people may do."""
     joined = people.join(sessions, sessions.c.person == people.c.id)
     good = (sessions.c.digest == digest(secret), sessions.c.expires_at >= now())
     row = connection.execute(select(people).select_from(joined).where(*good)).first()

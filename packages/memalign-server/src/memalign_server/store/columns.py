@@ -1,8 +1,8 @@
 """What the server's tables share: how a column says what an erasure does to it, and how values are kept.
 
 The tables lie in the registry's database, and `registry.erase` must reach every text in them. So a column that may
-hold words of people or of judged systems says so by its `info`; a new table needs no code in store/erasing.py. Columns of
-words that are no case's own and no answer's may be NULL: they are emptied where they repeat erased words.
+hold words of people or of judged systems says so by its `info`; a new table needs no code in store/erasing.py. Columns
+of words that are no case's own and no answer's may be NULL: they are emptied where they repeat erased words.
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ class _MarkedTable:
             if _holds(erased, _without_fixed_words(row, column)):
                 value = _json(row, column)
                 receipt = column is jobs.c.result and row.kind == "erase" and isinstance(value, dict)
-                gone = {name: _ERASED for name in _NOT_OURS if receipt and _holds(erased, value.get(name))}
-                empty[column.name] = to_json({**value, **gone}) if receipt else None  # a receipt is for good
+                blanked = {name: _ERASED for name in _NOT_OURS if receipt and _holds(erased, value.get(name))}
+                empty[column.name] = to_json({**value, **blanked}) if receipt else None  # a receipt is for good
         for column in self.persons:
             name = _text(row, column)
             if name and (name == erased.residue.person or erased.residue.certain(name)):

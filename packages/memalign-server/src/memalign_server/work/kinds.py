@@ -29,7 +29,7 @@ _TRIED_AT_ONCE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the server's tables, the judge's name, its arguments, and who hears how far it is."""
+    """One job under way: the registry, the server's tables, the judge's name, its arguments, and who hears of progress."""
 
     registry: Registry
     store: Store
@@ -116,8 +116,8 @@ async def unalign(work: Work) -> dict[str, Any]:
 async def erase(work: Work) -> dict[str, Any]:
     """Erase what `keys`, `source` and `matching` name, these `sentences`, and all of these `sources`, from everywhere.
 
-    It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the text
-    is gone. Verdicts in which a guideline that went had a part are asked again.
+    It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the
+    text is gone. Verdicts in which a guideline that went had a part are asked again.
     """
     before = await work.unjudged()
     erasing = asyncio.ensure_future(asyncio.to_thread(_erase, work))
