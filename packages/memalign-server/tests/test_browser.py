@@ -210,7 +210,7 @@ def test_people_who_differ_see_each_other_and_an_owner_settles(chromium: Browser
             assert "ana" not in page.inner_text("main")
             page.keyboard.type(words)
             page.keyboard.press("Enter")
-            page.wait_for_selector("#foot:not(.back)" if page is ana else "text=ana says Yes:")
+            page.wait_for_selector("#foot:not(.back)" if page is ana else "text=ana says Yes")
         ana.goto("/judges/tone/review")
         ana.wait_for_selector("text=“It is cold.”")
         ana.keyboard.press("k")
