@@ -183,6 +183,18 @@ def test_kept_by_all_it_goes_to_an_owner_and_teaches_nothing(tables: Connection)
     assert taught(tables, "c-00") == []
 
 
+def test_what_a_third_colleague_says_is_shown_to_whoever_kept(tables: Connection) -> None:
+    kept_by_both(tables)
+    say(tables, "cleo", "c-00", True)
+    keep_answer(tables, JUDGE, "cleo", "c-00")
+    assert (waiting(tables, "ana"), waiting(tables, "ben")) == ([("c-00", ["ben", "cleo"])], [])
+    assert for_owners(tables) == []
+    keep_answer(tables, JUDGE, "ana", "c-00")
+    assert for_owners(tables) == [("c-00", ["ana", "ben", "cleo"])]
+    say(tables, "cleo", "c-00", False)  # now it is Ben whom the change contradicts
+    assert (waiting(tables, "ana"), waiting(tables, "ben")) == ([], [("c-00", ["ana", "cleo"])])
+
+
 def kept_by_both(tables: Connection) -> None:
     for person, value in (("ana", False), ("ben", True)):
         say(tables, person, "c-00", value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,11 @@ class Reviewing(RuleBasedStateMachine):
         query = select(reviews).where(reviews.c.judge == "tone")
         return {(row.person, row.case_id): review(row) for row in self.connection.execute(query)}
 
+    def answers_but(self, person: str, case: str) -> dict[tuple[str, str], Review]:
+        """All other answers, whether they were kept or not."""
+        rows = self.rows().items()
+        return {key: replace(row, kept_revision=0) for key, row in rows if key != (person, case)}
+
     def changed(self, person: str, case: str, value: str) -> None:
         """What follows from a new verdict: it was not kept yet, and what it contradicts is open again."""
         if self.values.get((person, case)) == value:
@@ -89,10 +95,12 @@ class Reviewing(RuleBasedStateMachine):
         if holder is not None and (holder in ("", person) or not agrees):
             del self.holders[case]
         self.values[person, case] = value
+        differing = {name for name, other in self.answers(case).items() if other != value}
+        self.chosen -= {(name, case) for name in differing}  # they are shown it before an owner is
 
     @rule(person=PEOPLE, case=ITEMS, value=st.sampled_from(KIND.labels), words=st.sampled_from(["", "Cold.", "Late."]))
     def answer(self, person: str, case: str, value: str, words: str) -> None:
-        others = {key: row for key, row in self.rows().items() if key != (person, case)}
+        others = self.answers_but(person, case)
         before = review_of(self.connection, "tone", person, case)
         self.forms += 1
         said: dict[str, Any] = {"value": value, "rationale": words, "form": f"form-{self.forms}"}
@@ -109,9 +117,7 @@ class Reviewing(RuleBasedStateMachine):
             self.way[person].append(case)
         self.words[person, case] = words
         self.changed(person, case, value)
-        assert others == {key: row for key, row in self.rows().items() if key != (person, case)}, (
-            "nobody else's changes"
-        )
+        assert others == self.answers_but(person, case), "nobody else's changes"
 
     @rule(person=PEOPLE, case=ITEMS)
     def be_erased(self, person: str, case: str) -> None:

@@ -135,6 +135,19 @@ def test_a_second_thumb_replaces_the_first(local: TestClient) -> None:
         assert (thumb.status_code, thumb.json()["value"]) == (200, up)
 
 
+def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -> None:
+    ana, owner = shared.signed_in("reviewer"), shared.signed_in("owner")
+    case = kept(ana)
+    ana.put(f"{TONE}/cases/{case}/answer", json={"value": False, "rationale": "Cold."})
+    for client in (owner, ana):
+        refused = client.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "reviewer"})
+        assert (refused.status_code, "'reviewer' has reviewed" in refused.json()["detail"]) == (409, True)
+    own = ana.get(f"{TONE}/cases").json()["items"][0]["own"]
+    assert (own["value"], own["rationale"], own["revision"]) == (False, "Cold.", 1)
+    for source in ("app-7", "app-7", "owner"):
+        assert owner.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": source}).status_code == 200
+
+
 def test_a_thumb_needs_a_verdict_that_is_kept(local: TestClient) -> None:
     local.post(f"{TONE}/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
     assert local.post(f"{TONE}/cases/a-1/thumb", json={"up": True}).status_code == 404

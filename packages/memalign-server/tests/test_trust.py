@@ -162,6 +162,31 @@ def test_the_number_before_teaching_stands_beside_the_number_now(queued: TestCli
     assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
 
 
+def test_the_number_before_teaching_goes_with_its_question(queued: TestClient, tmp_path: Path) -> None:
+    answer_all(queued, "nnnnnnnnnyyy")
+    taught(queued, f"sqlite:///{tmp_path / 'memalign.db'}")
+    queued.post("/judges/tone/setup/question", data={"question": "Is it kind?", "model": "scripted"})
+    wait(queued)
+    assert heading(queued).startswith("On 12 cases")
+    assert "Before you taught it" not in page(queued)
+    figures = queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]
+    assert figures["before_teaching"] == {"cases": 0}
+
+
+def test_too_few_cases_for_a_figure_tell_their_number_alone(tmp_path: Path) -> None:
+    with scoring(tmp_path, "int:1..5", 3) as people:
+        for person, score in zip(people, "35", strict=True):
+            answer(person, "c-00", value=score)
+        answer(people[1], "c-01", value="3")
+        figures = people[0].get(f"{TRUST}/figures.json").json()
+    assert figures["held_out_cases"] == {
+        "now": {"cases": 1},
+        "before_teaching": {"cases": 0},
+        "versions_as_they_were_answered": {"1": {"cases": 1}},
+    }
+    assert figures["people"] == {"krippendorff_alpha": None, "cases_that_several_answered": 1}
+
+
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
     store, judge = server(queued).store, server(queued).judges.latest("tone").judge
     with store.read() as connection:
@@ -283,7 +308,7 @@ def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
 
 
 def test_the_download_has_what_a_statistician_asks_for(tmp_path: Path) -> None:
-    labels = {"c-00": (1, 2), "c-01": (5, 5), "c-02": (1, 1), "c-03": (1, 5), "c-04": (3, 3)}
+    labels = {"c-00": (1, 2), "c-01": (1, 5)} | {f"c-{2 + n:02}": (v, v) for n, v in enumerate([5, 1, *[3] * 8])}
     rows = [
         {**case, "value": value, "source": who}
         for case in CASES
@@ -299,9 +324,9 @@ def test_the_download_has_what_a_statistician_asks_for(tmp_path: Path) -> None:
     assert figures["people"]["krippendorff_alpha"] == pytest.approx(
         review_feedback(rows, ValueType.of("int:1..5")).alpha
     )
-    assert figures["people"]["cases_that_several_answered"] == 5
+    assert figures["people"]["cases_that_several_answered"] == 12
     now = figures["held_out_cases"]["now"]
-    assert (now["cases"], now["agreed"], now["cohen_kappa"]) == (3, 1, pytest.approx(0.0))
+    assert (now["cases"], now["agreed"], now["cohen_kappa"]) == (10, 8, pytest.approx(0.0))
     assert now["interval"]["low"] < now["share"] < now["interval"]["high"]
     assert figures["held_out_cases"]["before_teaching"] == {"cases": 0}
     assert "owner" not in download.text

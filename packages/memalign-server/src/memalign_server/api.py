@@ -21,7 +21,7 @@ from memalign.registry import JudgeSummary
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
 from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.people import Person
+from memalign_server.people.people import PROGRAM, Person
 from memalign_server.problems import Problem
 from memalign_server.review.answers import LONGEST, Answer, Review, review_of, save
 from memalign_server.review.blind import mark_seen, reviewed
@@ -51,6 +51,7 @@ JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
 Words = Annotated[str, Field(max_length=LONGEST)]
+_THUMB = "thumb"  # in place of a form: nobody said it in the review, so another thumb may replace it
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
@@ -234,7 +235,8 @@ def _keep(server: Server, judge: Judge, version: int, example: Example, judgment
 def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, person: Asking) -> AnswerState:
     """Agree with a kept verdict, or not; a second thumb of the same source replaces the first.
 
-    The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge.
+    The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge. What the
+    source has said in the review is never replaced: 409.
     """
     source = _own_source(person, thumb.source or person.name)
     kind = server.judges.latest(judge).judge.value_type
@@ -248,9 +250,12 @@ def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, perso
         elif value is None and isinstance(verdict, bool):
             value = not verdict
         before = review_of(connection, judge, source, case)
+        replaceable = before is None or before.state == "undone" or before.form == _THUMB or source == PROGRAM.name
+        if not replaceable:
+            raise Problem(409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is")
         revision = 0 if before is None else before.revision
         answer = Answer(
-            state="answered", value=value, rationale=thumb.rationale, form=new_id(), revision=revision, seen=True
+            state="answered", value=value, rationale=thumb.rationale, form=_THUMB, revision=revision, seen=True
         )
         return _answer(save(connection, judge, source, case, answer, kind=kind).review)
 

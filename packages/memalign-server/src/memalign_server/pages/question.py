@@ -91,7 +91,10 @@ def save_question(setup: Screen, draft: Drafted) -> Response:
     blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
     with setup.server.store.write() as connection:
         stale = or_(~answered, queue.c.held_out == 1)
-        connection.execute(update(queue).where(queue.c.judge == setup.judge, stale).values(blank))
+        of_judge = update(queue).where(queue.c.judge == setup.judge)
+        connection.execute(of_judge.where(stale).values(blank))
+        # What the empty memory said was said of the question before.
+        connection.execute(of_judge.values(first_value=None, first_version=None))
     return setup.redirect(job=setup.start("queue").id)
 
 

@@ -74,7 +74,7 @@ class Review:
         form: The form that gave it.
         revision: How often they answered, from 1.
         taught: The revision that the judge has learned, 0 for none.
-        kept_revision: The revision that they kept against a colleague's answer, 0 for none.
+        kept_revision: The revision that they kept against colleagues' answers, 0 for none, or if one differs since.
     """
 
     case_id: str
@@ -141,11 +141,14 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         if same and before.kept_revision == before.revision:
             values["kept_revision"] = values["revision"]  # only the words are new
         connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
-    if not same:  # what it contradicts is open again
+    if not same:  # what it contradicts is open again, and is shown to those who kept theirs
         other = case.settled not in (None, "", person)
         holder = review_of(connection, judge, str(case.settled), case_id) if other else None
         stays = holder is not None and (value is None or _same(holder.value, value, kind))
         ((_, verdicts),) = _verdicts(connection, judge, [case_id])
+        differing = [v.person for v in verdicts if value is not None and not _same(v.value, value, kind)]
+        of_case = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person.in_(differing))
+        connection.execute(update(reviews).where(*of_case).values(kept_revision=0))
         disputed = not stays and _differ(verdicts, kind)
         _mark_dispute(connection, judge, case_id, disputed, case.settled if stays else None)
     after = review_of(connection, judge, person, case_id)

@@ -224,8 +224,8 @@ def _firsts(cases: Sequence[_Measured]) -> list[tuple[Value, Value]]:
 
 def _figures(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> dict[str, Any]:
     agreement = _agreement(pairs, kind)
-    if not agreement.n:
-        return {"cases": 0}
+    if agreement.n < ENOUGH:  # a figure of one case would tell a colleague's answer
+        return {"cases": agreement.n}
     low, high = agreement.interval
     one, other = zip(*pairs, strict=True)
     kappa = cohen_kappa(one, other, weights="quadratic" if kind.numeric else None) if kind.closed else None
@@ -285,4 +285,5 @@ def _people_agreement(connection: Connection, judge: str, kind: ValueType) -> tu
     units: dict[str, list[Value]] = defaultdict(list)
     for case_id, value in connection.execute(query):
         units[case_id].append(_value(value))
-    return (agreement_of_people(list(units.values()), kind) if kind.closed else None), len(units)
+    enough = kind.closed and len(units) >= ENOUGH
+    return (agreement_of_people(list(units.values()), kind) if enough else None), len(units)
