@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -22,10 +23,14 @@ from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
 from server_support import world
 from server_support.reviewing import answer, post, put_in, wait
+from test_jobs import job_ended
 from tests.support import postgres
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
+
+    from memalign.models.base import ChatRequest
+    from memalign.registry import Receipt
 
 KINDS = ("sqlite", "postgresql") if postgres.AVAILABLE else ("sqlite",)
 MATTERS = [
@@ -378,3 +383,26 @@ def test_verdicts_in_which_an_erased_sentence_had_a_part_are_asked_again(site: S
     assert "0 left" in page
     cases = [json.loads(line) for line in site.client.get("/judges/tone/download/cases.jsonl").text.splitlines()]
     assert all(case["judgment"] for case in cases)
+
+
+def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site) -> None:
+    receipts: list[Receipt] = []
+
+    async def quoting(request: ChatRequest) -> dict[str, Any]:
+        customer = "Okafor" in request.system + request.user
+        if customer and not receipts:
+            receipts.append(await asyncio.to_thread(site.registry().erase, "tone", matching="okafor"))
+        return {"rationale": "Mr Okafor is owed more." if customer else "It is polite.", "value": True}
+
+    put_in(site.client, [CASES[0], *OTHERS])
+    site.registry().align("tone", [{**CASES[0], "value": False, "rationale": "Mr Okafor is owed more."}])
+    jobs = Jobs(Store(site.url), world.opened(site.url, script=quoting))
+    jobs.open()
+    try:
+        done = job_ended(jobs, jobs.start("refresh", "tone", {}, asked_by="local").id)
+    finally:
+        jobs.close()
+    assert (done.state, receipts[0].complete) == ("done", True)
+    assert site.nowhere("okafor")
+    cases = [json.loads(line) for line in site.client.get("/judges/tone/download/cases.jsonl").text.splitlines()]
+    assert [case["judgment"]["rationale"] for case in cases] == ["It is polite."] * len(OTHERS)

@@ -20,7 +20,7 @@ from memalign_server.review.cases import QueuedCase, add_cases, cases_of, next_c
 from memalign_server.review.teaching import teachable_count
 from memalign_server.review.turning import turned_unanswered
 from memalign_server.store.columns import new_id
-from memalign_server.store.tables import jobs, queue
+from memalign_server.store.tables import jobs, queue, reviews
 from server_support import world
 from server_support.reviewing import post, put_in, wait
 
@@ -191,6 +191,18 @@ def test_whoever_reviews_on_always_has_the_new_versions_verdict(site: Site) -> N
     assert len(site.server.jobs.recent("tone")) == before + 1, "and what is judged by it is not judged again"
     with site.server.store.read() as connection:
         assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["what was taught is noted", "it is not"])
+def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(noted: bool, site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    with site.server.store.write() as connection:
+        connection.execute(update(queue).where(queue.c.case_id.in_(("c1", "c5"))).values(version=1))
+        if not noted:
+            connection.execute(update(reviews).values(taught=0))
+    site.teach()
+    assert [(site.case(case).version, site.version) for case in ("c1", "c5")] == [(2, 2)] * 2
 
 
 def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:

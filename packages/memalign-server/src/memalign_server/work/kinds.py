@@ -47,6 +47,10 @@ class Work:
         ids = {case.id for case in before}
         return [case for case in await asyncio.to_thread(unjudged, self.store, self.judge) if case.id not in ids]
 
+    def judging(self) -> dict[str, Any]:
+        """What all judging of the queue is given."""
+        return {"latest": self.latest, "progress": self.progress}
+
     def options(self) -> dict[str, Any]:
         """What the registry is given whenever it learns, forgets or erases."""
         return {"optimizer": MemAlign(max_cost=self.arguments.get("max_cost")), "progress": self.progress}
@@ -65,14 +69,13 @@ async def align(work: Work) -> dict[str, Any]:
         skip_invalid=bool(work.arguments.get("skip_invalid")),
         **work.options(),
     )
-    failed = 0 if result.parent == result.version else await _learned(work, result)
-    return {**result.to_dict(), "summary": str(result), "failed": failed}
+    return {**result.to_dict(), "summary": str(result), "failed": await _learned(work, result)}
 
 
 async def _learned(work: Work, result: AlignResult) -> int:
     """Have what a judge has become judge again; returns how many cases could not be judged."""
     new, version = [rule.id for rule in result.guidelines], result.version or 0
-    return await judge_again(work.store, result.judge, version, new_guidelines=new, progress=work.progress)
+    return await judge_again(work.store, result.judge, version, new_guidelines=new, **work.judging())
 
 
 def _own_verdicts(work: Work, rows: Sequence[Mapping[str, Any]]) -> dict[str, Judgment]:
@@ -106,10 +109,10 @@ async def unalign(work: Work) -> dict[str, Any]:
         if not forgotten:
             raise
         withdrawn(work.store, work.judge, forgotten, (), words_only=words)
-        return {"failed": await judge_again(work.store, judge, version, progress=work.progress)}
+        return {"failed": await judge_again(work.store, judge, version, **work.judging())}
     withdrawn(work.store, work.judge, result.removed, [rule.id for rule in result.forgotten], words_only=words)
     blank = await work.unjudged(before)
-    failed = await judge_again(work.store, result.judge, result.version or 0, blank=blank, progress=work.progress)
+    failed = await judge_again(work.store, result.judge, result.version or 0, blank=blank, **work.judging())
     return {**result.to_dict(), "summary": str(result), "failed": failed}
 
 
@@ -125,7 +128,7 @@ async def erase(work: Work) -> dict[str, Any]:
     try:
         result |= (await asyncio.shield(erasing)).without_names()
         judge, version = await work.latest()
-        judgments = await judge_cases(work.store, judge, version, await work.unjudged(before), progress=work.progress)
+        judgments = await judge_cases(work.store, judge, version, await work.unjudged(before), **work.judging())
         result["asked_again"] = sum(judgment.error is None for judgment in judgments)
     except asyncio.CancelledError:
         await asyncio.wait((erasing,))
@@ -170,16 +173,18 @@ def _erase(work: Work) -> Receipt:
 async def teach(work: Work) -> dict[str, Any]:
     """Teach the judge all answers that count; then have the new version judge what comes next, and what was answered.
 
-    Without anything to learn nothing is asked, and there is no new version. Answers that changed meanwhile, and those
+    Without anything to learn there is no new version, and only what an older one judged is judged again. Answers that changed meanwhile, and those
     that the judge cannot learn (`refused`, with the reasons), stay untaught. Where the model answered nothing, and all
     that was to be learned waits, the job fails: the answers are kept, and teaching again takes them up.
     """
-    judge, _ = await work.latest()
+    judge, version = await work.latest()
     with work.store.write() as connection:
         refresh_disputes(connection, work.judge, kind=judge.value_type)  # answers were erased or withdrawn since
         lessons, wrong = lessons_of(connection, work.judge), overruled(connection, work.judge, judge.memory)
     if not (lessons or wrong or judge.memory.pending):
-        return {"lessons": 0, "refused": [], "failed": 0}
+        # A server that was killed once the judge had learned has left older verdicts.
+        failed = await judge_again(work.store, judge, version, **work.judging())
+        return {"lessons": 0, "refused": [], "failed": failed}
     if wrong:
         await work.registry.aunalign(work.judge, *wrong, **work.options())
         mark_taught(work.store, work.judge, dict.fromkeys(wrong, 0))
@@ -197,7 +202,7 @@ async def teach(work: Work) -> dict[str, Any]:
     tried = taught.keys() | {annotation.key for annotation in judge.memory.pending}
     if tried and tried <= waiting.keys():
         raise MemalignError(waiting[min(tried)])
-    failed = await _learned(work, result) if wrong or result.parent != result.version else 0
+    failed = await _learned(work, result)
     report = {"summary": str(result), "lessons": len(lessons), "refused": list(refused.values()), "failed": failed}
     return {**result.to_dict(), **report}
 
@@ -205,7 +210,7 @@ async def teach(work: Work) -> dict[str, Any]:
 async def refresh(work: Work) -> dict[str, Any]:
     """Judge again what people see next and what they answered, after a person has changed the judge by hand."""
     judge, version = await work.latest()
-    return {"failed": await judge_again(work.store, judge, version, progress=work.progress)}
+    return {"failed": await judge_again(work.store, judge, version, **work.judging())}
 
 
 async def trial(work: Work) -> dict[str, Any]:
@@ -272,7 +277,7 @@ async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Exa
         old = [case.example for case in cases_ahead(connection, work.judge, n=AHEAD) if case.is_behind(version)]
     cases, no_lower = [*await work.unjudged(), *old], {case.id for case in old}
     cases.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
-    judgments = await judge_cases(work.store, judge, version, cases, no_lower=no_lower, progress=work.progress)
+    judgments = await judge_cases(work.store, judge, version, cases, no_lower=no_lower, **work.judging())
     # A case that keeps its older verdict is not one that could not be judged.
     problems = [judgment.error for judgment in judgments if judgment.error is not None and judgment.id not in no_lower]
     return {
