@@ -156,7 +156,7 @@ def test_what_somebody_typed_goes_with_its_case_and_with_its_judge(tmp_path: Pat
         assert connection.execute(select(drafts)).all() == []
 
 
-def test_whose_answer_an_owner_chose_is_not_named_once_that_person_is_erased(tmp_path: Path) -> None:
+def test_a_settlement_names_nobody_who_was_erased_since(tmp_path: Path) -> None:
     store, _, url = aligned(tmp_path)
     with store.write() as connection:
         add_cases(connection, "tone", [Example(id=name, outputs=f"Reply {name}.") for name in ("c-1", "c-2")])

@@ -374,7 +374,7 @@ def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site)
     assert (site.review("c5").rationale, site.review("c5").untaught) == ("What I found out since.", True)
 
 
-def test_words_are_taken_back_where_the_server_died_once_the_judge_had_forgotten_them(site: Site) -> None:
+def test_taking_back_goes_on_where_the_server_died_in_the_middle(site: Site) -> None:
     explain_three(site)
     site.teach()
     keys = [f"{case}@local" for case in ("c5", "c6", "c7")]

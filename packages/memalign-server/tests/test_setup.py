@@ -55,7 +55,7 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Pat
         assert "Is this reply good enough to send?" in client.get("/").text
 
 
-def test_by_a_changed_question_open_cases_are_judged_again_and_those_that_measure(local: TestClient) -> None:
+def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClient) -> None:
     more = [{"id": f"m-{n}", "inputs": f"{n}?", "outputs": "Yes."} for n in range(20)]
     put_in(local, [*CASES, *more])
     with local.app.state.server.store.write() as connection:  # type: ignore[attr-defined]  # a FastAPI
@@ -175,7 +175,7 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     assert "2 cases, 0 of them answered." in local.get(SETUP).text
 
 
-def test_the_fields_of_a_question_made_here_have_names_in_the_readers_language(local: TestClient) -> None:
+def test_fields_of_a_question_are_named_in_the_readers_language(local: TestClient) -> None:
     local.headers["accept-language"] = "pt"
     made = local.post("/judges", data={"question": "Está bem?", "model": "scripted"}, follow_redirects=False)
     cases, columns = made.headers["location"].partition("?")[0] + "/cases", ["customer_message", "agent_reply"]
@@ -288,7 +288,7 @@ def test_pairs_and_conversations_are_taken_in(
     assert case["id"].startswith("c-")
 
 
-def test_a_side_of_a_pair_may_be_in_a_column_of_another_fields_name(local: TestClient) -> None:
+def test_a_side_of_a_pair_may_be_in_any_column(local: TestClient) -> None:
     pair = world.judge("other").replace(
         feedback_value_type="A|B|tie", instructions="Better? {{ inputs }} {{ outputs }}"
     )

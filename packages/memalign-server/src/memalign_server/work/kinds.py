@@ -29,7 +29,7 @@ _TRIED_AT_ONCE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the server's tables, the judge's name, its arguments, and who hears of progress."""
+    """One job under way: the registry, the server's tables, the judge's name, its arguments, and who hears of it."""
 
     registry: Registry
     store: Store
@@ -173,9 +173,9 @@ def _erase(work: Work) -> Receipt:
 async def teach(work: Work) -> dict[str, Any]:
     """Teach the judge all answers that count; then have the new version judge what comes next, and what was answered.
 
-    Without anything to learn there is no new version, and only what an older one judged is judged again. Answers that changed meanwhile, and those
-    that the judge cannot learn (`refused`, with the reasons), stay untaught. Where the model answered nothing, and all
-    that was to be learned waits, the job fails: the answers are kept, and teaching again takes them up.
+    Without anything to learn there is no new version, and only what an older one judged is judged again. Answers that
+    changed meanwhile, and those that the judge cannot learn (`refused`, with the reasons), stay untaught. Where the
+    model answered nothing, and all waits, the job fails: the answers are kept, and teaching again takes them up.
     """
     judge, version = await work.latest()
     with work.store.write() as connection:
