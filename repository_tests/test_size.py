@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUDGETS = ROOT / "repository_tests" / "budgets.tsv"
 
 LONGEST_LINE = 120  # characters
-MOST_LONG_LINES = 2
+MOST_LONG_LINES = 5
 MOST_WEAK_NAMES = 2
 WEAK_NAMES = frozenset(
     (

@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote
 from sqlalchemy import (
     Connection,
     Engine,
+    MetaData,
     NullPool,
     create_engine,
     event,
@@ -85,10 +86,13 @@ class Database:
             raise missing
         with self.write() as connection:
             if not self._is_ours(connection):  # nobody else was quicker
-                self._backend.check_encoding(connection)
-                metadata.create_all(connection)
-                first = {"schema_version": str(SCHEMA_VERSION), "secret": secrets.token_hex(32)}
-                connection.execute(insert(meta), [{"name": name, "value": value} for name, value in first.items()])
+                self._create(connection, metadata)
+
+    def _create(self, connection: Connection, tables: MetaData) -> None:
+        self._backend.check_encoding(connection)
+        tables.create_all(connection)
+        first = {"schema_version": str(SCHEMA_VERSION), "secret": secrets.token_hex(32)}
+        connection.execute(insert(meta), [{"name": name, "value": value} for name, value in first.items()])
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
