@@ -215,3 +215,29 @@ def test_an_erasure_takes_what_a_third_job_waits_with(tmp_path: Path) -> None:
     assert [job.state for job in done] == ["done", "done", "failed", "done"]
     assert "an erasure took what this was to work on" in str(done[2].problem)
     assert most == 2
+
+
+def test_what_work_gave_is_not_kept_if_an_erasure_ran_meanwhile(tmp_path: Path) -> None:
+    begun, erased = threading.Event(), asyncio.Event()
+
+    async def teach(_work: Work) -> dict[str, Any]:
+        begun.set()
+        await erased.wait()
+        return {"guidelines": ["A customer such as Ms Okafor gets a call."]}
+
+    async def erase(_work: Work) -> dict[str, Any]:
+        erased.set()
+        return {"complete": True}
+
+    registry = world.registry(tmp_path)
+    jobs = Jobs(Store(registry.url), registry, kinds={"teach": teach, "erase": erase})
+    jobs.open()
+    teaching = jobs.start("teach", "tone", {}, asked_by="ana")
+    assert begun.wait(PATIENCE)
+    receipt = job_ended(jobs, jobs.start("erase", "tone", {}, asked_by="olga").id)
+    ending = job_ended(jobs, teaching.id)
+    jobs.close()
+    assert receipt.result == {"complete": True}
+    assert (ending.state, ending.result) == ("failed", None)
+    assert ending.problem is not None
+    assert "an erasure took" in ending.problem

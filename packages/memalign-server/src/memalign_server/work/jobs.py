@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from memalign.errors import JudgeNotFound, MemalignError, RegistryError
 from memalign.registry import Registry
@@ -68,6 +68,7 @@ class Job:
         return self.state in ("done", "failed")
 
 
+_BEGUN = func.coalesce(table.c.started_at, table.c.created_at).label("begun")
 _STARTABLE = (table.c.state == "failed") & table.c.arguments.is_not(None)
 _COLUMNS = [
     *(column for column in table.c if column.name not in ("arguments", "result")),
@@ -126,13 +127,21 @@ class Jobs:
         return [self._job(row) for row in rows]
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None, again: bool = False) -> None:
-        """Write how a job ended; its arguments are kept only if it can be started `again`."""
-        encoded = None if result is None else to_json(result)
-        ending = update(table).values(state=state, ended_at=now(), problem=problem, result=encoded)
-        if not again:
-            ending = ending.values(arguments=None)
+        """Write how a job ended; its arguments are kept only if it can be started `again`.
+
+        What it gave is not kept if an erasure ran meanwhile: it may repeat what went, and the receipt has been written.
+        """
+        same = table.c.id == job
         with self.store.write() as connection:
-            connection.execute(ending.where(table.c.id == job))
+            row = connection.execute(select(table.c.kind, table.c.judge, _BEGUN).where(same)).first()
+            if result is not None and row is not None and row.kind != "erase":
+                erasures = (table.c.judge == row.judge, table.c.kind == "erase", table.c.started_at.is_not(None))
+                meanwhile = table.c.ended_at.is_(None) | (table.c.ended_at > row.begun)
+                if connection.execute(select(table.c.id).where(*erasures, meanwhile)).first() is not None:
+                    state, problem, result = "failed", str(_erased()), None
+            encoded = None if result is None else to_json(result)
+            ending = update(table).values(state=state, ended_at=now(), problem=problem, result=encoded)
+            connection.execute((ending if again else ending.values(arguments=None)).where(same))
 
     def _job(self, row: Row[Any]) -> Job:
         phase, done, total = self._progress.get(row.id, ("", 0, 0))
