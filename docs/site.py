@@ -30,17 +30,18 @@ title: Commands
 
 # Commands
 
-Every command says the same with `--help`. A mistyped name is answered with the nearest one.
+`memalign COMMAND --help` prints the same text. If you mistype a name, the command suggests the nearest one.
 
 Results go to stdout. Progress and notes go to stderr. With `--json` stdout is one JSON document.
 An error is then `{"error": {"type": …, "message": …}}`, with `rows` where rows are at fault.
 
 | exit code | meaning |
 |---|---|
-| 0 | done |
-| 1 | done, with failures that are named: pending feedback, judgments with errors, rows left out |
-| 2 | wrong use, bad input, or an error that stopped the command |
-| 130 | stopped by Ctrl-C |
+| 0 | the command is done; a gate passed |
+| 1 | the command is done, but something failed and is listed, such as pending feedback or judgments with errors; a gate: the judge is worse |
+| 2 | the command could not run, and the message says why |
+| 3 | a gate: there are too few cases to tell |
+| 130 | interrupted with Ctrl-C |
 
 """
 

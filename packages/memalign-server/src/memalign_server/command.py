@@ -18,26 +18,41 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="The port; 0 takes a free one.")] = 8321,
+    port: Annotated[
+        int, typer.Option(metavar="P", min=0, max=65535, help="The port to listen on. 0 picks a free one.")
+    ] = 8321,
     registry: Annotated[
-        str, typer.Option(metavar="URL", envvar="MEMALIGN_REGISTRY", help="Where judges are kept.")
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="MEMALIGN_REGISTRY",
+            help="The registry that holds the judges: a file, or a URL of SQLite or PostgreSQL.",
+        ),
     ] = "sqlite:///memalign.db",
     public_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="How browsers reach it, behind a proxy."),
+        typer.Option(
+            metavar="URL",
+            envvar="MEMALIGN_PUBLIC_URL",
+            help="The address that browsers use, if the server is behind a proxy.",
+        ),
     ] = None,
     add_owner: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Print a personal link for an owner of this name, and start nothing."),
+        typer.Option(
+            metavar="NAME", help="Print a personal link for an owner with this name, without starting the server."
+        ),
     ] = None,
 ) -> int:
-    """Start the page where experts teach judges, and the HTTP API under it. Ctrl-C stops it.
+    """Serve the experts' review pages and an HTTP API. Ctrl-C stops the server.
 
-    On this machine's own address it is open to everybody here. On any other address it needs people: --add-owner prints
-    the link of the first owner, who adds the others. MEMALIGN_API_TOKEN is the token of programs, MLFLOW_TRACKING_URI
-    the MLflow that cases come from. To sign in by OpenID Connect set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET
-    and the lists _OWNERS and _REVIEWERS: e-mail addresses with commas between them, @example.org for all of a domain.
-    Each secret may be in a file, named by its variable with _FILE behind it.
+    By default, only this machine can reach the server, and everybody on it can use the pages. On any other address,
+    people have to sign in: --add-owner prints a link for the first owner, who then invites the others.
+
+    Programs use the token in MEMALIGN_API_TOKEN. Cases can come from the MLflow server in MLFLOW_TRACKING_URI. For
+    OpenID Connect, set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET, and at least one of the lists _OWNERS and
+    _REVIEWERS. A list holds e-mail addresses separated by commas, or @example.org for a whole domain. To read a secret
+    from a file, add _FILE to the name of its variable.
     """
     read_secret_files()
     settings = Settings(
@@ -61,7 +76,9 @@ def _add_owner(settings: Settings, port: int, name: str) -> int:
     with Store(settings.registry).write() as connection:
         secret = owner_link(connection, name)
     typer.echo(
-        f"{name} owns {settings.registry}. Start the server and open this link within a week; it works once:", err=True
+        f"{name} is now an owner of {settings.registry}. Start the server and open this link "
+        "within a week. It works once:",
+        err=True,
     )
     typer.echo(link_address(settings, _address(settings, port), secret))
     return 0
@@ -83,11 +100,15 @@ def _run(settings: Settings, port: int) -> int:
         closed = settings.openid is not None or has_people(connection)
     if not settings.local and not closed:
         raise ConfigurationError(
-            f"others can reach {settings.public_url or settings.host}, and the team has nobody. Add the first owner: "
-            "memalign serve --add-owner NAME"
+            f"other people can reach {settings.public_url or settings.host}, so the team needs an "
+            "owner first; to add one: memalign serve --add-owner NAME"
         )
     listening = _listening(settings.host, port)
-    whom = "for the people of the team" if closed else "open to everybody on this machine: the team has nobody yet"
+    whom = (
+        "for the people of the team"
+        if closed
+        else "open to everybody on this machine, because the team has no members yet"
+    )
     typer.echo(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}", err=True)
     config = uvicorn.Config(
         application, log_level="warning", server_header=False, date_header=False, timeout_graceful_shutdown=5
@@ -110,7 +131,7 @@ def _listening(host: str, port: int) -> socket.socket:
             listening.listen(2048)  # whoever reads the address below may connect: the first requests wait
         except OSError as error:
             raise ConfigurationError(
-                f"cannot listen on {host} port {port}: {error.strerror}; --port 0 takes a free one"
+                f"cannot listen on {host} port {port}: {error.strerror}; to use a free port: memalign serve --port 0"
             ) from None
         unless_it_listens.pop_all()
         return listening

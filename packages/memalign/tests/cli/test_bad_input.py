@@ -33,7 +33,7 @@ def test_a_model_with_a_missing_key_names_it(memalign: Run) -> None:
         (("--value-type", "int"), "unknown value type"),
         (("--value-type", "bool", "--instructions", "Is it good?"), "name no field"),
         (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "unknown field {{ reply }}"),
-        (("--value-type", "bool", "--instructions", "@nowhere.txt"), "cannot be read"),
+        (("--value-type", "bool", "--instructions", "@nowhere.txt"), "cannot read the file"),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
         (("--value-type", "bool", "--param", "temperature=hot"), "it is a number from 0 to 2"),
         (("--value-type", "bool", "--param", "colour=3"), "parameter colour"),
@@ -112,7 +112,7 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
         (("guideline", "tone", "G1", "--text", "one\ntwo: {{ inputs }} ```"), "cannot be a guideline"),
         (("guideline", "tone", "G1", "--add", "x"), "--add"),
         (("models", "pull", "gpt-5", "--yes"), "unknown embedded model"),
-        (("check", "feedback.jsonl", "tone", "--value-type", "bool"), "not both"),
+        (("check", "feedback.jsonl", "tone", "--value-type", "bool"), "already has a value type"),
     ],
 )
 def test_an_unknown_key_says_what_there_is(memalign: Run, aligned: str, arguments: tuple[str, ...], named: str) -> None:

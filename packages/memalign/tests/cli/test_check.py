@@ -56,7 +56,7 @@ def test_agreement_between_people_is_krippendorffs_alpha(memalign: Run, tmp_path
 def test_one_shared_case_is_no_agreement(memalign: Run, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "f.jsonl", [row("a", True, "ana"), row("a", True, "ben"), row("b", False, "ana")])
     assert memalign("check", file, "--json").json["alpha"] is None
-    assert "not measurable, 1 case labelled by two or more people" in memalign("check", file).out
+    assert "too few to measure, 1 case labelled by two or more people" in memalign("check", file).out
 
 
 def test_bad_rows_are_named_and_others_described(memalign: Run, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, 
     assert memalign("export", tone, "-o", tmp_path / "tone.json").code == 0
     shown = memalign("show", tone)
     assert "header X-Api-Key: $MEMALIGN_HEADER_OWN" in shown.out
-    assert "input $0.1, output $0.2 a million tokens" in shown.out
+    assert "input $0.1, output $0.2 per million tokens" in shown.out
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     for secret in SECRETS:
         assert secret.encode() not in kept
@@ -133,7 +133,7 @@ def test_another_address_takes_no_header_along(memalign: Run, tone: str, own: En
     with Endpoint(answer) as other:
         moved = memalign("edit", tone, "--base-url", other.base_url)
         assert moved.code == 0
-        assert f"headers, prices and context of openai:qwen2.5:7b@{own.base_url} went with it" in moved.out
+        assert f"the headers, price and context of openai:qwen2.5:7b@{own.base_url} were removed with it" in moved.out
         assert memalign("judge", tone, held_out).code == 0
     assert "own-secret" not in str(other.headers)
     assert other.requests[0]["model"] == "qwen2.5:7b"
@@ -145,7 +145,7 @@ def test_another_name_without_its_address_is_pointed_out(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     moved = memalign("edit", tone, "--model", "openai:qwen3")
     assert (
-        f"openai:qwen3 is no longer asked at {own.base_url}; to keep it there: memalign edit tone --base-url {own.base_url}"
+        f"openai:qwen3 is no longer called at {own.base_url}; to call it there: memalign edit tone --base-url {own.base_url}"
         in moved.out
     )
     kept = memalign("edit", tone, "--model", "openai:qwen3", "--base-url", own.base_url)
@@ -173,9 +173,9 @@ def test_edit_changes_one_thing_and_keeps_the_others(memalign: Run, tone: str, o
             ("--header", "Authorization: Bearer $MEMALIGN_HEADER_UNSET"),
             "needs the environment variable MEMALIGN_HEADER_UNSET, which is not set",
         ),
-        (("--header", "nonsense"), "write it as 'NAME: VALUE'"),
-        (("--price", "0.4"), "dollars for a million tokens"),
-        (("--price", "input=cheap,output=1"), "dollars for a million tokens"),
+        (("--header", "nonsense"), "a header is written 'NAME: VALUE'"),
+        (("--price", "0.4"), "dollars per million tokens"),
+        (("--price", "input=cheap,output=1"), "dollars per million tokens"),
         (("--base-url", "localhost:8000"), "an address begins with http"),
         (("--base-url", "http://me:abc123secret@h/v1"), "holds no user, password or query"),
         (("--model", "anthropic:m", "--base-url", "http://h/v1"), "an address needs an OpenAI-compatible server"),
@@ -196,7 +196,7 @@ def test_a_price_or_header_needs_its_reflection_model(memalign: Run, tone: str) 
     assert memalign("edit", tone, "--reflection-model", "").code == 0
     refused = memalign("edit", tone, "--for", "reflection", "--price", "input=1,output=1")
     assert refused.code == 2
-    assert "to name one, give --reflection-model" in refused.err
+    assert "to set one: --reflection-model" in refused.err
 
 
 def test_an_own_servers_wrong_key_names_the_remedy(

@@ -61,7 +61,7 @@ def test_a_new_version_is_compared_with_the_last(memalign: Run, warm: str, tmp_p
     cases = jsonl(tmp_path / "cases.jsonl", rows(90, 10))
     alone = memalign("evaluate", warm, cases, "--not-worse-than", "5")
     assert alone.code == 2
-    assert "warm has no version before 1" in alone.err
+    assert "warm has no earlier version that judges differently" in alone.err
     assert memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
     found = memalign("evaluate", warm, cases, "--not-worse-than", "5", "--json")
     assert found.code == 0, found.err
@@ -86,7 +86,7 @@ def test_a_build_reads_judgments_and_needs_no_server(
     demand = ("evaluate", warm, cases, "--min-accuracy", "0.7", "--judged", "judged.jsonl")
     offline = memalign(*demand, "--report", "page.md")
     assert offline.code == 0, offline.err
-    assert "no model was asked" in offline.out
+    assert "no model was called" in offline.out
     assert len(endpoint.requests) == asked
     assert memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
     stale = memalign(*demand)
@@ -118,7 +118,7 @@ def test_a_full_disk_loses_no_paid_result(memalign: Run, warm: str, tmp_path: Pa
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
     ran = memalign("evaluate", warm, cases, "--min-accuracy", "0.7", "--junit", "/dev/full")
     assert ran.code == 2
-    assert "cannot be written" in ran.err
+    assert "cannot write /dev/full" in ran.err
     assert "accuracy at least 0.7" in ran.out
 
 
@@ -127,11 +127,11 @@ def test_a_full_disk_loses_no_paid_result(memalign: Run, warm: str, tmp_path: Pa
     [
         (("--min-accuracy", "80"), "accuracy is at most 1"),
         (("--not-worse-than", "-3", "--against", "1"), "points from 0"),
-        (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "cannot be written: there is no folder"),
-        (("--junit", "gate.xml"), "--junit writes criteria: name one"),
-        (("--report", "report.pdf"), "name a file that ends in .html, .md, .json"),
-        (("--report", "nowhere/report.html"), "there is no folder"),
-        (("--against", "first"), "give a version's number, or zero-shot"),
+        (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "the folder"),
+        (("--junit", "gate.xml"), "it needs a criterion"),
+        (("--report", "report.pdf"), "the name of a report ends in .html, .md, .json"),
+        (("--report", "nowhere/report.html"), "does not exist"),
+        (("--against", "first"), "use a version's number, or zero-shot"),
         (("--judged", "none.jsonl"), "no such file"),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_report_is_what_its_name_asks_for(
 ) -> None:
     ran = memalign("evaluate", aligned, held_out, "--report", f"report.{suffix}", "--against", "1")
     assert ran.code == 0, ran.err
-    assert f"the report is in report.{suffix}" in ran.err
+    assert f"wrote the report to report.{suffix}" in ran.err
     assert "1 more cases are in memory and do not count" in ran.out
     assert Path(f"report.{suffix}").read_text("utf-8").startswith(begins)
 

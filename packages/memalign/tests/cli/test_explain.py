@@ -30,7 +30,7 @@ def test_it_shows_the_very_prompt_byte_for_byte(
         assert body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
         assert told["same_prompt"] is True
     taught = memalign("explain", aligned, judged, "t-2", "--examples", held_out)
-    assert "experts gave this very item" in taught.out
+    assert "experts gave this item" in taught.out
     assert "--- system" not in taught.out
     assert len(endpoint.requests) == calls
 
@@ -60,9 +60,13 @@ def test_the_judging_version_is_found_after_changes(
     assert again["prompt"] == first["prompt"]
     assert again["version"] in (first["version"], first["version"] + 2), "or the one that was restored to it"
     assert set(loads) <= {again["version"], first["version"] + 3, None}, "no version of another memory is loaded"
-    wrong = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--version", first["version"] + 1)
+    monkeypatch.setattr(Registry, "load", load)
+    assert memalign("delete", aligned, "--yes").code == 0
+    settings = ("--instructions", "Is {{ outputs }} kind?", "--value-type", "bool", "--model", "openai:test")
+    assert memalign("create", aligned, *settings).code == 0
+    wrong = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
     assert wrong.code == 2
-    assert "was written by judge" in wrong.err
+    assert f"no version of 'tone' in the registry gave the judgments in {judged}" in wrong.err
 
 
 def test_an_unopenable_newer_model_is_no_obstacle(
@@ -81,7 +85,7 @@ def test_judgments_with_other_prompts_are_refused(
     monkeypatch.setattr("memalign.judge.many.prompts_hash", lambda: "f" * 64)
     lost = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
     assert lost.code == 2
-    assert "written with other prompts than this memalign has" in lost.err
+    assert "written by a memalign with other prompts" in lost.err
     again = memalign("judge", aligned, held_out, "-o", judged)
     assert again.code == 2
     assert "holds judgments of judge" in again.err
@@ -91,7 +95,7 @@ def test_what_cannot_be_explained_says_why(
     memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
 ) -> None:
     unknown = memalign("explain", aligned, judged, "h-9", "--examples", held_out)
-    assert (unknown.code, "no judgment of 'h-9'" in unknown.err) == (2, True)
+    assert (unknown.code, "no judgment for 'h-9'" in unknown.err) == (2, True)
     changed = jsonl(tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]])
     stale = memalign("explain", aligned, judged, "h-1", "--examples", changed)
     assert (stale.code, "has changed since" in stale.err) == (2, True)

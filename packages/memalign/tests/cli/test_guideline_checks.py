@@ -57,8 +57,8 @@ def test_a_judge_without_a_decision_model_learns_no_checks(
 
 def test_checks_are_listed_with_the_labels_they_support(memalign: Run, checked: str) -> None:
     # ana said of t-1 (false) and of t-2 (true) that the answer is no.
-    assert f"{SORRY} A yes speaks for true." in memalign("guideline", checked, "G1").out
-    assert f"{SORRY} A yes speaks for false." in memalign("guideline", checked, "G2").out
+    assert f"{SORRY} A yes counts for true." in memalign("guideline", checked, "G1").out
+    assert f"{SORRY} A yes counts for false." in memalign("guideline", checked, "G2").out
     for listed in (memalign("guideline", checked).out, memalign("show", checked).out):
         lines = [" ".join(line.split()) for line in listed.splitlines() if SORRY in line]
         assert lines == [f"G1 {SORRY} for true", f"G2 {SORRY} for false"]
@@ -69,7 +69,7 @@ def test_checks_are_listed_with_the_labels_they_support(memalign: Run, checked: 
 def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
     one = memalign("guideline", checked, "G1", "--check", "Is it cold? yes false", "--by", "cleo")
     assert one.code == 0
-    assert "Is it cold? A yes speaks for false." in one.out
+    assert "Is it cold? A yes counts for false." in one.out
     two = memalign(
         *("guideline", checked, "G1", "--check", "Is it cold? no true", "--check", f"{SORRY} yes true", "--json"),
     )
@@ -79,14 +79,14 @@ def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
     ]
     assert "~ G1 " in memalign("diff", checked, "3", "4").out
     written = memalign("guideline", checked, "--add", "Be brief.", "--check", "Is it brief?")
-    assert "Is it brief? A yes speaks as the labels tell." in written.out
+    assert "Is it brief? A yes counts as the labels show." in written.out
     away = memalign("guideline", checked, "G1", "--check", "")
     assert "check " not in away.out
 
 
 def test_another_text_reports_the_checks_it_drops(memalign: Run, checked: str) -> None:
     reworded = memalign("guideline", checked, "G1", "--text", "Be kind first.")
-    assert "1 check went with the old text: --check writes new ones" in reworded.out
+    assert "1 check of the old text dropped; to write new ones: --check" in reworded.out
     assert SORRY not in reworded.out
     both = memalign("guideline", checked, "G2", "--text", "Be kind first.", "--check", "Is it kind?")
     assert "went with the old text" not in both.out
@@ -99,8 +99,8 @@ def test_another_text_reports_the_checks_it_drops(memalign: Run, checked: str) -
         (("G1", "--check", "Be kind."), "'Be kind.' cannot be a check: it does not end with a question mark"),
         (("G1", "--check", "Does the expert say so?"), "about the expert or the comment"),
         (("G1", "--check", f"{SORRY} yes maybe"), "the label of a check: value 'maybe' is not allowed"),
-        (("G1", "--check", f"{SORRY} perhaps"), "write yes or no behind the question"),
-        (("--check", SORRY), "which guideline?"),
+        (("G1", "--check", f"{SORRY} perhaps"), "after the question comes yes or no"),
+        (("--check", SORRY), "name the guideline to change"),
         (("--add", "Be kind.", "--check", "Be kind."), "cannot be a check"),
     ],
 )
@@ -120,7 +120,7 @@ def test_an_impossible_check_is_refused_without_change(
         (Check(question=SORRY, answer="no", value=False), "for true"),
         (Check(question=SORRY, value=4), "for 4"),
         (Check(question=SORRY, answer="no", value="good"), "against good"),
-        (Check(question=SORRY), "as the labels tell"),
+        (Check(question=SORRY), "as the labels show"),
     ],
 )
 def test_what_a_yes_speaks_for_has_words(check: Check, words: str) -> None:
@@ -139,7 +139,7 @@ def test_a_yes_speaks_for_or_against_a_side(
     memalign("create", "pairs", *settings, "--check-model", check_model)
     row = {"id": "p-1", "outputs": {"A": "x", "B": "y"}, "value": "B", "rationale": "Warm.", "source": "ana"}
     assert memalign("align", "pairs", jsonl(tmp_path / "pairs.jsonl", [row])).code == 0
-    assert f"{SORRY} A yes speaks against a side." in memalign("guideline", "pairs", "G1").out
+    assert f"{SORRY} A yes counts against a side." in memalign("guideline", "pairs", "G1").out
     refused = memalign("guideline", "pairs", "G1", "--check", f"{SORRY} yes B")
     assert refused.code == 2
     assert "give no label" in refused.err

@@ -60,7 +60,7 @@ def test_the_overview_groups_commands_by_purpose(memalign: Run) -> None:
 def test_the_overview_has_a_line_a_command_and_all_exit_codes(memalign: Run) -> None:
     shown = " ".join(memalign("--help").out.split())
     assert "..." not in "".join(ROOT.commands[name].get_short_help_str(61) for name in COMMANDS if name != "review")
-    for code in ("with 0 when it is done", "with 1 when something failed", "with 2 when it could not", "and with 3"):
+    for code in ("0 The command is done", "1 The command is done, but", "2 The command could not run", "3 A gate:"):
         assert code in shown
 
 

@@ -83,7 +83,7 @@ def test_many_examples_need_a_file_for_their_judgments(
     many = jsonl(tmp_path / "many.jsonl", items(1_001))
     refused = memalign("judge", tone, many)
     assert refused.code == 2
-    assert "many.jsonl has 1,001 examples: name a file for the judgments (-o OUT.jsonl)" in refused.err
+    assert "many.jsonl has 1,001 examples, too many for the screen" in refused.err
     assert not endpoint.requests
 
 

@@ -55,4 +55,4 @@ def test_the_help_says_how_a_key_is_written(memalign: Run) -> None:
     for command in ("unalign", "erase"):
         said = " ".join(memalign(command, "--help").out.split())
         assert "t-17@ana@example.org is ana@example.org's" in said
-        assert """Quote an id that has an @: '"mail@x"@ana'""" in said
+        assert """Quote an id that contains an @: '"mail@x"@ana'""" in said

@@ -70,9 +70,10 @@ def test_every_command_that_reads_rows_remembers_the_mapping(
     words = {"check": (labels, tone), "review": (tone, labels, "-o", "sheet.csv")}.get(command, (tone, labels))
     done = memalign(command, *words, "--map", MAP)
     assert done.code == 0, done.err
-    assert "tone is version 2 now: it remembers the columns of --map" in done.err
+    assert "tone is now version 2, which remembers the mapping of --map" in done.err
     assert memalign("judge", tone, labels).code == 0
-    again = memalign(command, *words, "--map", MAP, *(("--overwrite",) if command == "review" else ()))
+    Path("sheet.csv").unlink(missing_ok=True)
+    again = memalign(command, *words, "--map", MAP)
     assert again.code == 0
     assert memalign("show", tone, "--json").json["version"] == 2, "the same columns change nothing"
 
@@ -91,7 +92,7 @@ def test_a_gate_goes_back_to_a_version_that_judges_otherwise(memalign: Run, tone
     assert memalign("evaluate", tone, labels, "--map", MAP).code == 0
     refused = memalign("evaluate", tone, labels, "--not-worse-than", "5")
     assert refused.code == 2
-    assert "no version before 2 that judges otherwise" in refused.err
+    assert "no earlier version that judges differently from version 2" in refused.err
 
 
 def test_one_missing_cell_names_its_line_and_the_option(memalign: Run, tone: str, labels: Path) -> None:

@@ -24,7 +24,7 @@ def test_it_says_what_to_label_next_and_why(memalign: Run, aligned: str, new: Pa
     assert ran.code == 0, ran.err
     assert "unlike every case" in ran.out or "nothing stands out" in ran.out
     assert "h-1" in ran.out
-    assert "2 cases compared, 1 in memory already, 1 the same as another, 2 calls" in ran.out
+    assert "compared 2 cases, 1 already in memory, 1 with the same content as another, 2 calls" in ran.out
     assert len(endpoint.requests) == 2
 
 

@@ -76,7 +76,7 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     jsonl(tmp_path / "many.jsonl", items(3_000))
     said = memalign("judge", tone, "many.jsonl", "--dry-run")
     assert said.code == 0
-    assert said.out.startswith("3,000 rows, 200 of them sampled\nabout 3,000 calls, ")
+    assert said.out.startswith("3,000 rows, of which 200 were sampled\nabout 3,000 calls, ")
     assert "memalign edit tone --price" in said.out
     assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
     assert memalign("judge", tone, "many.jsonl", "--dry-run", "--json").json["estimate"]["cost"] > 0

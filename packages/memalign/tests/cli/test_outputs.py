@@ -106,7 +106,7 @@ def test_a_mistyped_registry_leaves_no_file_behind(memalign: Run, tone: str, reg
 def test_a_thousand_judgments_fit_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
     judged = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(1_000)))
     assert judged.code == 0
-    assert "Judgments (40 of 1,000; -o OUT.jsonl keeps all)" in judged.out
+    assert "Judgments (40 of 1,000; to keep all: -o OUT.jsonl)" in judged.out
     assert len(judged.out.splitlines()) < 60
 
 
@@ -115,8 +115,8 @@ def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: P
             for n, row in enumerate(items(120))]  # fmt: skip
     aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows))
     assert aligned.code == 0, aligned.err
-    assert "(20 of 120; memalign show tone --ledger has all)" in aligned.out
-    assert "(20 of 120; memalign guideline tone has all)" in aligned.out
+    assert "(20 of 120; for all: memalign show tone --ledger)" in aligned.out
+    assert "(20 of 120; for all: memalign guideline tone)" in aligned.out
     assert len(aligned.out.splitlines()) < 100
 
 
@@ -143,7 +143,7 @@ def test_true_is_spelled_in_one_way(memalign: Run, tone: str, tmp_path: Path) ->
     assert memalign("check", file, "--json").json["labels"] == {"true": 3, "false": 1}
     assert memalign("check", file, "--value-type", "Bool").code == 0
     assert "value true is not allowed" in memalign("check", file, "--value-type", "yes|no").out
-    assert "a yes speaks for true" in memalign(
+    assert "a yes counts for true" in memalign(
         "guideline", tone, "--add", "Say what is so.", "--check", "Is it so? Yes True"
     ).out.replace("A yes", "a yes")
     assert Feedback(id="t", value=True).value is True

@@ -35,12 +35,12 @@ def disputed(memalign: Run, aligned: str, tmp_path: Path) -> str:
 
 
 def test_cases_are_locked_listed_and_unlocked(memalign: Run, aligned: str) -> None:
-    assert "no case is locked: memalign lock tone ID" in memalign("lock", aligned).out
+    assert "no case is locked; to lock one: memalign lock tone ID" in memalign("lock", aligned).out
     locked = memalign("lock", aligned, "t-1", "t-3")
     assert locked.code == 0
     assert "t-1           false" in locked.out
-    assert "tone is version 3 now" in locked.out
-    assert "nothing changed: tone is still version" in memalign("lock", aligned, "t-1").out
+    assert "tone is now version 3" in locked.out
+    assert "nothing changed; tone is still version" in memalign("lock", aligned, "t-1").out
     assert memalign("lock", aligned, "--json").json["locks"] == [
         {"id": "t-1", "label": False},
         {"id": "t-3", "label": True},
@@ -79,7 +79,7 @@ def test_an_unkept_lock_makes_the_align_fail(memalign: Run, aligned: str, tmp_pa
     more = jsonl(tmp_path / "more.jsonl", [{**FEEDBACK[0], "id": "t-7", "inputs": "And mine?"}])
     learned = memalign("align", aligned, more)
     assert learned.code == 1
-    assert "locked case t-1 is NOT kept" in learned.out
+    assert "the judge is wrong on locked case t-1" in learned.out
     assert "locked and not kept: t-1" in learned.out.splitlines()[-1]
 
 
@@ -90,7 +90,7 @@ def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> No
     edited = memalign("edit", disputed, "--authority", "ana, zoe")
     assert edited.code == 0
     assert "authority (ana, then zoe), then majority, then recency" in edited.out
-    assert "no feedback of zoe so far; sources: ana, ben" in edited.out
+    assert "zoe gave no feedback so far; the sources are ana, ben" in edited.out
     assert "t-1@ana: disputed -> pending" in edited.out
     assert "t-1@ben: learned -> disputed" in edited.out
     assert "memalign align tone" in edited.out
@@ -107,7 +107,7 @@ def test_a_policy_without_authority_says_it_decides_nothing(memalign: Run, align
     edited = memalign("edit", aligned, "--policy", "recency", "--authority", "ana")
     assert "label policy: recency" in edited.out
     assert "--authority has no effect" in edited.out
-    assert "nothing changed: tone is still version" in memalign("edit", aligned, "--policy", "recency").out
+    assert "nothing changed; tone is still version" in memalign("edit", aligned, "--policy", "recency").out
 
 
 # -- status of guidelines ---------------------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ def test_guidelines_are_listed_with_status_and_remedy(memalign: Run, aligned: st
     listed = memalign("guideline", aligned).out
     assert "left out: it broke locked case t-1" in listed
     assert "memalign guideline tone G2 --restore" in listed
-    assert "superseded: it comes back when the other guideline goes" in listed
-    assert "2 more guidelines not in force: memalign guideline tone says why" in memalign("show", aligned).out
+    assert "a superseded guideline comes back when" in listed
+    assert "2 more guidelines not in force; to see why: memalign guideline tone" in memalign("show", aligned).out
     card = memalign("guideline", aligned, "G2").out
     assert "left out: it broke locked case t-1" in card
     back = memalign("guideline", aligned, "G2", "--restore", "--by", "cleo")
@@ -187,12 +187,12 @@ def test_a_report_names_changed_verdicts(capsys: pytest.CaptureFixture[str]) -> 
     impact = Impact(checked=24, changes=changes)
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), impact=impact, notes=("2 cases wait",)))
     assert code == 0
-    assert "24 taught cases judged again, each hidden from the judge: 1 fixed, 1 broken" in said
+    assert "judged 24 taught cases again, each hidden from the judge: 1 fixed, 1 broken" in said
     assert "t-1 false true false fixed G4" in said
     assert "t-2 true true false broken" in said
     assert "note: 2 cases wait" in said
     _, quiet = told(capsys, AlignResult(judge=judge(MEMORY), impact=Impact(checked=3)))
-    assert "3 taught cases judged again, each hidden from the judge: no verdict changed" in quiet
+    assert "judged 3 taught cases again, each hidden from the judge: no verdict changed" in quiet
 
 
 def test_taught_cases_are_judged_again_where_it_is_asked_for(
@@ -203,7 +203,7 @@ def test_taught_cases_are_judged_again_where_it_is_asked_for(
     assert len(endpoint.requests) == 1, "the distillation"
     assert memalign("rollback", tone, "1").code == 0
     told = memalign("align", tone, feedback, "--impact", "2")
-    assert "2 taught cases judged again, each hidden from the judge: no verdict changed" in told.out
+    assert "judged 2 taught cases again, each hidden from the judge: no verdict changed" in told.out
     assert len(endpoint.requests) == 2 + 2 * 2, "each before and after"
     assert memalign("align", tone, feedback, "--impact", "0").code == 2
 
@@ -221,16 +221,16 @@ def test_a_report_tells_what_each_lock_became(capsys: pytest.CaptureFixture[str]
     )
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=locks))
     assert code == 0
-    assert "locked and judged right: t-1" in said
+    assert "locked cases judged correctly: t-1" in said
     assert (
-        "locked case t-2 is kept: G7 broke it and is left out. To use it anyway: memalign lock helpfulness t-2 --unlock"
+        "locked case t-2 holds because G7, which broke it, was left out. To use it anyway: memalign lock helpfulness t-2 --unlock"
         in said
     )
-    assert "new guidelines are not used yet: the locked case t-3 could not be checked: down; align again" in said
+    assert "new guidelines are not in force yet: " in said
     broken = LockCheck(id="t-1", holds=False, reason="judged other than False")
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=(broken,)))
     assert code == 1
-    assert "locked case t-1 is NOT kept: judged other than False" in said
+    assert "the judge is wrong on locked case t-1: judged other than False" in said
 
 
 def test_a_report_shows_both_sides_of_a_conflict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,7 +290,7 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
     assert dry.code == 0
     assert "to forget: t-1@ana" in dry.out
     assert "forgotten with it: G1" in dry.out
-    assert "to be learned again without it: t-2@ana" in dry.out
+    assert "to be learned again without this feedback: t-2@ana" in dry.out
     assert "no longer locked: t-1" in dry.out
     told = memalign("unalign", aligned, "--source", "ana", "--dry-run", "--json").json
     assert told["keys"] == ["t-1@ana", "t-2@ana"]
@@ -347,7 +347,7 @@ def test_a_persons_rule_with_the_text_goes_and_instructions_are_named(memalign: 
     assert "guidelines: G1, G2, G3" in shown
     memalign("edit", aligned, "--instructions", "Is the order met? {{ inputs }} {{ outputs }}")
     named = memalign("erase", aligned, "--matching", "order", "--dry-run").out
-    assert "the instructions hold the text too, and stay" in named
+    assert "instructions contain the text too and stay as they are" in named
 
 
 # -- a model that declines -------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_a_missing_package_names_its_install_command(memalign: Run, monkeypatch:
         assert "package memalign-server" in refused.err
         assert "pip install" in refused.err
     assert memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
-    assert "serve Serve the pages where experts teach judges, and an API." in " ".join(memalign("--help").out.split())
+    assert "serve Serve the experts' review pages and an HTTP API." in " ".join(memalign("--help").out.split())
 
 
 def test_a_plugin_loads_only_when_it_is_named(memalign: Run, extra: Entry) -> None:

@@ -51,7 +51,7 @@ def test_an_interrupted_align_leaves_the_registry_unchanged(
     endpoint.answer = hang()
     stopped = interrupted(["align", tone, str(feedback), "--json"], endpoint)
     assert stopped.returncode == 130, stopped.stderr
-    assert "interrupted; nothing was committed, tone is still version 1" in stopped.stderr
+    assert "interrupted; nothing was saved, and tone is still version 1" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     assert json.loads(stopped.stdout)["error"]["type"] == "Interrupted"
     assert memalign("show", tone, "--json").json == before

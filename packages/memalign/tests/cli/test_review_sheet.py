@@ -118,7 +118,7 @@ def test_each_value_type_has_its_choices(
 def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
     assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
     blind = memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx")
-    assert "the judge's 3 verdicts not shown" in blind.out
+    assert "3 verdicts of the judge hidden" in blind.out
     assert "judge's verdict" not in header(Path("blind.xlsx"))
     assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx").code == 0
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]
@@ -171,7 +171,10 @@ def test_a_sheet_of_ones_own_is_feedback_too(memalign: Run, tone: str) -> None:
 def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Path, cases: Path) -> None:
     assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
     for words, said in (
-        (("judged.jsonl", "-o", "r.xlsx"), "judged.jsonl holds verdicts and no texts, and the judge's memory has none"),
+        (
+            ("judged.jsonl", "-o", "r.xlsx"),
+            "judged.jsonl holds verdicts without texts, and the judge's memory has none",
+        ),
         (("judged.jsonl", "--examples", cases, "-o", "r.xlsx"), "has none of its cases"),
         ((held_out, "-o", "r.pdf"), "a sheet is .xlsx, .csv, .tsv, not .pdf"),
         ((held_out, "-o", "nowhere/r.xlsx"), "cannot be written"),
@@ -188,7 +191,7 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
     )
     assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 0
     assert "somebody may have filled it in" in memalign("review", tone, held_out, "-o", "r.xlsx").err
-    assert memalign("review", tone, held_out, "-o", "r.xlsx", "--overwrite").code == 0
+    assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 2
 
 
 def test_remembered_cases_need_no_file(memalign: Run, aligned: str, feedback: Path) -> None:

@@ -56,16 +56,16 @@ def test_an_align_dry_run_estimates_without_a_call(memalign: Run, priced: str, g
     assert usage["cost"] * 0.7 <= estimate["cost"] <= usage["cost"] * 2
     nothing = memalign("align", priced, given, "--dry-run", "--json").json["estimate"]
     assert (nothing["calls"], nothing["cost"]) == (0, 0.0), "all is learned"
-    assert memalign("align", priced, given, "--dry-run").out == "no model would be asked\n"
+    assert memalign("align", priced, given, "--dry-run").out == "no model call is needed\n"
 
 
 def test_a_dry_run_says_it_is_an_estimate(memalign: Run, priced: str, given: Path, endpoint: Endpoint) -> None:
     said = memalign("align", priced, given, "--dry-run", "--max-cost", "0.01").out
-    assert re.match(r"about \d+ calls?, [\d,]+ tokens in, [\d,]+ out, \$[\d.]+; an estimate: no model was asked", said)
-    assert "--max-cost 0.01 would stop it on the way" in said
+    assert re.match(r"about \d+ calls?, [\d,]+ tokens in, [\d,]+ out, \$[\d.]+ \(an estimate that assumes", said)
+    assert "--max-cost 0.01 would stop the run before its end" in said
     memalign("edit", priced, "--price", "")
     assert (
-        "the model's price is not known; to set it: memalign edit tone --price"
+        "the model's price is unknown; set it with: memalign edit tone --price"
         in memalign("align", priced, given, "--dry-run").out
     )
     assert endpoint.requests == []
@@ -78,7 +78,7 @@ def test_a_single_call_beyond_the_limit_is_not_made(
     stopped = memalign("align", priced, given, "--max-cost", "0.5", "--json")
     assert (stopped.code, endpoint.requests) == (1, [])
     assert "one more call would pass the limit of $0.5" in str(stopped.json)
-    assert re.search(r"\$\d{2,}[;,]", memalign("align", priced, given, "--dry-run").out), (
+    assert re.search(r"\$\d{2,} \(", memalign("align", priced, given, "--dry-run").out), (
         "dollars are never powers of ten"
     )
 
@@ -134,8 +134,9 @@ def test_a_limit_stops_only_the_current_align(memalign: Run, priced: str, given:
 def test_a_limit_that_is_reached_is_told(memalign: Run, priced: str, given: Path) -> None:
     said = memalign("align", priced, given, "--max-cost", "0.4", "--shard-size", "2")
     assert said.code == 1
-    assert "stopped: one more call would pass the limit of $0.4; what waits is tried again by: memalign align tone" in (
-        said.out
+    assert (
+        "stopped: one more call would pass the limit of $0.4; to try the pending feedback again: memalign align tone"
+        in (said.out)
     )
 
 
@@ -147,7 +148,7 @@ def test_a_limit_that_cannot_hold_loses_nothing(memalign: Run, priced: str, give
     assert len(endpoint.requests) == 1
     done = memalign("align", priced, given)
     assert done.code == 0
-    assert "1 answer taken up that a stopped run had paid for" in done.err
+    assert "reused 1 answer that an interrupted run had paid for" in done.err
 
 
 @pytest.mark.parametrize("limit", ["0", "-2", "nan"])
@@ -219,10 +220,10 @@ def test_an_interrupt_says_what_is_kept(memalign: Run, priced: str, given: Path,
     stopped = interrupted(arguments, endpoint)
     assert waits
     assert stopped.returncode == 130
-    assert "nothing was committed, tone is still version 1; 4 answers paid for and kept: the same command" in (
+    assert "nothing was saved, and tone is still version 1; 4 answers already paid for: run the same command" in (
         stopped.stderr
     )
     endpoint.answer = paying.answer
     done = memalign(*arguments)
     assert done.code == 0
-    assert "4 answers taken up that a stopped run had paid for" in done.err
+    assert "reused 4 answers that an interrupted run had paid for" in done.err

@@ -20,7 +20,7 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert learned.code == 0
     assert "New guidelines" in learned.out
     assert "t-1@ana" in learned.out
-    assert "tone is version 2 now" in learned.out
+    assert "tone is now version 2" in learned.out
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
     assert "distil" in learned.err
 
@@ -88,7 +88,7 @@ def test_an_evaluation_says_how_many_cases_were_seen(memalign: Run, aligned: str
     assert measured.code == 0
     assert "accuracy" in measured.out
     assert "Disagreements" in measured.out
-    assert "seen: 1 of 3 cases are in the judge's memory, 2 are new to it" in measured.out
+    assert "1 of 3 cases are in the judge's memory, and 2 are new to it" in measured.out
 
 
 def test_two_judges_are_compared_on_the_same_cases(memalign: Run, aligned: str, held_out: Path) -> None:
@@ -143,7 +143,7 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
     assert "+ G1 When a customer is disappointed" in changed.out
     assert len(memalign("diff", aligned, "1", "2", "--json").json["added"]) == 3
     back = memalign("rollback", aligned, "1")
-    assert "tone is version 3 now, with the content of version 1" in back.out
+    assert "tone is now version 3, with the content of version 1" in back.out
     assert memalign("show", aligned, "--json").json["feedback"] == 0
     assert "nothing changed" in memalign("rollback", aligned, "3").out
 
@@ -177,7 +177,7 @@ def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str)
 def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
     edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
-    assert "tone is version 3 now" in edited.out
+    assert "tone is now version 3" in edited.out
     now = memalign("show", aligned, "--json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
@@ -193,7 +193,7 @@ def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str)
     assert memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0]["pinned"] is True
     retired = memalign("guideline", aligned, "G2", "--retire", "--by", "cleo")
     assert "retired" in retired.out
-    assert "tone is version 5 now" in retired.out
+    assert "tone is now version 5" in retired.out
     reworded = memalign("guideline", aligned, "G1", "--text", "When a customer is sad, be kind first.", "--by", "cleo")
     assert "cleo" in reworded.out
     listed = memalign("guideline", aligned, "--json").json["guidelines"]
@@ -292,9 +292,9 @@ def test_a_comparison_names_what_failed_on_either_side(
 
 def test_an_import_that_changes_nothing_says_so(memalign: Run, aligned: str) -> None:
     memalign("export", aligned, "-o", "bundle.json")
-    assert "nothing changed: tone is still version 2" in memalign("import", "bundle.json").out
+    assert "nothing changed; tone is still version 2" in memalign("import", "bundle.json").out
     assert "imported tone as version 3" not in memalign("import", "bundle.json").out
 
 
 def test_align_without_a_file_says_that_nothing_waits(memalign: Run, tone: str) -> None:
-    assert "nothing is pending" in memalign("align", tone).out
+    assert "no feedback is pending" in memalign("align", tone).out

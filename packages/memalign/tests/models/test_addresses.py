@@ -101,7 +101,7 @@ def test_prices_count_cached_tokens_apart():
     "prices", [{"input": 1}, {"input": 1, "output": -1}, {"input": "1", "output": 1}, {"in": 1}, 3]
 )
 def test_odd_prices_are_refused(prices):
-    with pytest.raises(InputError, match="dollars for a million tokens"):
+    with pytest.raises(InputError, match="dollars per million tokens"):
         checked_prices(prices)
 
 

@@ -91,8 +91,8 @@ def test_by_the_command_line(source: Registry, place: Place, tmp_path: Path) -> 
     code, printed = run("import", source.url)
     assert code == 0
     assert re.fullmatch(
-        r"imported helpfulness: 3 versions, \d+ rows, 1 erased feedback remembered\n"
-        r"imported tone: 1 version, \d+ rows, 0 erased feedback remembered\n",
+        r"imported helpfulness: 3 versions, \d+ rows, 1 erasure remembered\n"
+        r"imported tone: 1 version, \d+ rows, 0 erasures remembered\n",
         printed,
     )
     assert run("import", source.url)[0] == 2

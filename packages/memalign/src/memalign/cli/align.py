@@ -42,8 +42,8 @@ def align(
         str | None,
         typer.Argument(
             metavar="FEEDBACK",
-            help="A file: JSONL, CSV, XLSX, JSON or Parquet. - reads JSON lines. Without it, pending feedback is tried "
-            "again.",
+            help="A JSONL, CSV, XLSX, JSON or Parquet file; - reads JSON lines from stdin. Without a "
+            "file, pending feedback is tried again.",
         ),
     ] = None,
     *,
@@ -51,34 +51,34 @@ def align(
     source: FeedbackSource = None,
     judged: JudgedBefore = None,
     skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Learn the good rows of a file that has bad ones.")
+        bool, typer.Option("--skip-invalid", help="Leave out invalid rows and learn from the others.")
     ] = False,
     allow_erased: Annotated[
-        bool, typer.Option("--allow-erased", help="Learn feedback that was erased here, too.")
+        bool, typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before.")
     ] = False,
     impact: Annotated[
         int | None,
         typer.Option(
-            "--impact", metavar="N", min=1, help="Judge N taught cases again, and show which verdicts changed."
+            "--impact", metavar="N", min=1, help="Judge N taught cases again and show which verdicts changed."
         ),
     ] = None,
     reflection_model: Annotated[
         str | None,
-        typer.Option("--reflection-model", metavar="M", help="The model that writes the guidelines, for this run."),
+        typer.Option("--reflection-model", metavar="M", help="The model that writes the guidelines in this run."),
     ] = None,
     shard_size: Annotated[
         int | None,
-        typer.Option("--shard-size", metavar="N", min=1, help="Put N pieces of feedback into one model call."),
+        typer.Option("--shard-size", metavar="N", min=1, help="Send N pieces of feedback in one model call."),
     ] = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Learn from experts' feedback: a new version of the judge.
+    """Teach a judge with experts' feedback, as a new version.
 
-    A row needs the fields that were judged, and a value, a rationale or both. Its id names the case; without one, an id
-    is made of the content. Its source says who gave it, such as an e-mail address. A row of a known id and source
-    replaces the earlier one, and what that had taught is forgotten first.
+    A row needs the fields that the judge reads, and a value (the label), a rationale or both. Its id names the case; if
+    it is missing, one is made from the content. Its source says who gave the feedback, for example an e-mail address. A
+    row with the id and source of earlier feedback replaces it, and the judge forgets what the earlier row taught.
     """
     from memalign.align import MemAlign
     from memalign.io import read_judgments
@@ -110,7 +110,7 @@ def run_and_report(session: Session, name: str, action: Callable[[Registry, Prog
     with interruptible_change(registry, name, before), show_progress() as progress:
         result = action(registry, progress)
     if result.taken_up:
-        say(f"{counted(result.taken_up, 'answer')} taken up that a stopped run had paid for")
+        say(f"reused {counted(result.taken_up, 'answer')} that an interrupted run had paid for")
     return report(session, result)
 
 
@@ -122,10 +122,12 @@ def interruptible_change(registry: Registry, name: str, before: int) -> Any:
         if now == before:
             answers = registry.kept_answers(name)
             paid = (
-                f"; {counted(answers, 'answer')} paid for and kept: the same command takes them up" if answers else ""
+                f"; {counted(answers, 'answer')} already paid for: run the same command again to reuse them"
+                if answers
+                else ""
             )
-            return f"nothing was committed, {name} is still version {now}{paid}"
-        return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
+            return f"nothing was saved, and {name} is still version {now}{paid}"
+        return f"{name} is now version {now}; to see what changed: memalign diff {name} {before} {now}"
 
     return interruptible(consequence)
 
@@ -138,7 +140,7 @@ def report(session: Session, result: AlignResult) -> int:
     name, memory = result.judge.name, result.judge.memory
     parts: list[Any] = _rows(result)
     if not (result.rows or result.removed or result.usage.calls or result.taken_up or result.stopped):
-        parts.append("there was nothing to learn: no file was given, and nothing is pending")
+        parts.append("nothing to learn: you gave no file, and no feedback is pending")
     if result.removed:
         parts.append(f"withdrawn: {listed(result.removed)}")
     if result.forgotten:
@@ -146,26 +148,26 @@ def report(session: Session, result: AlignResult) -> int:
     settings_lost = [(rule.id, by) for rule in result.forgotten if (by := by_people(rule))]
     parts += _first(
         [
-            f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines"
+            f"{gid} ({by}) was forgotten with its feedback, including what that person set; check the new guidelines"
             for gid, by in settings_lost
         ]
     )
     if result.guidelines:
         in_force_first = sorted(result.guidelines, key=lambda g: memory.status(g) != "active")
-        rest = f"memalign guideline {name} has all"
+        rest = f"for all: memalign guideline {name}"
         parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
         parts += check_table(in_force_first, result.judge, title="Their checks", limit=_LIMIT, rest=rest)
         parts += legend(name, result.guidelines, memory)
     parts += _impact(result.impact)
     parts += _first([line for check in result.locks if (line := _lock(name, check))])
     if right := [check.id for check in result.locks if check.holds and check.answered and not check.guideline_ids]:
-        parts.append(f"locked and judged right: {listed(right)}")
+        parts.append(f"locked cases judged correctly: {listed(right)}")
     parts += _first([_conflict(conflict) for conflict in result.conflicts])
     if any(conflict.kind == "comments" for conflict in result.conflicts):
         parts.append(settling(name))
     parts += _first([f"note: {note}" for note in result.notes])
     if result.stopped:
-        parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
+        parts.append(f"stopped: {result.stopped}; to try the pending feedback again: memalign align {name}")
     parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
     settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
     session.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
@@ -183,7 +185,7 @@ def _rows(result: AlignResult) -> list[Any]:
             changed.sort(key=lambda row: row.state in ("learned", "merged"))
         rows = [(row.line, row.key, row.status, row.state, row.reason) for row in changed]
         columns = ("line", "feedback", "row", "state", "reason")
-        rest = f"memalign show {result.judge.name} --ledger has all"
+        rest = f"for all: memalign show {result.judge.name} --ledger"
         parts.append(table(columns, rows, title="Feedback", limit=_LIMIT, rest=rest))
     return parts
 
@@ -192,7 +194,7 @@ def _first(lines: list[str]) -> list[str]:
     """As many of them as a screen holds, and how many more there are."""
     if len(lines) <= _LINES:
         return lines
-    return [*lines[:_LINES], f"… and {len(lines) - _LINES:,} more of these; --json has all"]
+    return [*lines[:_LINES], f"… and {len(lines) - _LINES:,} more like these; --json lists them all"]
 
 
 def _conflict(conflict: Conflict) -> str:
@@ -211,7 +213,7 @@ def _impact(impact: Impact | None) -> list[Any]:
     if impact is None:
         return []
     moved = len(impact.changes) - impact.fixed - impact.broken
-    line = f"{impact.checked} taught cases judged again, each hidden from the judge: "
+    line = f"judged {impact.checked} taught cases again, each hidden from the judge: "
     line += f"{impact.fixed} fixed, {impact.broken} broken" if impact.changes else "no verdict changed"
     line += f", {moved} wrong before and after" if moved else ""
     parts: list[Any] = [line]
@@ -228,12 +230,12 @@ def _impact(impact: Impact | None) -> list[Any]:
 def _lock(name: str, check: LockCheck) -> str:
     """A line on a locked case of which there is something to tell."""
     if not check.holds:
-        return f"locked case {check.id} is NOT kept: {check.reason}"
+        return f"the judge is wrong on locked case {check.id}: {check.reason}"
     if not check.answered:
-        return f"new guidelines are not used yet: {check.reason}; align again"
+        return f"new guidelines are not in force yet: {check.reason}; to try again: memalign align {name}"
     if not check.guideline_ids:
         return ""
     return (
-        f"locked case {check.id} is kept: {listed(check.guideline_ids)} broke it and is left out. "
-        f"To use it anyway: memalign lock {name} {check.id} --unlock"
+        f"locked case {check.id} holds because {listed(check.guideline_ids)}, which broke it, was "
+        f"left out. To use it anyway: memalign lock {name} {check.id} --unlock"
     )

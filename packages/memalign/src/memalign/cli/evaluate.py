@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.types import Example, Usage
 
+_PANEL = "Gate options"
 _DISAGREEMENTS = 10  # rows of the table
 _FORMATS = (".html", ".md", ".json")
 _EXIT = {"pass": DONE, "worse": FAILURES, "too few cases": TOO_FEW}
@@ -44,37 +45,53 @@ def evaluate(
     session: Session,
     name: Name,
     labelled: Annotated[
-        str, typer.Argument(metavar="LABELLED", help="A file of feedback with values. - reads JSON lines.")
+        str,
+        typer.Argument(
+            metavar="LABELLED", help="A file of feedback with labels in the field value; - reads JSON lines from stdin."
+        ),
     ],
     *,
     version: Version = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="N|zero-shot", help="Compare with another version, or with the judge without memory."),
+        typer.Option(
+            metavar="N|zero-shot", help="Compare with version N, or with the judge without memory (zero-shot)."
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="Ask this model instead of the judge's, with its memory.")
+        str | None, typer.Option("--model", metavar="M", help="Judge with this model and the judge's memory.")
     ] = None,
     min_accuracy: Annotated[
-        float | None, typer.Option(metavar="A", help="The accuracy that its interval must reach, such as 0.8.")
+        float | None, typer.Option(rich_help_panel=_PANEL, metavar="A", help="Require this accuracy, for example 0.8.")
     ] = None,
     min_kappa: Annotated[
-        float | None, typer.Option(metavar="K", help="The kappa that its interval must reach; of int it is weighted.")
+        float | None,
+        typer.Option(
+            rich_help_panel=_PANEL,
+            metavar="K",
+            help="Require this Cohen's kappa, for example 0.6. It is weighted for int judges.",
+        ),
     ] = None,
     not_worse_than: Annotated[
         float | None,
         typer.Option(
-            metavar="POINTS", help="How much it may lose against --against; the default is the version before."
+            rich_help_panel=_PANEL,
+            metavar="POINTS",
+            help="Allow a loss of at most this many points against --against, which is the previous "
+            "version by default.",
         ),
     ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the criteria as JUnit XML.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(rich_help_panel=_PANEL, metavar="FILE", help="Write the gate's result as JUnit XML.")
+    ] = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that anybody can read: .html, .md or .json.")
+        Path | None, typer.Option(metavar="FILE", help="Write a report to FILE, which ends in .html, .md or .json.")
     ] = None,
     judged: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="OUT.jsonl", help="Take the judgments that `memalign judge -o` wrote. Repeat it for several."
+            metavar="OUT.jsonl",
+            help="Use the judgments that `memalign judge -o` wrote instead of asking the model. May be repeated.",
         ),
     ] = None,
     out: Out = None,
@@ -83,12 +100,11 @@ def evaluate(
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Measure agreement with people; make a gate or a report of it.
+    """Measure how often a judge agrees with people.
 
-    All figures have 95 % intervals. With a criterion (--min-accuracy, --min-kappa, --not-worse-than) it is a gate.
-    Cases in memory are then left out, and it exits with 0 when the whole interval reaches the criterion, with 1 when
-    none of it does, and with 3 when there are too few cases to tell. A case without a verdict is named: a gate then
-    exits with 2.
+    All figures have 95 % intervals. With a criterion, such as --min-accuracy 0.8, the command is a gate and leaves out
+    cases that are in the judge's memory. It exits with 0 if the whole interval meets the criterion, with 1 if none of
+    it does, and with 3 if there are too few cases to tell. A gate exits with 2 if a case has no verdict.
     """
     from memalign.evaluation import LabelledCases, check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure
@@ -107,7 +123,7 @@ def evaluate(
     if criteria:
         check_criteria(judge, minimum=minimum, not_worse_than=not_worse_than, against=other is not None)
     elif junit is not None:
-        raise InputError("--junit writes criteria: name one, such as --min-accuracy 0.8")
+        raise InputError("--junit writes the result of a gate, so it needs a criterion, for example --min-accuracy 0.8")
     _check_writable(junit)
     _check_writable(report, _FORMATS)
     rows = rows_of(labelled, columns, remembered=judge.columns)
@@ -146,7 +162,7 @@ def evaluate(
     if report is not None:
         page = gather(judge, evaluation, against="the other judge" if against is None else label, gate=result)
         _write(report, _page(report.suffix.lower(), page, number))
-        say(f"the report is in {report}")
+        say(f"wrote the report to {report}")
     reasons = FailureReasons()
     for example_id, error in failures:
         reasons.add(example_id, error)
@@ -163,7 +179,10 @@ def _version_before(session: Session, name: str, number: int, judge: Judge) -> i
     for earlier in range(number - 1, 0, -1):
         if registry.load(name, earlier).fingerprint != judge.fingerprint:
             return earlier
-    raise InputError(f"{name} has no version before {number} that judges otherwise: name one with --against")
+    raise InputError(
+        f"{name} has no earlier version that judges differently from version {number}; name what "
+        "to compare with: --against N or --against zero-shot"
+    )
 
 
 def _other_judge(session: Session, judge: Judge, against: str) -> Judge:
@@ -173,7 +192,7 @@ def _other_judge(session: Session, judge: Judge, against: str) -> Judge:
     if against == _ZERO_SHOT:
         return without_memory(judge)
     if not against.isdecimal():
-        raise InputError(f"--against {against}: give a version's number, or zero-shot (the judge without memory)")
+        raise InputError(f"--against {against}: use a version's number, or zero-shot for the judge without memory")
     return session.judge(judge.name, int(against))[1]
 
 
@@ -182,12 +201,12 @@ def _check_writable(file: Path | None, suffixes: tuple[str, ...] = ()) -> None:
     if file is None:
         return
     if suffixes and file.suffix.lower() not in suffixes:
-        raise InputError(f"{file}: name a file that ends in {', '.join(suffixes)}")
+        raise InputError(f"{file}: the name of a report ends in {', '.join(suffixes)}")
     folder = file.resolve().parent
     if not folder.is_dir():
-        raise InputError(f"{file} cannot be written: there is no folder {folder}")
+        raise InputError(f"cannot write {file}: the folder {folder} does not exist")
     if file.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
-        raise InputError(f"{file} cannot be written: {'it is a folder' if file.is_dir() else 'no permission'}")
+        raise InputError(f"cannot write {file}: {'it is a folder' if file.is_dir() else 'permission denied'}")
 
 
 def _estimate(judge: Judge, examples: Sequence[Example], files: Sequence[Path]) -> Usage:
@@ -228,9 +247,9 @@ def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> 
         parts.append(table(("outcome", "criterion", "figure"), criteria, title=f"Gate: {result.outcome}"))
     if not evaluation.taught:
         new = evaluation.n - evaluation.seen
-        parts.append(f"seen: {evaluation.seen} of {evaluation.n} cases are in the judge's memory, {new} are new to it")
+        parts.append(f"{evaluation.seen} of {evaluation.n} cases are in the judge's memory, and {new} are new to it")
     usage = evaluation.usage if evaluation.base is None else evaluation.usage + evaluation.base.usage
-    return [*parts, usage_text(usage) if usage.calls else "no model was asked"]
+    return [*parts, usage_text(usage) if usage.calls else "no model was called"]
 
 
 def _page(suffix: str, page: Any, number: int) -> bytes:
@@ -247,4 +266,4 @@ def _write(file: Path, content: bytes) -> None:
     try:
         file.write_bytes(content)
     except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror}") from None
+        raise InputError(f"cannot write {file}: {error.strerror}") from None

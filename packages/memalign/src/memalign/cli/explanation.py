@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.options import ColumnMap, Name, Version, judge_with_columns, rows_of
+from memalign.cli.options import ColumnMap, Name, judge_with_columns, rows_of
 from memalign.cli.output import facts, label_text, table, usage_text
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 def explain(
     session: Session,
     name: Name,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Judgments that `memalign judge -o` wrote.")],
-    example_id: Annotated[str, typer.Argument(metavar="ID", help="The example whose judgment is explained.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file that `memalign judge -o` wrote.")],
+    example_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the example.")],
     *,
     examples: Annotated[
-        str, typer.Option("--examples", metavar="FILE", help="The file that was judged. - reads JSON lines.")
+        str,
+        typer.Option(
+            "--examples", metavar="FILE", help="The file of examples that was judged; - reads JSON lines from stdin."
+        ),
     ],
     columns: ColumnMap = None,
-    version: Version = None,
 ) -> int:
     """Show the prompt, guidelines and cost of one judgment.
 
-    The command finds the version that judged by its fingerprint, and shows the prompt byte for byte. It asks no model
-    that judges. Where the judge finds similar cases by a provider's embedding model, it asks that one. On a terminal,
-    control characters are escaped; --json has the prompt as it was sent.
+    The command finds the version that gave the judgment and rebuilds its prompt byte for byte. The judge's model is not
+    called, but a provider's embedding model is if the judge has one. The terminal shows a mark in place of control
+    characters; --json prints the prompt exactly as it was sent.
     """
     from memalign import aio
     from memalign.io import read_judgments
@@ -42,16 +44,14 @@ def explain(
     file = read_judgments(out)
     judgment = file.judgments.get(example_id)
     if judgment is None:
-        raise InputError(f"{out} has no judgment of {example_id!r}; it has {len(file.judgments):,} others")
-    mapping = judge_with_columns(session, name, version, columns)[1].columns
+        raise InputError(f"{out} has no judgment for {example_id!r} among its {len(file.judgments):,}")
+    mapping = judge_with_columns(session, name, None, columns)[1].columns
     example = _example(examples, example_id, columns, mapping)
     if not file.fits(example):
         raise InputError(
-            f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
+            f"{examples}: {example_id!r} has changed since it was judged; use the file as it was, or judge it again"
         )
-    number, judge = session.registry().judged_by(
-        name, file.judge, version, memory_hash=judgment.memory_hash, written=str(out)
-    )
+    number, judge = session.registry().judged_by(name, file.judge, memory_hash=judgment.memory_hash, written=str(out))
     explained = aio.run(explain_judgment(judge, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}
     session.give(data, *_parts(judge.parameters.get("samples", 1), explained["judgment"], data))
@@ -64,7 +64,7 @@ def _example(file: str, example_id: str, columns: list[str] | None, remembered: 
     for example in read_examples(rows_of(file, columns, remembered=remembered)):
         if example.id == example_id:
             return example
-    raise InputError(f"{file} has no example {example_id!r}")
+    raise InputError(f"{file} has no example with the id {example_id!r}")
 
 
 def _parts(samples: int, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
@@ -84,7 +84,7 @@ def _parts(samples: int, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt" if data["prompt"] else "Cases"))
     if data["prompt"] is not None:
         times = f", asked {samples} times" if samples > 1 else ""
-        first = "The first prompt (the judge then read more of the trace)"
+        first = "The first prompt (after it, the judge read more of the trace)"
         parts.append(f"{f'The prompt{times}' if data['same_prompt'] else first}\n\n{_messages(data['prompt'])}")
         if "swapped_prompt" in data:
             parts.append(f"\nWith the sides swapped{times}\n\n{_messages(data['swapped_prompt'])}")
@@ -98,7 +98,7 @@ def _verdict(judgment: Judgment, version: int) -> list[tuple[object, object]]:
     if judgment.confidence is not None:
         rows.append(("confidence", f"{judgment.confidence:.2f}"))
     if judgment.decided_by == "expert":
-        rows.append(("decided by", "the label that experts gave this very item; no model was asked"))
+        rows.append(("decided by", "the label that experts gave this item; no model was called"))
     if judgment.decided_by == "calibrator":
         rows += [("decided by", "the calibrator"), ("model's own verdict", label_text(judgment.own_value))]
     seconds = ", ".join(f"{phase} {duration:.3f} s" for phase, duration in judgment.usage.seconds.items())
@@ -140,7 +140,7 @@ def _check_table(findings: Sequence[Finding]) -> Any:
         for finding in findings
     ]
     weighed = any(finding.contribution is not None for finding in findings)
-    title = "Checks: what speaks for the verdict, in log-odds or points" if weighed else "Checks"
+    title = "Checks: what each adds to the verdict, in log-odds or points" if weighed else "Checks"
     return table(("counts", "guideline", "taught by", "answer", "check"), rows, title=title)
 
 

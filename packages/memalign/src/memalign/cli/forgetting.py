@@ -23,22 +23,24 @@ Keys = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY",
-        help="Feedback by id@source. t-17 is all feedback on that case, t-17@ana is ana's, and t-17@ana@example.org is "
-        "ana@example.org's. Quote an id that has an @: '\"mail@x\"@ana'.",
+        help="Feedback as ID@SOURCE: t-17 is all feedback on that case, t-17@ana is ana's, and "
+        "t-17@ana@example.org is ana@example.org's. Quote an id that contains an @: "
+        "'\"mail@x\"@ana'.",
     ),
 ]
 Source = Annotated[
-    str | None, typer.Option(metavar="S", help="All feedback of one person. With KEY, theirs of those keys.")
+    str | None,
+    typer.Option(metavar="S", help="All feedback from one person. With KEY, only their feedback on those cases."),
 ]
 Matching = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="All feedback whose case or words hold TEXT, in upper or lower case. With KEY or --source, all must "
-        "match. What matches is shown first, and the command asks.",
+        help="All feedback whose case or words contain TEXT, ignoring case. KEY and --source narrow "
+        "it down. The command shows what matches and asks first.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")]
 
 _LIMIT = 30  # lines
 
@@ -55,15 +57,16 @@ def unalign(
     people_agree: Annotated[
         bool,
         typer.Option(
-            "--people-agree", help="Forget guidelines, too, that people wrote or pinned after reading the feedback."
+            "--people-agree", help="Also forget guidelines that people wrote or pinned after reading this feedback."
         ),
     ] = False,
 ) -> int:
-    """Withdraw feedback, and all that came from it.
+    """Withdraw feedback and everything learned from it.
 
-    What the remaining feedback taught beside it is learned again. Where no model answers, that stays pending. A
-    guideline that a person wrote or pinned stays, unless their own words are withdrawn. Older versions keep the
-    feedback; erase removes it from them, too.
+    The judge forgets every guideline that was written with this feedback in view, and learns again from the feedback
+    that remains. If no model answers, that feedback stays pending. A guideline that a person wrote or pinned stays,
+    unless that person's own words are withdrawn. Older versions keep the feedback; `memalign erase` removes it from
+    them too.
     """
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if dry_run or matching is not None:
@@ -97,12 +100,12 @@ def erase(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> int:
-    """Erase cases and feedback everywhere, with a receipt.
+    """Erase feedback everywhere, with a receipt.
 
-    A case that taught nothing, and only waits in a server's queue, goes too. Everything is then searched for the erased
-    words. When one is left, the receipt says where, and the command exits with 1. The receipt also names what memalign
-    cannot reach: exported bundles, judgment files, providers' logs. The text of --matching is kept nowhere. Without a
-    key, the command finishes an erase that was stopped: it wipes what deleted rows left in the database.
+    Cases that taught nothing and only wait in a server's queue are erased too. The command then searches everything
+    for the erased words. If any are left, the receipt says where, and the command exits with 1. The receipt also names
+    what memalign cannot reach: exported bundles, judgment files and providers' logs. The text of --matching is kept
+    nowhere. Without a key, the command finishes an erase that was interrupted.
     """
     from memalign.types import FeedbackKey
 
@@ -146,7 +149,7 @@ def _narrowed(
     chosen = select_keys(places, keys)
     for selector, selection in chosen.items():
         if not selection:
-            raise UnknownKey(f"feedback {str(selector)!r}{person} does not hold this text")
+            raise UnknownKey(f"feedback {str(selector)!r}{person} does not contain this text")
     named = {key for selection in chosen.values() for key in selection}
     return tuple(key for key in places if not keys or key in named)
 
@@ -185,7 +188,7 @@ def _preview(
         f"forgotten with it: {g.id}  {shorten(g.text)}{f'  ({by})' if (by := by_people(g)) else ''}" for g in going
     ]
     if again:
-        lines.append(f"to be learned again without it: {listed(again)}")
+        lines.append(f"to be learned again without this feedback: {listed(again)}")
     if locks:
         lines.append(f"no longer locked: {listed(locks)}")
     return data, lines
@@ -195,7 +198,7 @@ def _places(keys: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:
     """A line a piece of feedback, with the fields in which a text was found."""
     lines = [f"to forget: {key}" + (f"  (in {', '.join(fields)})" if fields else "") for key, fields in keys.items()]
     more = len(lines) - _LIMIT
-    return [*lines[:_LIMIT], f"and {more} more; --dry-run --json has all"] if more > 0 else lines
+    return [*lines[:_LIMIT], f"and {more} more; to list all: --dry-run --json"] if more > 0 else lines
 
 
 def _instructions_with(judge: Judge, text: str) -> list[str]:
@@ -204,7 +207,10 @@ def _instructions_with(judge: Judge, text: str) -> list[str]:
 
     if not Finder(text).holds(judge.instructions):
         return []
-    return [f"the instructions hold the text too, and stay: memalign edit {judge.name} --instructions"]
+    return [
+        "the judge's instructions contain the text too and stay as they are; to change them: "
+        f"memalign edit {judge.name} --instructions TEXT"
+    ]
 
 
 def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> bool:
@@ -213,7 +219,7 @@ def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> 
         say(line)
     if confirmed(question, yes=yes):
         return True
-    session.give({"done": False}, "nothing was done")
+    session.give({"done": False}, "nothing was changed")
     return False
 
 

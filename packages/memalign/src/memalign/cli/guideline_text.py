@@ -56,22 +56,22 @@ def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[di
 
 
 def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **options: Any) -> list[Table]:
-    """The checks of guidelines of `judge`, each with what a yes speaks for; no table where there are none."""
+    """The checks of guidelines of `judge`, each with what a yes counts for; no table where there are none."""
     rows = [(rule.id, check.question, check_words(check, judge)) for rule in guidelines for check in rule.checks]
-    return [table(("id", "check", "a yes speaks"), rows, title=title, **options)] if rows else []
+    return [table(("id", "check", "a yes counts"), rows, title=title, **options)] if rows else []
 
 
 def check_words(check: Check, judge: Judge) -> str:
-    """What a yes to a check speaks for, such as `for false`, or `against 5`."""
+    """What a yes to a check counts for, such as `for false`, or `against 5`."""
     if isinstance(check.value, bool):
         return f"for {label_text(check.value == (check.answer == 'yes'))}"
-    speaks = "for" if check.answer == "yes" else "against"
+    side = "for" if check.answer == "yes" else "against"
     if check.value is not None:
-        return f"{speaks} {label_text(check.value)}"
+        return f"{side} {label_text(check.value)}"
     from memalign.content import sides_of
 
     sided = any(sides_of(case.example.content, judge.value_type.choices) for case in judge.memory.cases)
-    return f"{speaks} a side" if sided else "as the labels tell"
+    return f"{side} a side" if sided else "as the labels show"
 
 
 def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
@@ -96,9 +96,9 @@ def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[s
     """What can be done about guidelines that are not in force, a line for each status."""
     lines = []
     if any(memory.successor(guideline) is not None for guideline in guidelines):
-        lines.append("superseded: it comes back when the other guideline goes")
+        lines.append("a superseded guideline comes back when the guideline that replaced it is forgotten")
     if barred := [rule.id for rule in guidelines if rule.barred_for is not None]:
-        lines.append(f"left out: to use it anyway, memalign guideline {name} {barred[0]} --restore")
+        lines.append(f"to use a guideline that was left out: memalign guideline {name} {barred[0]} --restore")
     return lines
 
 
@@ -113,8 +113,8 @@ def by_people(guideline: Guideline) -> str:
 def settling(name: str) -> str:
     """How a person settles comments that contradict each other."""
     return (
-        f"to settle a conflict, withdraw one side: memalign unalign {name} KEY, or say that there is none: "
-        f"memalign edit {name} --dismiss KEY KEY"
+        f"to settle a conflict, withdraw one side (memalign unalign {name} KEY) or declare that "
+        f"there is none (memalign edit {name} --dismiss KEY KEY)"
     )
 
 
@@ -132,13 +132,13 @@ def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[s
     lines = []
     for rule in rules:
         if rule.after is None:
-            lines.append(f"{rule.id} went: its feedback no longer counts")
+            lines.append(f"{rule.id} was forgotten: its feedback no longer counts")
         elif "status" in rule.fields:
-            lines.append(f"{rule.id} now: {precedence_words(rule.after, saved.judge.memory) or 'in force'}")
+            lines.append(f"{rule.id} is now {precedence_words(rule.after, saved.judge.memory) or 'in force'}")
     for key, old, new in moved:
         lines.append(f"{key}: {old.state} -> {new.state}{f' ({new.reason})' if new.reason else ''}")
     if any(new.state == "pending" for _, _, new in moved):
-        lines.append(f"to learn what is pending: memalign align {saved.judge.name}")
+        lines.append(f"to learn the pending feedback: memalign align {saved.judge.name}")
     guidelines = [rule for rule in changes.to_dict()["guidelines"] if rule["id"] != but]
     states = [{"key": key, "before": old.state, "after": new.state, "reason": new.reason} for key, old, new in moved]
     return {"guidelines": guidelines, "feedback": states}, lines

@@ -30,33 +30,34 @@ def guideline(
     session: Session,
     name: Name,
     guideline_id: Annotated[
-        str | None, typer.Argument(metavar="GID", help="A guideline, such as G2. Without it, all are listed.")
+        str | None, typer.Argument(metavar="GID", help="A guideline, for example G2. Without it, all are listed.")
     ] = None,
     *,
-    text: Annotated[str | None, typer.Option(metavar="T", help="Replace its text, and drop its checks.")] = None,
+    text: Annotated[str | None, typer.Option(metavar="T", help="Replace the text and drop the checks.")] = None,
     add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
     pin: Annotated[
-        bool | None, typer.Option("--pin/--unpin", help="Never leave it out of a prompt, or let it be left out again.")
+        bool | None, typer.Option("--pin/--unpin", help="Always keep the guideline in the prompt, or undo that.")
     ] = None,
     retire: Annotated[
-        bool | None, typer.Option("--retire/--restore", help="Take it out of force, or bring it back.")
+        bool | None, typer.Option("--retire/--restore", help="Stop using the guideline, or use it again.")
     ] = None,
     check: Annotated[
         list[str] | None,
         typer.Option(
             metavar="'Q? yes|no L'",
-            help="A question about an item, the answer that counts (yes), and the label that it speaks for. Repeat it "
-            "for several. It replaces all checks; '' takes them away.",
+            help="Replace the checks by a question about an item, the answer that matters and the label "
+            "which that answer supports. May be repeated; '' removes all checks.",
         ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="WHO", help="Who changes it; the default is your user name.")
+        str | None, typer.Option(metavar="WHO", help="Who makes the change. The default is your user name.")
     ] = None,
 ) -> int:
-    """Show guidelines, or change one by hand.
+    """Show guidelines, or write and change them by hand.
 
-    Each is shown with its checks and the feedback it comes from. A check is a question by which a decision model weighs
-    the guideline, such as --check 'Is it cold? yes false': a yes speaks for the label false.
+    A guideline is shown with its checks and the feedback that it comes from. A check is a question that a decision
+    model answers about each item. For example, --check 'Is it cold? yes false' means that a yes supports the label
+    false.
     """
     from memalign.align import edit_guideline, write_guideline
 
@@ -69,9 +70,9 @@ def guideline(
         session.give(data, *(_all(judge) if rule is None else _card(judge, rule)))
         return DONE
     if add is not None and (guideline_id is not None or text is not None or retire is not None):
-        raise InputError("--add writes a new guideline: give no GID, --text or --retire with it")
+        raise InputError("--add writes a new guideline, so it cannot be combined with GID, --text or --retire")
     if add is None and guideline_id is None:
-        raise InputError(f"which guideline? memalign guideline {name} lists them")
+        raise InputError(f"name the guideline to change, for example G2; to list them: memalign guideline {name}")
     who = by or user_name()
 
     def change(judge: Judge) -> Judge:
@@ -87,7 +88,7 @@ def guideline(
     if not new and checks is None:
         dropped = len(saved.before.memory.guideline(changed.id).checks) - len(changed.checks)
         if dropped:
-            lines.insert(0, f"{counted(dropped, 'check')} went with the old text: --check writes new ones")
+            lines.insert(0, f"{counted(dropped, 'check')} of the old text dropped; to write new ones: --check")
     data = {
         "judge": name,
         "version": saved.version,
@@ -102,15 +103,18 @@ def lock(
     session: Session,
     name: Name,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Cases. Without any, the locked cases are listed.")
+        list[str] | None,
+        typer.Argument(metavar="ID", help="The ids of cases. Without any, the locked cases are listed."),
     ] = None,
     *,
-    unlock: Annotated[bool, typer.Option("--unlock", help="Let later aligns change their verdicts again.")] = False,
+    unlock: Annotated[
+        bool, typer.Option("--unlock", help="Allow later aligns to change these verdicts again.")
+    ] = False,
 ) -> int:
-    """Lock cases that no later align may break.
+    """Lock cases that no later align may get wrong.
 
-    Each align judges them again, and they must keep the experts' label. It leaves out new guidelines that make the
-    judge wrong there, and names them. When a locked case is wrong all the same, align exits with 1.
+    Each align judges the locked cases again. It leaves out new guidelines that make the judge wrong on one of them, and
+    lists these guidelines. If the judge is still wrong on a locked case, align exits with 1.
     """
     lines: list[str] = []
     moved: dict[str, Any] = {}
@@ -129,14 +133,14 @@ def lock(
         "locks": [{"id": case, "label": label} for case, label in rows],
         "consequences": moved,
     }
-    session.give(data, locked if rows else f"no case is locked: memalign lock {name} ID", *lines)
+    session.give(data, locked if rows else f"no case is locked; to lock one: memalign lock {name} ID", *lines)
     return DONE
 
 
 def _all(judge: Judge) -> list[Any]:
     memory = judge.memory
     if not memory.guidelines:
-        return ["no guidelines yet: memalign align learns them from feedback"]
+        return [f"no guidelines yet; to learn some from feedback: memalign align {judge.name} FEEDBACK"]
     checks = check_table(memory.guidelines, judge)
     return [guideline_table(memory.guidelines, memory), *checks, *legend(judge.name, memory.guidelines, memory)]
 
@@ -152,7 +156,7 @@ def _card(judge: Judge, chosen: Guideline) -> list[Any]:
         ("from", listed(memory.sources_of(chosen)) or "no feedback"),
         ("exposed to", listed(chosen.exposed_to) or "no feedback"),
         *(
-            ("check", f"{check.question}{'.' * bool(check.test)} A yes speaks {check_words(check, judge)}.")
+            ("check", f"{check.question}{'.' * bool(check.test)} A yes counts {check_words(check, judge)}.")
             for check in chosen.checks
         ),
     ]
@@ -172,7 +176,10 @@ def _check(text: str) -> Check:
         return Check(question=text)  # which says why that is no check
     answer, _, label = rest.strip().partition(" ")
     if answer.lower() not in ("", "yes", "no"):
-        raise InputError(f"--check {text}: write yes or no behind the question, then the label that it speaks for")
+        raise InputError(
+            f"--check {text}: after the question comes yes or no, then the label which that answer "
+            "supports, for example --check 'Is it cold? yes false'"
+        )
     return Check(question=f"{question}?", answer="no" if answer.lower() == "no" else "yes", value=label.strip() or None)
 
 

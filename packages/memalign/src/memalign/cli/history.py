@@ -22,7 +22,7 @@ _SQLITE = b"SQLite format 3"  # how such a file begins
 
 
 def history(session: Session, name: Name) -> int:
-    """List a judge's versions, and what changed in each."""
+    """List a judge's versions and what changed in each."""
     versions = session.registry().history(name)
     rows = [
         (
@@ -44,10 +44,10 @@ def history(session: Session, name: Name) -> int:
 def diff(
     session: Session,
     name: Name,
-    first: Annotated[int, typer.Argument(metavar="V1", min=1, help="The version to compare from.")],
-    second: Annotated[int, typer.Argument(metavar="V2", min=1, help="The version to compare with.")],
+    first: Annotated[int, typer.Argument(metavar="V1", min=1, help="The version to start from.")],
+    second: Annotated[int, typer.Argument(metavar="V2", min=1, help="The version to compare with it.")],
 ) -> int:
-    """Show what changed from one version to another."""
+    """Show what changed between two versions."""
     changes = session.registry().diff(name, first, second)
     session.give(changes.to_dict(), diff_text(changes))
     return DONE
@@ -128,9 +128,9 @@ def rollback(
     name: Name,
     version: Annotated[int, typer.Argument(metavar="V", min=1, help="The version to go back to.")],
 ) -> int:
-    """Make a new version with the content of an older one.
+    """Go back to an older version, as a new version.
 
-    It may bring back feedback that was unaligned since. It never brings back what was erased.
+    This can bring back feedback that was withdrawn since then. It never brings back what was erased.
     """
     saved = session.registry().rollback(name, version)
     data = {"judge": name, "to": version, "version": saved.version, "memory_hash": saved.judge.memory.hash}
@@ -143,16 +143,17 @@ def export(
     session: Session,
     name: Name,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write. - is stdout.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write; - is stdout.")],
     version: Version = None,
 ) -> int:
     """Write a judge to one JSON file.
 
-    It holds settings, examples, vectors and guidelines, and judges without a registry. An erase cannot reach it.
+    The file holds the settings, cases, vectors and guidelines, and Python can judge with it without a registry. A later
+    erase cannot reach it.
     """
     to_stdout = str(out) == "-"
     if to_stdout and session.json:
-        raise InputError("--json and -o - both write to stdout: give one of them")
+        raise InputError("--json and -o - both write to stdout; use one of them")
     registry = session.registry()
     number = version or registry.history(name)[-1].number
     document = registry.export(name, None if to_stdout else out, number)
@@ -168,22 +169,25 @@ def export(
 def import_(
     session: Session,
     source: Annotated[
-        str, typer.Argument(metavar="FILE|URL", help="A bundle that export wrote, or the URL of another registry.")
+        str, typer.Argument(metavar="FILE|URL", help="A bundle that `memalign export` wrote, or another registry.")
     ],
     *,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Store a bundle under another name.")
+        str | None, typer.Option("--name", metavar="NAME", help="Store the bundle's judge under this name.")
     ] = None,
-    allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Import what was erased here, too.")] = False,
+    allow_erased: Annotated[
+        bool, typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before.")
+    ] = False,
 ) -> int:
-    """Import an exported judge, or a whole registry.
+    """Import an exported judge or a whole registry.
 
-    A bundle becomes a new judge, or the next version of the judge of that name. From a registry (a file of SQLite,
-    sqlite:///FILE or postgresql://USER@HOST/DATABASE) all judges come, or none; what was erased there stays erased.
+    A bundle becomes a new judge, or the next version of the judge with its name. A registry is an SQLite file, or a URL
+    such as sqlite:///FILE or postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or
+    none is. What was erased there stays erased.
     """
     if _is_registry(source):
         if name is not None or allow_erased:
-            raise InputError("--name and --allow-erased belong to a bundle: a registry comes as it is")
+            raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
         return _import_registry(session, source)
     return _import_bundle(session, source, name, allow_erased=allow_erased)
 
@@ -203,11 +207,13 @@ def _import_registry(session: Session, source: str) -> int:
 
     imported = session.registry(create=True).import_registry(Registry(source, create=False))
     lines = [
-        f"imported {judge.name}: {counted(judge.versions, 'version')}, {counted(judge.rows, 'row')}, "
-        f"{judge.erasures} erased feedback remembered"
+        f"imported {judge.name}: {counted(judge.versions, 'version')}, "
+        f"{counted(judge.rows, 'row')}, {counted(judge.erasures, 'erasure')} remembered"
         for judge in imported
     ]
-    session.give({"imported": [judge.to_dict() for judge in imported]}, *lines or ["there are no judges to import"])
+    session.give(
+        {"imported": [judge.to_dict() for judge in imported]}, *lines or ["the registry has no judges to import"]
+    )
     return DONE
 
 
@@ -226,7 +232,7 @@ def _import_bundle(session: Session, file: str, name: str | None, *, allow_erase
     line = (
         f"imported {target} as version {number}"
         if number > before
-        else f"nothing changed: {target} is still version {number}"
+        else f"nothing changed; {target} is still version {number}"
     )
     data = {"judge": target, "version": number, "note": note}
     session.give(data, line, *([f"note: {note}"] if note else []))

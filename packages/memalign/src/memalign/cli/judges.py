@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 CREATE_EXAMPLE = 'memalign create tone --value-type bool --instructions "Is it polite? Reply: {{ outputs }}"'
 
-_INSTRUCTIONS_HELP = "What the judge is asked, or @FILE with it. {{ inputs }}, {{ outputs }}, … name an item's fields."
+_INSTRUCTIONS_HELP = (
+    "What the judge is asked, as text or as a file. It names fields of an example: "
+    "{{inputs}}, {{outputs}}, {{expectations}}, {{conversation}} or {{trace}}."
+)
 
 
 def create(
@@ -46,7 +49,7 @@ def create(
     *,
     instructions: Annotated[str, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)],
     value_type: Annotated[
-        str, typer.Option(metavar="TYPE", help="What it answers: bool, A|B|tie, int:1..5, float:0..1 or str.")
+        str, typer.Option(metavar="TYPE", help="What the judge answers: bool, A|B|tie, int:1..5, float:0..1 or str.")
     ],
     model: Model = None,
     check_model: CheckModel = None,
@@ -60,10 +63,10 @@ def create(
     context: Context = None,
     role: ModelRole = "judge",
 ) -> int:
-    """Define a judge and keep it as version 1.
+    """Create a judge: what it is asked, and what it answers.
 
-    Without --model it stores the model that the environment names: MEMALIGN_MODEL, or a provider whose key is set. No
-    model is called.
+    Without --model, the judge gets the model of MEMALIGN_MODEL, or of the first provider whose key is set. No model is
+    called.
     """
     from memalign.judge import Judge
 
@@ -88,8 +91,8 @@ def create(
 
 
 def list_(session: Session) -> int:
-    """List the judges of the registry."""
-    none = "there are no judges yet: memalign create --help"
+    """List the judges in the registry."""
+    none = "there are no judges yet; to create one: memalign create --help"
     try:
         judges = session.registry().list()
     except JudgeNotFound as error:  # an empty list is the answer, and a mistyped path is still seen
@@ -106,12 +109,12 @@ def show(
     name: Name,
     *,
     version: Version = None,
-    ledger: Annotated[bool, typer.Option("--ledger", help="List every piece of feedback with its state.")] = False,
+    ledger: Annotated[bool, typer.Option("--ledger", help="Also list every piece of feedback with its state.")] = False,
 ) -> int:
-    """Show a judge: its settings, guidelines and what is pending.
+    """Show a judge's settings, guidelines and pending feedback.
 
-    With --ledger it also says of every piece of feedback whether it is learned, merged, pending, disputed, rejected,
-    withdrawn or erased, and why.
+    With --ledger, it also lists every piece of feedback with its state (learned, merged, pending, disputed, rejected,
+    withdrawn or erased) and the reason.
     """
     from memalign.judge.spec import name_of
 
@@ -124,7 +127,7 @@ def show(
         ("model", judge.model_name),
         *([("check model", name_of(judge.check_model))] if name_of(judge.check_model) else []),
         ("embedding model", name_of(judge.embedding_model) or "in this process"),
-        ("examples per prompt", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
+        ("examples per prompt", "the model's default" if judge.retrieval_k is None else judge.retrieval_k),
         *((key, value) for key, value in judge.parameters.items() if key != "models"),
         *model_facts(judge),
         *[("columns", f"{field} from {column}") for field, column in judge.columns.items()],
@@ -138,7 +141,7 @@ def show(
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
         parts += check_table(memory.semantic, judge)
     if away := len(memory.guidelines) - len(memory.semantic):
-        parts.append(f"{counted(away, 'more guideline')} not in force: memalign guideline {name} says why")
+        parts.append(f"{counted(away, 'more guideline')} not in force; to see why: memalign guideline {name}")
     if waiting := [(entry.key, entry.reason) for entry in memory.ledger() if entry.state == "pending"]:
         parts.append(table(("feedback", "pending because"), waiting, title="Pending"))
     if conflicts := memory.open_conflicts:
@@ -176,22 +179,25 @@ def edit(
     columns: ColumnMap = None,
     authority: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Whose label counts where people differ, such as ana,ben; '' for nobody's."),
+        typer.Option(metavar="WHO", help="Whose label is used where people differ, in order: ana,ben. '' removes all."),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="RULES", help="Which label counts, rule by rule: authority,majority,recency.")
+        str | None,
+        typer.Option(
+            metavar="RULES", help="How a label is chosen where people differ, in order: authority,majority,recency."
+        ),
     ] = None,
     dismiss: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            metavar="KEY KEY", help="Two comments, reported as a conflict, that do not contradict each other."
+            metavar="KEY KEY", help="Declare that two comments reported as a conflict do not contradict each other."
         ),
     ] = None,
 ) -> int:
-    """Change a judge's settings; its memory stays.
+    """Change a judge's settings and keep its memory.
 
-    The result is a new version. Another --authority or --policy can change which labels count. It then says which
-    feedback is disputed or pending now.
+    The result is a new version. If another --authority or --policy changes which labels count, the command lists the
+    feedback that is now disputed or pending.
     """
     from memalign.align import dismiss_conflict, set_policy
 
@@ -212,7 +218,8 @@ def edit(
     reweighed = authority is not None or policy is not None
     if not changes and not reweighed and not models and not dismiss:
         raise InputError(
-            f"nothing to change: give an option, such as --model or --authority; memalign edit {name} --help has all"
+            "nothing to change: you gave no option, for example --model or --authority; for all "
+            "options: memalign edit --help"
         )
     parameters = changes.pop("parameters", {})
 
@@ -234,7 +241,7 @@ def edit(
 
 
 def delete(session: Session, name: Name, *, yes: Yes = False) -> int:
-    """Delete a judge with all its versions. Asks first."""
+    """Delete a judge with all its versions, after asking."""
     registry = session.registry()
     versions = counted(len(registry.history(name)), "version")
     if not confirmed(f"Delete {name} with {versions}, for good?", yes=yes):
@@ -288,7 +295,7 @@ def _names(text: str | None) -> list[Any] | None:
 def _label_policy(judge: Judge) -> str:
     """`authority (ana, then ben), then majority, then recency`."""
     people = ", then ".join(judge.memory.authority)
-    rules = [f"authority ({people or 'nobody yet'})" if rule == "authority" else rule for rule in judge.memory.policy]
+    rules = [f"authority ({people or 'nobody'})" if rule == "authority" else rule for rule in judge.memory.policy]
     return ", then ".join(rules)
 
 
@@ -298,9 +305,12 @@ def _without_effect(judge: Judge) -> list[str]:
     sources = {annotation.source for annotation in memory.annotations()}
     lines = []
     if memory.authority and "authority" not in memory.policy:
-        lines.append("--authority has no effect: the policy does not name authority")
+        lines.append(
+            "--authority has no effect because the policy leaves authority out; to add it: memalign "
+            f"edit {judge.name} --policy authority,majority,recency"
+        )
     if silent := [source for source in memory.authority if source not in sources]:
-        lines.append(f"no feedback of {listed(silent)} so far; sources: {listed(sorted(sources)) or 'none'}")
+        lines.append(f"{listed(silent)} gave no feedback so far; the sources are {listed(sorted(sources)) or 'none'}")
     return lines
 
 
@@ -317,6 +327,6 @@ def _text_of(instructions: str) -> str:
     try:
         return Path(instructions[1:]).read_text("utf-8").strip()
     except OSError as error:
-        raise InputError(f"--instructions {instructions}: cannot be read: {error.strerror}") from None
+        raise InputError(f"--instructions {instructions}: cannot read the file: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"--instructions {instructions}: the file is not UTF-8") from None
+        raise InputError(f"--instructions {instructions}: the file is not UTF-8; save it as UTF-8") from None

@@ -45,7 +45,8 @@ def judge(
     examples: Annotated[
         str,
         typer.Argument(
-            metavar="EXAMPLES", help="A file, folder or URL: JSONL, CSV, XLSX, JSON or Parquet. - reads JSON lines."
+            metavar="EXAMPLES",
+            help="A JSONL, CSV, XLSX, JSON or Parquet file, folder or URL; - reads JSON lines from stdin.",
         ),
     ],
     *,
@@ -55,7 +56,8 @@ def judge(
             "-o",
             "--out",
             metavar="OUT",
-            help="Write one judgment a line; the same command resumes the file. OUT.csv is a sheet as well.",
+            help="Write the judgments here, one per line. Run the same command again to resume. OUT.csv "
+            "also gets a sheet.",
         ),
     ] = None,
     columns: ColumnMap = None,
@@ -64,10 +66,10 @@ def judge(
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Judge every example of a file, a folder or a URL.
+    """Judge every example in a file, a folder or a URL.
 
-    A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
-    command resumes a stopped run.
+    An example that fails is listed and does not stop the others; the command then exits with 1. With -o, the file can
+    have any size, and the same command resumes a run that stopped.
     """
     destination = Destination.of(out)
     number, chosen = judge_with_columns(session, name, version, columns)
@@ -92,12 +94,12 @@ def _estimate(session: Session, judge: Judge, number: int, rows: RowSource, max_
     judge.judge_many(sample, max_cost=Calls(dry_run=dry_run))
     usage, cached_cost = dry_run.scaled(count / len(sample))
     lines = [
-        f"{count:,} rows, {len(sample):,} of them sampled",
+        f"{count:,} rows, of which {len(sample):,} were sampled",
         f"about {usage_text(usage)}",
-        "an estimate: no model was asked, and answers were taken to be of usual length",
+        "an estimate that assumes answers of usual length; no model was called",
     ]
     if cached_cost is not None:
-        lines.append(f"{dollars(cached_cost)} where the provider bills the shared prefix as cached")
+        lines.append(f"{dollars(cached_cost)} if the provider bills the shared prefix as cached")
     lines += spending_lines(judge.name, usage, max_cost)
     data = {"judge": judge.name, "version": number, "dry_run": True, "rows": count, "sampled": len(sample)}
     data |= {"estimate": usage, "cached_cost": cached_cost}
@@ -125,8 +127,8 @@ class _Run:
                     progress("check", place, 0)
             if self.destination.screen and not self.session.json and len(self.source) > _WITHOUT_OUT:
                 raise InputError(
-                    f"{self.source.name} has {len(self.source):,} examples: name a file for the judgments "
-                    "(-o OUT.jsonl), from which the same command can resume, or give --json"
+                    f"{self.source.name} has {len(self.source):,} examples, too many for the screen. Write "
+                    "the judgments to a file, from which the same command can resume: -o OUT.jsonl"
                 )
             done, judgments = self._judge(progress, limits)
         return self._give(done - self.progress.judged, judgments, time.perf_counter() - started)
@@ -192,7 +194,7 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     if len(rows) <= _SHOWN:
         return table(("id", "value", "rationale"), rows)
     rows.sort(key=lambda row: row[1] != "error")  # those that need a person stand first, where not all are shown
-    return table(("id", "value", "rationale"), rows, title="Judgments", limit=_SHOWN, rest="-o OUT.jsonl keeps all")
+    return table(("id", "value", "rationale"), rows, title="Judgments", limit=_SHOWN, rest="to keep all: -o OUT.jsonl")
 
 
 def _fields(judgment: Judgment) -> dict[str, Any]:
@@ -231,7 +233,10 @@ class Destination:
         if lines == out:
             return cls(name=name, lines=out)
         if out.exists() and not lines.exists():
-            raise InputError(f"{out} is there, and no judgments beside it ({lines.name}): name another output file")
+            raise InputError(
+                f"{out} exists, but {lines.name} beside it does not, so it is not a sheet of judgments; "
+                "name another output file"
+            )
         return cls(name=name, lines=lines, sheet=out)
 
     @property
@@ -255,5 +260,5 @@ class Destination:
 def consequence_for_file(out: Path | None) -> str:
     """What an interrupted run leaves."""
     if out is None:
-        return "no judgment was kept (-o OUT.jsonl keeps them as they come)"
-    return f"finished judgments are in {out}, and the same command resumes there"
+        return "no judgment was kept; to keep them as they come: -o OUT.jsonl"
+    return f"finished judgments are in {out}; run the same command again to resume"

@@ -33,44 +33,70 @@ __all__ = [
 
 Role = Literal["judge", "check", "reflection"]
 
+_PANEL = "Model options"
+
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="M", help="The model that judges, such as openai:gpt-4.1-mini.")
+    str | None,
+    typer.Option(
+        "--model", metavar="M", help="The model that judges, for example openai:gpt-4.1-mini.", rich_help_panel=_PANEL
+    ),
 ]
 CheckModel = Annotated[
     str | None,
     typer.Option(
         "--check-model",
         metavar="M",
-        help="A decision model that answers the guidelines' questions beside a chat model, such as typesafe:jev-latest "
-        "or system-one:NAME@URL. '' takes it away.",
+        help="A decision model that answers the guidelines' questions, for example "
+        "typesafe:jev-latest or system-one:NAME@URL. '' removes it.",
+        rich_help_panel=_PANEL,
     ),
 ]
 ReflectionModel = Annotated[
     str | None,
     typer.Option(
-        "--reflection-model", metavar="M", help="The model that writes the guidelines. '' is the model that judges."
+        "--reflection-model",
+        metavar="M",
+        help="The model that writes the guidelines. '' means the model that judges.",
+        rich_help_panel=_PANEL,
     ),
 ]
 EmbeddingModel = Annotated[
     str | None,
-    typer.Option("--embedding-model", metavar="M", help="The model that finds similar cases. The default needs none."),
+    typer.Option(
+        "--embedding-model",
+        metavar="M",
+        help="The model that finds similar cases. The default runs in the process.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 RetrievalK = Annotated[
-    int | None, typer.Option("-k", "--retrieval-k", metavar="N", min=0, help="Show N similar cases in a prompt.")
+    int | None,
+    typer.Option(
+        "-k",
+        "--retrieval-k",
+        metavar="N",
+        min=0,
+        help="Show up to N similar cases in a prompt.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 Parameters = Annotated[
     list[str] | None,
     typer.Option(
         "--param",
         metavar="KEY=VALUE",
-        help="Set temperature, max_tokens, reasoning_effort (none to xhigh), seed, timeout (seconds), samples, "
-        "swap (true) or trace_tool_calls. Repeat it for several.",
+        help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples, swap or "
+        "trace_tool_calls. May be repeated.",
+        rich_help_panel=_PANEL,
     ),
 ]
 BaseUrl = Annotated[
     str | None,
     typer.Option(
-        "--base-url", metavar="URL", help="The OpenAI-compatible server of an openai: model. '' takes it away."
+        "--base-url",
+        metavar="URL",
+        help="The address of an OpenAI-compatible server for an openai: model. '' removes it.",
+        rich_help_panel=_PANEL,
     ),
 ]
 Headers = Annotated[
@@ -78,8 +104,9 @@ Headers = Annotated[
     typer.Option(
         "--header",
         metavar="'K: V'",
-        help="Send a header to the model. Repeat it for several. A secret is named: "
-        "'Authorization: Bearer $MEMALIGN_HEADER_KEY'. '' takes all away.",
+        help="Send a header to the model. Name a secret by its variable: 'Authorization: Bearer "
+        "$MEMALIGN_HEADER_KEY'. May be repeated; '' removes all.",
+        rich_help_panel=_PANEL,
     ),
 ]
 Price = Annotated[
@@ -87,13 +114,19 @@ Price = Annotated[
     typer.Option(
         "--price",
         metavar="input=N,output=N",
-        help="Dollars for a million tokens, where no list has the model; cached=N may follow. '' takes it away.",
+        help="The model's price in dollars per million tokens, if the price list lacks it; cached=N "
+        "may follow. '' removes it.",
+        rich_help_panel=_PANEL,
     ),
 ]
 Context = Annotated[
     int | None,
     typer.Option(
-        "--context", metavar="N", min=0, help="Tokens that the model takes, where no list has it. 0 takes it away."
+        "--context",
+        metavar="N",
+        min=0,
+        help="The model's context in tokens, if it is not known. 0 removes it.",
+        rich_help_panel=_PANEL,
     ),
 ]
 ModelRole = Annotated[
@@ -101,7 +134,8 @@ ModelRole = Annotated[
     typer.Option(
         "--for",
         metavar="ROLE",
-        help="The model that --header, --price and --context are about: judge (the default), check or reflection.",
+        help="The model that --header, --price and --context describe: judge (the default), check or reflection.",
+        rich_help_panel=_PANEL,
     ),
 ]
 
@@ -141,7 +175,7 @@ def named_settings(
 def _parameter(text: str) -> tuple[str, int | float | bool | str]:
     key, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
-        raise InputError(f"--param {text}: write it as KEY=VALUE, for example --param temperature=0")
+        raise InputError(f"--param {text}: a parameter is written KEY=VALUE, for example --param temperature=0")
     for number in (int, float):
         try:
             return key, number(raw)
@@ -178,7 +212,7 @@ class ModelSettings:
             return model
         name = model or default_model_name()
         if not name:
-            raise InputError("--base-url needs the model's name at that address: --model openai:NAME")
+            raise InputError("--base-url needs the name of the model at that address: --model openai:NAME")
         return with_address(name, self.base_url or None)
 
     def apply(self, judge: Judge) -> Judge:
@@ -204,7 +238,7 @@ class ModelSettings:
         if changes := self._about_model():
             if self.role not in named:
                 option = f"--{self.role}-model" if self.role != "judge" else "--model"
-                raise InputError(f"--for {self.role}: the judge has no such model; to name one, give {option}")
+                raise InputError(f"--for {self.role}: the judge has no {self.role} model; to set one: {option} NAME")
             settings[named[self.role]] = settings[named[self.role]] | changes
         settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
         parameters["models"] = {name: values for name, values in settings.items() if values}
@@ -247,7 +281,7 @@ def _open_models(judge: Judge) -> None:
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon or not name:
-        raise InputError("--header: write it as 'NAME: VALUE', for example --header 'X-Team: support'")
+        raise InputError("--header: a header is written 'NAME: VALUE', for example --header 'X-Team: support'")
     return name, value
 
 
@@ -257,7 +291,8 @@ def _prices(text: str) -> dict[str, float]:
         return {name.strip(): float(amount) for name, _, amount in parts}
     except ValueError:
         raise InputError(
-            f"--price {text}: dollars for a million tokens, such as --price input=0.4,output=1.6,cached=0.1"
+            f"--price {text}: a price is in dollars per million tokens, for example --price "
+            "input=0.4,output=1.6,cached=0.1"
         ) from None
 
 
@@ -271,11 +306,11 @@ def lines_of_lost_settings(before: Judge, after: Judge) -> list[str]:
     address = address_of(old)[1]
     if address and old != new and new.startswith("openai:") and address_of(new)[1] is None:
         lines.append(
-            f"{new} is no longer asked at {address}; to keep it there: memalign edit {after.name} --base-url {address}"
+            f"{new} is no longer called at {address}; to call it there: memalign edit {after.name} --base-url {address}"
         )
     in_use = {new, name_of(after.check_model), after.parameters.get("reflection_model")}
     dropped = set(before.parameters.get("models", {})) - set(after.parameters.get("models", {})) - in_use
-    return [*lines, *(f"headers, prices and context of {name} went with it" for name in sorted(dropped))]
+    return [*lines, *(f"the headers, price and context of {name} were removed with it" for name in sorted(dropped))]
 
 
 def model_facts(judge: Judge) -> list[tuple[str, str]]:
@@ -285,7 +320,7 @@ def model_facts(judge: Judge) -> list[tuple[str, str]]:
         facts = []
         if "prices" in settings:
             amounts = ", ".join(f"{kind} ${amount:g}" for kind, amount in settings["prices"].items())
-            facts.append(f"{amounts} a million tokens")
+            facts.append(f"{amounts} per million tokens")
         if "context" in settings:
             facts.append(f"context {settings['context']:,} tokens")
         facts += [f"header {key}: {value}" for key, value in settings.get("headers", {}).items()]

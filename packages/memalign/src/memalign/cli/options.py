@@ -36,44 +36,67 @@ __all__ = [
     "spending_lines",
 ]
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.", autocompletion=judge_names)]
+_PANEL = "Cost and speed"
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the judge.", autocompletion=judge_names)]
 Version = Annotated[
-    int | None, typer.Option("--version", metavar="N", min=1, help="Take version N; the default is the latest.")
+    int | None, typer.Option("--version", metavar="N", min=1, help="Use version N instead of the latest.")
 ]
 Feedback = Annotated[
-    str, typer.Argument(metavar="FEEDBACK", help="A file: JSONL, CSV, XLSX, JSON or Parquet. - reads JSON lines.")
+    str,
+    typer.Argument(metavar="FEEDBACK", help="A JSONL, CSV, XLSX, JSON or Parquet file; - reads JSON lines from stdin."),
 ]
 ColumnMap = Annotated[
     list[str] | None,
     typer.Option(
         "--map",
         metavar="FIELD=COLUMN",
-        help="Read fields from columns of other names, such as outputs=answer,value=label. The judge remembers them; "
-        "'none' forgets them.",
+        help="Read a field from a column of another name, for example outputs=answer,value=label. The "
+        "judge remembers the mapping until you pass 'none'.",
     ),
 ]
 FeedbackSource = Annotated[
-    str | None, typer.Option("--source", metavar="WHO", help="Who gave the feedback of rows that name nobody.")
+    str | None, typer.Option("--source", metavar="WHO", help="Who gave the feedback, for rows without a source.")
 ]
 JudgedBefore = Annotated[
     Path | None,
-    typer.Option("--judged", metavar="OUT.jsonl", help="Take the judgments that `memalign judge -o` wrote."),
+    typer.Option(
+        "--judged",
+        metavar="OUT.jsonl",
+        help="Use the judgments that `memalign judge -o` wrote instead of asking the model.",
+    ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--out", metavar="OUT.jsonl", help="Write one judgment a line; the same command resumes the file."
+        "-o",
+        "--out",
+        metavar="OUT.jsonl",
+        help="Write the judgments here, one per line. Run the same command again to resume.",
     ),
 ]
 Concurrency = Annotated[
-    int | None, typer.Option("--concurrency", metavar="N", min=1, help="Ask for at most N answers at a time.")
+    int | None,
+    typer.Option(
+        "--concurrency", metavar="N", min=1, help="Have at most N model calls in flight.", rich_help_panel=_PANEL
+    ),
 ]
 MaxCost = Annotated[
     float | None,
-    typer.Option("--max-cost", metavar="DOLLARS", help="Stop before it costs more. What is finished is kept."),
+    typer.Option(
+        "--max-cost",
+        metavar="DOLLARS",
+        help="Stop before the run costs more than this. Finished work is kept.",
+        rich_help_panel=_PANEL,
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Estimate the calls, tokens and dollars, and ask no model.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Agree in advance to what the command asks.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Estimate calls, tokens and dollars without calling a model.", rich_help_panel=_PANEL
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to the command's question.")]
 
 
 def columns_of(mapping: list[str] | None) -> dict[str, str] | None:
@@ -131,9 +154,9 @@ def judge_with_columns(
         try:
             saved = session.registry().update(name, lambda latest: latest.replace(columns=columns), "edit")
         except RegistryError as error:
-            say(f"note: the columns are not remembered: {error}")
+            say(f"note: the mapping of --map could not be saved with the judge: {error}")
         else:
-            say(f"{name} is version {saved.version} now: it remembers the columns of --map")
+            say(f"{name} is now version {saved.version}, which remembers the mapping of --map")
 
     session.remember = remember
     return number, judge.replace(columns=columns)
@@ -142,19 +165,17 @@ def judge_with_columns(
 def spending_lines(name: str, usage: Usage, max_cost: float | None) -> list[str]:
     """What an estimate means for `--max-cost`, or how the judge `name` learns its model's price."""
     if usage.cost is None:
-        return [f"the model's price is not known; to set it: memalign edit {name} --price input=N,output=N"]
+        return [f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N"]
     if max_cost is not None and usage.cost > max_cost:
-        return [f"--max-cost {max_cost:g} would stop it on the way"]
+        return [f"--max-cost {max_cost:g} would stop the run before its end"]
     return []
 
 
 def give_estimate(session: Session, name: str, version: int, usage: Usage, max_cost: float | None) -> int:
     """Print an estimate, which says that it is one, and return the exit code."""
-    lines = ["no model would be asked"]
+    lines = ["no model call is needed"]
     if usage.calls:
-        lines = [
-            f"about {usage_text(usage)}; an estimate: no model was asked, and answers were taken to be of usual length"
-        ]
+        lines = [f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"]
         lines += spending_lines(name, usage, max_cost)
     session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *lines)
     return DONE

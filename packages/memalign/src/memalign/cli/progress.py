@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 
 _PHASES = {
     "distil": "distil guidelines",
-    "ask": "ask the checks about past cases",
+    "ask": "answer the checks for past cases",
     "locks": "check locked cases",
     "hub": "download from the hub",
     "wheels": "download from the package index",

@@ -15,7 +15,6 @@ from memalign.cli.options import (
     JudgedBefore,
     MaxCost,
     Name,
-    Version,
     judge_with_columns,
     rows_of,
 )
@@ -36,35 +35,38 @@ def next_(
     name: Name,
     cases: Annotated[
         str,
-        typer.Argument(metavar="CASES", help="Cases without a label: JSONL, CSV, JSON or Parquet. - reads JSON lines."),
+        typer.Argument(
+            metavar="CASES",
+            help="Unlabelled cases: a JSONL, CSV, XLSX, JSON or Parquet file; - reads JSON lines from stdin.",
+        ),
     ],
     *,
-    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many cases are named.")] = 5,
+    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many cases to choose. The default is 5.")] = 5,
     judged: JudgedBefore = None,
     columns: ColumnMap = None,
-    version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
 ) -> int:
-    """Name the cases that experts should label next, and why.
+    """Choose the cases that experts should label next.
 
-    First come those where no guideline applies, guidelines pull both ways, the verdict is unsure, or memory has nothing
-    like them. Each case is judged once; with --judged, none is. Cases in memory, and copies of one case, are left out.
-    A case that cannot be judged is named and does not stop the rest (exit 1). --json is a list of id, reason and score.
+    Cases come first if no guideline applies, if guidelines contradict each other, if the judge is unsure, or if memory
+    has nothing similar. Each case is judged once, or not at all with --judged. Cases that are already in memory and
+    copies of the same case are left out. A case that fails is listed and does not stop the others; the command then
+    exits with 1.
     """
     from memalign.evaluation import next_cases
     from memalign.io import Examples
 
-    _, judge = judge_with_columns(session, name, version, columns)
+    _, judge = judge_with_columns(session, name, None, columns)
     source = Examples.of(rows_of(cases, columns, remembered=judge.columns), fields=judge.fields)
     started = time.perf_counter()
     with show_progress() as progress:
         ranking = next_cases(
             judge, source, n=n, judged=judged, concurrency=concurrency, max_cost=max_cost, progress=progress
         )
-    counts = [f"{counted(ranking.ranked, 'case')} compared"]
-    counts += [f"{ranking.in_memory} in memory already"] if ranking.in_memory else []
-    counts += [f"{ranking.copies} the same as another"] if ranking.copies else []
+    counts = [f"compared {counted(ranking.ranked, 'case')}"]
+    counts += [f"{ranking.in_memory} already in memory"] if ranking.in_memory else []
+    counts += [f"{ranking.copies} with the same content as another"] if ranking.copies else []
     counts += [f"{len(ranking.failed)} not judged"] if ranking.failed else []
     parts: list[Any] = []
     if ranking.cases:
@@ -83,37 +85,43 @@ def review(
     session: Session,
     name: Name,
     cases: Annotated[
-        str, typer.Argument(metavar="JUDGED", help="Judgments that `memalign judge -o` wrote, or examples without one.")
+        str,
+        typer.Argument(
+            metavar="JUDGED", help="The file that `memalign judge -o` wrote, or examples that were not judged."
+        ),
     ],
     *,
     examples: Annotated[
         str | None,
-        typer.Option("--examples", metavar="FILE", help="The file that was judged: judgments hold no texts."),
+        typer.Option(
+            "--examples", metavar="FILE", help="The file of examples that was judged, because judgments hold no texts."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="SHEET", help="The sheet to write: .xlsx, .csv or .tsv.")],
     with_verdicts: Annotated[
         bool,
         typer.Option(
             "--shown/--blind",
-            help="Show the judge's verdict from the start. Blind, the default, keeps the expert's verdict their own.",
+            help="Show the judge's verdicts, or hide them (the default) so that experts decide by themselves.",
         ),
     ] = False,
-    source: Annotated[str | None, typer.Option("--source", metavar="WHO", help="Who fills the sheet in.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="WHO", help="The name of the expert who fills in the sheet.")
+    ] = None,
     columns: ColumnMap = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a sheet that exists.")] = False,
 ) -> int:
     """Write a sheet in which experts give their verdicts.
 
-    It has one row for each case, with empty columns for the expert's verdict and words. `memalign align` takes the
-    filled sheet back. No model is called.
+    The sheet has one row per case, with empty columns for the expert's verdict and reason. Pass the filled sheet to
+    `memalign align`. No model is called.
     """
     _, judge = judge_with_columns(session, name, None, columns)
     reviewed, missing = _cases(judge, cases, examples, columns)
     if missing:
         more = f" and {len(missing) - _SHOWN_IDS} more" if len(missing) > _SHOWN_IDS else ""
         where = examples or "the judge's memory"
-        say(f"left out: {', '.join(missing[:_SHOWN_IDS])}{more}: {where} has no such case")
-    return _sheet(session, judge, reviewed, out, with_verdicts=with_verdicts, source=source, overwrite=overwrite)
+        say(f"left out {', '.join(missing[:_SHOWN_IDS])}{more}, because {where} has no such case")
+    return _sheet(session, judge, reviewed, out, with_verdicts=with_verdicts, source=source)
 
 
 def _cases(
@@ -127,19 +135,19 @@ def _cases(
             if not Path(cases).exists():
                 raise InputError(f"{cases}: no such file")
             raise InputError(
-                f"{cases} holds no judgments: leave --examples out, or name what `memalign judge -o` wrote"
+                f"{cases} holds no judgments; use the file that `memalign judge -o` wrote, or leave out --examples"
             )
         return review_cases(None, rows_of(cases, columns, remembered=judge.columns))
     taught = [case.example for case in judge.memory.cases]
     if examples is None and columns is not None:
-        raise InputError("--map is for the columns of the file that was judged: give it with --examples FILE")
+        raise InputError("--map describes the file that was judged, so it needs --examples FILE")
     texts = () if examples is None else rows_of(examples, columns, remembered=judge.columns)
     reviewed, missing = review_cases(cases, texts, remembered=taught)
     if not reviewed:
         where = "the judge's memory" if examples is None else examples
         raise InputError(
-            f"{cases} holds verdicts and no texts, and {where} has none of its cases: give the file that was judged, "
-            "--examples FILE"
+            f"{cases} holds verdicts without texts, and {where} has none of its cases; name the file "
+            "that was judged: --examples FILE"
         )
     return reviewed, missing
 
@@ -152,12 +160,11 @@ def _sheet(
     *,
     with_verdicts: bool,
     source: str | None,
-    overwrite: bool,
 ) -> int:
     from memalign.io.review import write_review
 
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists, and somebody may have filled it in; name another file, or give --overwrite")
+    if out.exists():
+        raise InputError(f"{out} exists, and somebody may have filled it in; name another file, or delete this one")
     write_review(
         cases,
         out,
@@ -176,6 +183,6 @@ def _sheet(
         "shown": with_verdicts and verdicts > 0,
         "next": then,
     }
-    hidden = f"; the judge's {counted(verdicts, 'verdict')} not shown" if verdicts and not with_verdicts else ""
-    session.give(data, f"{counted(len(cases), 'case')} in {out}{hidden}", f"when it is filled in: {then}")
+    hidden = f"; {counted(verdicts, 'verdict')} of the judge hidden" if verdicts and not with_verdicts else ""
+    session.give(data, f"{counted(len(cases), 'case')} in {out}{hidden}", f"when it is filled in, run: {then}")
     return DONE

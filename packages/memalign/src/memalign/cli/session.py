@@ -57,12 +57,15 @@ def shared_options() -> Sequence[Any]:
             typer.Option(
                 metavar="URL",
                 envvar="MEMALIGN_REGISTRY",
-                help="Take the judges from this registry; without it $MEMALIGN_REGISTRY, else sqlite:///memalign.db.",
+                help="The registry that holds the judges: a file, or a URL of SQLite or PostgreSQL. The "
+                "default is $MEMALIGN_REGISTRY, or sqlite:///memalign.db.",
             ),
         ] = _REGISTRY,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and all else on stderr.")] = False,
+        json: Annotated[
+            bool, typer.Option("--json", help="Print the result as JSON on stdout. Everything else goes to stderr.")
+        ] = False,
         verbose: Annotated[
-            bool, typer.Option("--verbose", help="Show models' raw answers that cannot be used, on stderr.")
+            bool, typer.Option("--verbose", help="Show the raw text of unusable model answers on stderr.")
         ] = False,
     ) -> None:
         """Declare them; nobody calls this."""
@@ -135,15 +138,20 @@ class Command(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The example, on a line that can be copied, and where the shared options are."""
         formatter.write(f"\n{self.epilog}\n\n")
-        formatter.write("Every command also takes --registry, --json and --verbose: see `memalign --help`.\n")
+        formatter.write(
+            "Every command also takes --registry, --json and --verbose, which `memalign --help` explains.\n"
+        )
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments and options, without those that every command takes."""
+        """Arguments and options in their panels, without those that every command takes."""
         own = [param for param in self.params if param not in self.shared]
-        for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            if records := [help_record(param) for param in own if param.param_type_name == kind]:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in own:
+            title = "Arguments" if param.param_type_name == "argument" else param.rich_help_panel or "Options"
+            sections.setdefault(title, []).append(help_record(param))
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
 def help_record(param: Any) -> tuple[str, str]:
@@ -201,11 +209,11 @@ def confirmed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not _on_terminal():
-        raise InputError(f"{question} There is no terminal to ask on: give --yes to go ahead")
+        raise InputError(f"{question} This is not a terminal, so nobody can answer. To go ahead, add --yes")
     try:
         return typer.confirm(question, default=False, err=True)
     except typer.Abort:  # Ctrl-C, or the end of the input
-        raise Interrupted("interrupted; nothing was done") from None
+        raise Interrupted("interrupted; nothing was changed") from None
 
 
 def _on_terminal() -> bool:
@@ -228,5 +236,5 @@ def interruptible(consequence: Callable[[], str]) -> Iterator[None]:
 def version_line(name: str, saved: Saved | AlignResult) -> str:
     """Whether a command made a new version."""
     if saved.version == saved.parent:
-        return f"nothing changed: {name} is still version {saved.version}"
-    return f"{name} is version {saved.version} now"
+        return f"nothing changed; {name} is still version {saved.version}"
+    return f"{name} is now version {saved.version}"

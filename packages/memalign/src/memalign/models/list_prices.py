@@ -35,10 +35,12 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
 def checked_prices(prices: Mapping[str, Any]) -> Prices:
     """The prices of a mapping such as `{"input": 0.4, "output": 1.6}`. Raises InputError for any other."""
     if not isinstance(prices, Mapping) or set(prices) - {"cached"} != {"input", "output"}:
-        raise InputError("prices are input=…,output=… and, if you like, cached=…: dollars for a million tokens")
+        raise InputError(
+            "prices are written input=N,output=N or input=N,output=N,cached=N, in dollars per million tokens"
+        )
     for name, price in prices.items():
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
-            raise InputError(f"the price of {name} is dollars for a million tokens, 0 or more, not {price!r}")
+            raise InputError(f"the price of {name} is a number of dollars per million tokens, 0 or more, not {price!r}")
     return Prices(**prices)
 
 

@@ -129,48 +129,37 @@ class Registry:
         return compare_rows(name, before, after, versions=(a, b))
 
     def judged_by(
-        self, name: str, signature: str, version: int | None = None, *, memory_hash: str = "", written: str = "this"
+        self, name: str, signature: str, *, memory_hash: str = "", written: str = "this"
     ) -> tuple[int, Judge]:
         """Find the version that gave judgments of this signature: the newest such one.
 
         Args:
             name: The judge's name.
             signature: Whose the judgments are, as their file has it.
-            version: The only version that may be it.
             memory_hash: The memory that was used; only versions with it are loaded, and those that an erasure changed.
             written: What errors call the judgments.
 
         Raises:
             InputError: No version judges so.
         """
-        if version is not None:
-            numbers = [version]
-        else:
-            newest_first = reversed(self.history(name))
-            numbers = [info.number for info in newest_first if not memory_hash or info.memory_hash in ("", memory_hash)]
-        for number in numbers:
-            judge = self.load(name, number)
+        for info in reversed(self.history(name)):
+            if memory_hash and info.memory_hash not in ("", memory_hash):
+                continue
+            judge = self.load(name, info.number)
             try:
                 ours = signature_of(judge)
             except ConfigurationError:
-                if version is not None:
-                    raise
                 continue  # a version whose model cannot be opened here is not the one that judged
             if ours == signature:
-                return number, judge
+                return info.number, judge
             if ours.rpartition("-")[0] == signature.rpartition("-")[0]:
                 raise InputError(
-                    f"{written} was written with other prompts than this memalign has; explain it with the memalign "
-                    "that wrote it, or judge again into another file"
+                    f"{written} was written by a memalign with other prompts; explain it with that memalign, or judge "
+                    "again into another file"
                 )
-        which = (
-            f"version {version} of {name!r}"
-            if version is not None
-            else f"any version of {name!r} that the registry has"
-        )
         raise InputError(
-            f"{written} was written by judge {signature}, which is not {which}; its memory may have been erased from "
-            "since, or MEMALIGN_MODEL and the settings differ"
+            f"no version of {name!r} in the registry gave the judgments in {written} (their judge is {signature}); since "
+            "then its memory may have been erased, or MEMALIGN_MODEL or another setting differs"
         )
 
     def rollback(self, name: str, to: int) -> Saved:
