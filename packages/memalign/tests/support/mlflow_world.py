@@ -92,3 +92,29 @@ def lesson(number: int | str, *, by: str = "ana", name: str = "tone") -> str:
 
 def fetched(*ids: str) -> list[Any]:
     return [mlflow.get_trace(each) for each in ids]
+
+
+def as_mlflow_asks(body: dict[str, Any]) -> dict[str, Any]:
+    """The same model as MLflow's own optimizer and judges ask it: `say: case 3 is unkind` becomes that guideline."""
+    if "messages" not in body:  # texts to embed
+        return {}
+    prompt = system_of(body) + user_of(body)
+    if "source_trace_ids" in prompt:
+        said: dict[str, list[int]] = {}
+        for number, rule in re.findall(
+            r'^  "id": (\d+),$.*?"rationale": "say: (.*?)"', prompt, re.MULTILINE | re.DOTALL
+        ):
+            said.setdefault(rule, []).append(int(number))
+        return {"guidelines": [{"guideline_text": rule, "source_trace_ids": ids} for rule, ids in said.items()]}
+    asked = re.findall(r"answer (\w+)", user_of(body)) or ["nothing"]
+    rules = re.findall(r"^  - (.*?)\.?$", prompt.partition("Distilled Guidelines")[2], re.MULTILINE)
+    return {"result": following(frozenset(rules), asked[-1]), "rationale": "so"}
+
+
+def mlflows_optimizer() -> Any:
+    """MLflow's own MemAlignOptimizer, which keeps nothing from one test to the next; it needs DSPy."""
+    import dspy
+    from mlflow.genai.judges.optimizers import MemAlignOptimizer
+
+    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=False)
+    return MemAlignOptimizer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 # Read when MLflow is imported: no word to its makers, and traces that are there when they are asked for.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices
 
 import mlflow
 import pytest

@@ -11,11 +11,7 @@ import pytest
 from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
-from memalign import Example, aio
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
-from memalign.judge.prompt import retrieve
-from memalign.models.calls import Calls
-from memalign.models.judge_models import open_model
 from tests.support.mlflow_world import INSTRUCTIONS, Mind, fetched, labelled, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
@@ -42,24 +38,6 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_aligned_judge_shows_and_uses_its_guidelines(aligned, endpoint):
-    assert aligned.instructions.startswith(INSTRUCTIONS)
-    listed = aligned.instructions.partition("\n\nDistilled Guidelines (2):\n")[2]
-    assert sorted(listed.splitlines()) == ["  - case 1 is unkind", "  - case 2 is unkind"]
-    assert aligned(inputs={"question": "question 1"}, outputs="answer 1").value is False
-    assert aligned(inputs={"question": "question 9"}, outputs="answer 9").value is True
-
-
-def test_it_has_the_surface_of_mlflows_judges(aligned):
-    base = tone_judge()
-    assert (aligned.name, aligned.model, aligned.feedback_value_type) == ("tone", "openai:/small", bool)
-    assert [field.name for field in aligned.get_input_fields()] == [field.name for field in base.get_input_fields()]
-    assert aligned.kind.value == "instructions"
-    assert len(aligned._semantic_memory) == len(aligned._episodic_memory) == 2
-    assert {episode._trace_id for episode in aligned._episodic_memory} == set(aligned._episodic_trace_ids)
-    assert all(len(each.source_trace_ids) == 1 for each in aligned._semantic_memory)
-
-
 def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     trace = fetched(traced(1))[0]
     feedback = aligned(trace=trace, inputs={"question": "question 1, as of today"})
@@ -83,53 +61,6 @@ def test_a_trace_that_people_judged_has_their_verdict(aligned, endpoint):
     assert (feedback.value, feedback.rationale) == (False, "say: case 1 is unkind")
     assert feedback.metadata["memalign.decided_by"] == "expert"
     assert asked(endpoint) == before
-
-
-def test_the_base_judge_stays_as_it_was(endpoint):
-    judge = tone_judge()
-    before = judge.model_dump()
-    aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
-    aligned(inputs="question 1", outputs="answer 1")
-    assert judge.model_dump() == before
-    assert judge.instructions == INSTRUCTIONS
-
-
-def test_more_feedback_adds_and_repeated_feedback_costs_nothing(aligned, endpoint):
-    before = asked(endpoint)
-    old = fetched(*aligned._episodic_trace_ids)
-    assert aligned.align(old) is aligned
-    assert asked(endpoint) == before
-    more = aligned.align([*old, *fetched(lesson(3))])
-    assert {each.guideline_text for each in more._semantic_memory} == {UNKIND.format(n) for n in (1, 2, 3)}
-    assert len(aligned._semantic_memory) == 2
-    assert more.alignment is not None
-    assert [row.status for row in more.alignment.rows].count("unchanged") == 2
-
-
-def test_edited_feedback_replaces_its_rule(endpoint):
-    trace_id = traced(1)
-    given = says(trace_id, False, "say: case 1 is unkind")
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    mlflow.override_feedback(
-        trace_id=trace_id,
-        assessment_id=given,
-        value=False,
-        rationale="say: case 1 is rude",
-        source=mlflow.entities.AssessmentSource(source_type="HUMAN", source_id="ana"),
-    )
-    again = aligned.align(fetched(trace_id))
-    assert [each.guideline_text for each in again._semantic_memory] == ["case 1 is rude"]
-    assert len(again._episodic_memory) == 1
-
-
-def test_feedback_taken_back_is_forgotten_at_next_align(aligned):
-    one, two = aligned._episodic_trace_ids
-    keep = next(each.guideline_text for each in aligned._semantic_memory if each.source_trace_ids == (two,))
-    gone = fetched(one)[0].info.assessments[0].assessment_id
-    mlflow.delete_assessment(trace_id=one, assessment_id=gone)
-    again = aligned.align(fetched(one, two))
-    assert again._episodic_trace_ids == [two]
-    assert [each.guideline_text for each in again._semantic_memory] == [keep]
 
 
 def test_a_wrong_label_elsewhere_forgets_nothing(aligned, endpoint):
@@ -233,33 +164,10 @@ def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
 # -- forgetting --------------------------------------------------------------------------------------------------------
 
 
-def test_unalign_takes_only_the_case_and_its_rule(aligned):
-    one, two = aligned._episodic_trace_ids
-    forgot = aligned.unalign(traces=fetched(one))
-    assert forgot._episodic_trace_ids == [two]
-    assert len(forgot._semantic_memory) == 1
-    assert forgot._semantic_memory[0].source_trace_ids == (two,)
-    assert len(aligned._semantic_memory) == 2
-
-
 def test_a_trace_already_deleted_can_be_unaligned(aligned, experiment):
     one, two = aligned._episodic_trace_ids
     mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=[one])
     assert aligned.unalign([one])._episodic_trace_ids == [two]
-
-
-def test_unaligning_everything_gives_the_judge_that_there_was(aligned, endpoint):
-    bare = aligned.unalign(fetched(*aligned._episodic_trace_ids))
-    assert bare.instructions == INSTRUCTIONS
-    assert bare(inputs="question 1", outputs="answer 1").value is True
-    assert len(bare.align(fetched(lesson(4)))._semantic_memory) == 1
-
-
-def test_unaligning_unknown_feedback_changes_nothing(aligned, caplog):
-    stranger = fetched(traced(8))
-    with caplog.at_level(logging.WARNING):
-        assert aligned.unalign(stranger) is aligned
-    assert f"never learned from {stranger[0].info.trace_id}" in caplog.text
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -308,18 +216,6 @@ def test_one_trace_instead_of_a_list_is_refused(aligned):
         refused(error)
 
 
-def test_traces_without_lessons_are_refused_without_a_call(endpoint):
-    judge = tone_judge()
-    by_program = traced(1)
-    says(by_program, False, "say: no", kind="LLM_JUDGE")
-    other = traced(2)
-    says(other, False, "say: no", name="safety")
-    with pytest.raises(MlflowException) as error:
-        judge.align(fetched(by_program, other), MemAlignOptimizer())
-    assert "none of 2 traces has feedback for judge 'tone'" in refused(error)
-    assert asked(endpoint) == 0
-
-
 def test_a_label_outside_the_judge_stops_the_align(endpoint):
     wrong = traced(1)
     says(wrong, "perhaps", "say: nothing")
@@ -350,36 +246,7 @@ def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
     assert error.value.error_code == "INTERNAL_ERROR"
 
 
-def test_retrieved_traces_are_told_the_most_similar_first(endpoint):
-    """As MLflow's own judge tells them, and as its page and its users read them."""
-    lessons = [lesson(n) for n in range(1, 5)]
-    aligned = tone_judge().align(fetched(*lessons), MemAlignOptimizer(retrieval_k=3))
-    core = aligned.memalign_judge
-    example = Example(id="item", inputs={"question": "question 2 now"}, outputs="answer 2")
-    hits, _ = aio.run(retrieve(core, example, open_model(core).limits, Calls()))
-    nearest = [hit.case.id for hit in hits]
-    assert not any(hit.misjudged for hit in hits)
-    shown = aligned(inputs=example.inputs, outputs=example.outputs).metadata["retrieved_example_trace_ids"]
-    assert len(shown) == 3
-    assert shown == nearest
-    assert shown[0] == lessons[1]
-
-
 # -- side by side ------------------------------------------------------------------------------------------------------
-
-
-def test_rows_judged_together_see_their_own_examples(endpoint):
-    optimizer = MemAlignOptimizer(retrieval_k=1)
-    aligned = tone_judge().align(fetched(*(lesson(n) for n in range(1, 5))), optimizer)
-    of = {each.outputs: each.trace_id for each in aligned._episodic_memory}
-
-    def judged(number: int) -> tuple[str, list[str]]:
-        feedback = aligned(inputs={"question": f"question {number}"}, outputs=f"answer {number}")
-        return f"answer {number}", feedback.metadata["retrieved_example_trace_ids"]
-
-    with ThreadPoolExecutor(8) as pool:
-        for outputs, shown in pool.map(judged, [1, 2, 3, 4] * 8):
-            assert shown == [of[outputs]]
 
 
 def test_it_scores_the_rows_of_an_evaluation(aligned, endpoint):
