@@ -1,4 +1,4 @@
-# memalign's command line, and by `--target server` the server of compose.yaml. Use: docs/how-to/docker.md
+# memalign's command line, and by `--target server` the server of compose.yaml. Use: docs/how-to/deploy.md
 FROM python:3.12-slim AS build
 # For a mirror: docker build --build-arg PIP_INDEX_URL=…
 ARG PIP_INDEX_URL

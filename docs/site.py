@@ -32,8 +32,8 @@ title: Commands
 
 `memalign COMMAND --help` prints the same text. If you mistype a name, the command suggests the nearest one.
 
-Results go to stdout. Progress and notes go to stderr. With `--json` stdout is one JSON document.
-An error is then `{"error": {"type": …, "message": …}}`, with `rows` where rows are at fault.
+Results go to stdout, progress and notes to stderr. With `--json`, which every command but `serve` takes, stdout is one
+JSON document. An error is then `{"error": {"type": …, "message": …}}`, with `rows` if rows are at fault.
 
 | exit code | meaning |
 |---|---|

@@ -2,18 +2,23 @@
 
 Every ```python block that follows the comment `<!-- test -->` is run as it stands. The blocks of a page run in order in
 one namespace, in a copy of examples/support, where every model name of an OpenAI-compatible provider leads to a server
-on loopback. It answers any schema with the first thing that fits it.
+on loopback. It answers any schema with the first thing that fits it. What a page says that the code knows better is
+compared with the code: see `page_parts` too.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import os
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +27,10 @@ import pytest
 
 from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import page_parts
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -217,6 +226,55 @@ def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, mo
     assert all(key in ledger for key in ("n-1@ana", "l-1@ana")), ledger
 
 
+FILES = {
+    "cases.jsonl": "new.jsonl",
+    "unlabelled.jsonl": "new.jsonl",
+    "answers.jsonl": "new.jsonl",
+    "today.jsonl": "new.jsonl",
+    "attacks.jsonl": "held_out.jsonl",
+}
+"""Files that pages speak of, by those of examples/support that take their place."""
+ELSEWHERE = ("s3://", ".parquet", "--version 2 -o judges/released", "serve", "postgresql")
+"""What marks commands that need another machine, or a package that is not everywhere."""
+
+
+@pytest.mark.parametrize("name", ["feedback", "correct", "measure", "ci", "large-runs", "forget-a-person"])
+def test_the_commands_of_a_guide_run_in_their_order(
+    name: str, reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge of two versions is there, as whoever opens such a guide has one."""
+    monkeypatch.chdir(tmp_path)
+    for copy, original in FILES.items():
+        shutil.copy(original, copy)
+    row = {"id": "a-1", "inputs": "My cup came broken.", "outputs": "Use the return form."}
+    with Path("answers.jsonl").open("a", encoding="utf-8") as answers:
+        answers.write(f"{json.dumps(row)}\n")
+    (tmp_path / "judges").mkdir()
+    for file in ("held_out.jsonl", "feedback.jsonl"):
+        shutil.copy(file, tmp_path / "judges" / file)
+    create = ["create", "helpfulness", "--value-type", "bool", "--model", "openai:gpt-4.1-mini"]
+    assert invoke(*create, "--instructions", "Helpful? {{ inputs }} {{ outputs }}").code == 0
+    assert invoke("align", "helpfulness", "more.jsonl").code in (0, 1)
+    for rule in range(1, 5):
+        assert invoke("guideline", "helpfulness", "--add", f"Rule {rule}: say sorry.", "--by", "ana").code == 0
+    assert invoke("edit", "helpfulness", "--price", "input=0.4,output=1.6").code == 0
+    if name in ("correct", "forget-a-person"):
+        assert invoke("align", "helpfulness", "feedback.jsonl").code in (0, 1)
+    asked = 0
+    for words in commands((DOCS / f"how-to/{name}.md").read_text("utf-8")):
+        line = shlex.join(words)
+        if any(mark in line for mark in ELSEWHERE) or "NAME" in words:
+            continue
+        yes = ["--yes"] if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words else []
+        matching = [word.replace("José Müller", "parcel") for word in words[1:]]
+        done = invoke(*matching, *yes)
+        # A judge that calls everything helpful is no good judge: gates may say so, and feedback may be pending.
+        assert done.code in (0, 1, 3), f"{line}: {done.err}"
+        assert "Traceback" not in done.err
+        asked += 1
+    assert asked >= 4
+
+
 def test_the_recipe_for_pytest_asks_once(reader: Any, tmp_path: Path) -> None:
     """The two tests of the page, as a user runs them: the second run reads the judgment files and asks no model."""
     (recipe,) = re.findall(
@@ -309,20 +367,183 @@ def test_the_results_are_one_short_page() -> None:
     assert text.count("![") == 1
 
 
+OUT_OF_NAVIGATION = ("decisions/", "dependencies.md", "reference/mlflow-tests.md")
+"""For contributors: linked where they are needed."""
+
+
 def test_every_page_is_in_the_sites_navigation() -> None:
     listed = set(re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text("utf-8")))
     there = {page.relative_to(DOCS).as_posix() for page in WRITTEN if page.is_relative_to(DOCS)}
-    there -= {name for name in there if name.startswith("decisions/")}  # explanation/decisions.md lists them
+    there -= {name for name in there if name.startswith(OUT_OF_NAVIGATION)}
     assert listed == there | {"reference/commands.md"}
 
 
 def test_every_decision_is_listed_with_its_reasons() -> None:
-    listed = re.findall(r"decisions/([\w-]+\.md)", (DOCS / "explanation/decisions.md").read_text("utf-8"))
-    pages = sorted((DOCS / "decisions").glob("*.md"))
+    listed = re.findall(r"\((\d[\w-]+\.md)\)", (DOCS / "decisions/index.md").read_text("utf-8"))
+    pages = sorted((DOCS / "decisions").glob("0*.md"))
     assert listed == [page.name for page in pages]
     for page in pages:
         text = page.read_text("utf-8")
-        assert all(part in text for part in ("**What.**", "**What would change our mind.**")), page.name
+        assert all(part in text for part in ("**Status.**", "**What.**", "**What would change our mind.**")), page.name
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if page.is_relative_to(DOCS / "how-to")], ids=name_of)
+def test_a_guide_begins_with_what_it_leads_to(page: Path) -> None:
+    opening = re.split(r"^(?:##|```|<!--|\|)", page.read_text("utf-8").partition("\n")[2], flags=re.MULTILINE)[0]
+    assert len(opening.split()) >= 15, "say in the first paragraph what the reader will have, and when to use it"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_no_heading_is_twice_on_a_page(page: Path) -> None:
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    assert len(titles) == len(set(titles))
+
+
+NOT_RUN = {
+    "docs/how-to/mlflow.md": "needs a tracking server; the tests of the integration do the same",
+    "docs/how-to/coming-from-mlflow.md": "as above",
+    "docs/how-to/trace-tools.md": "needs an account of each vendor",
+    "docs/reference/settings.md": "values, no program",
+}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
+    marked = re.findall(r"^(<!-- (?:test|pytest)[\w ]*-->)?\n*```python\n", page.read_text("utf-8"), re.MULTILINE)
+    assert name_of(page) in NOT_RUN or all(marked)
+
+
+# -- what the code knows better ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if "<!-- made: " in page.read_text("utf-8")], ids=name_of)
+def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert page_parts.with_parts(text) == text, "run: python repository_tests/page_parts.py"
+
+
+@pytest.mark.parametrize("name", page_parts.PICTURES)
+def test_a_made_picture_is_what_the_code_draws_now(name: str) -> None:
+    drawn = (DOCS / "images" / name).read_text("utf-8")
+    assert page_parts.PICTURES[name]() == drawn, "run: python repository_tests/page_parts.py"
+
+
+def test_every_picture_is_shown_on_a_page() -> None:
+    shown = {
+        Path(os.path.normpath(page.parent / target))
+        for page in WRITTEN
+        for _, target in LINK.findall(page.read_text("utf-8"))
+    }
+    assert {path for path in (DOCS / "images").rglob("*.*") if path.is_file()} <= shown
+
+
+def variables_of_the_code() -> set[str]:
+    """The environment variables that the packages read, by the literals of their code."""
+    from memalign.models.providers import PROVIDERS
+
+    named, read = re.compile(r"MEMALIGN_[A-Z_]*[A-Z]"), {key for keys in PROVIDERS.values() for key in keys}
+    for path in (ROOT / "packages").glob("*/src/**/*.py"):
+        text = path.read_text("utf-8")
+        read.update(named.findall(text))
+        for node in ast.walk(ast.parse(text)):
+            reads = isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv")
+            words = [node.args[0]] if reads else [node.slice] if isinstance(node, ast.Subscript) else []
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) != "os.environ":
+                words = []
+            read.update(word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str))
+    return read
+
+
+def test_the_settings_page_has_every_variable_of_the_code() -> None:
+    from memalign.models.providers import _SERVER_KEYS, _SERVERS
+    from memalign_server.settings import _OPENID, SECRETS
+
+    code = variables_of_the_code() - {
+        "MEMALIGN_OPENID",
+        "MEMALIGN_HEADER",
+        "MEMALIGN_HEADER_KEY",
+        "MEMALIGN_HEADER_TEAM",
+    }
+    code |= {f"MEMALIGN_OPENID_{name}" for name in _OPENID} | {*SECRETS, *_SERVER_KEYS.values()}
+    code |= {name for names in _SERVERS.values() for name in names}
+    page = (DOCS / "reference/settings.md").read_text("utf-8")
+    told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PGPASSWORD)`", page))
+    # MLflow's own variables are on the page about MLflow, where they are explained.
+    elsewhere = (DOCS / "how-to/mlflow.md").read_text("utf-8")
+    ours = "OLLAMA_API_KEY", "MLFLOW_DEPLOYMENTS_TARGET"
+    assert {name for name in code - told if name not in elsewhere} <= {*ours}
+    assert told - code <= {"MEMALIGN_HEADER_TEAM"}, "the page names variables that no code reads"
+
+
+def test_the_page_of_commands_has_the_exit_codes_of_the_code() -> None:
+    from memalign.cli import session
+
+    spec = importlib.util.spec_from_file_location("docs_site", DOCS / "site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    site = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(site)
+    codes = {session.DONE, session.FAILURES, session.WRONG, session.TOO_FEW, session.INTERRUPTED}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", site.HEAD, re.MULTILINE)} == codes
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_a_line_that_installs_memalign_would_install_it(page: Path) -> None:
+    packages = {
+        name: tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text("utf-8"))["project"]
+        for name in ("memalign", "memalign-server")
+    }
+    for line in re.findall(r"pip install ([^`\n]*)", page.read_text("utf-8")):
+        for word in shlex.split(line, comments=True):
+            if "memalign" not in word:
+                continue
+            source = re.search(r"packages/(memalign(?:-server)?)(?:\[([\w,]+)\])?$", word)
+            extras = re.fullmatch(r"memalign(?:\[([\w,]+)\])? ?", word.partition("@")[0])
+            assert source, f"{word}: memalign is on no package index"
+            wanted = (source[2] or (extras and extras[1]) or "").split(",")
+            assert {*wanted} - {""} <= {*packages[source[1]].get("optional-dependencies", {})}, word
+
+
+QUOTED = [
+    ("explanation/security.md", "results.md", r"\d+ of \d+ \| 0\.\d\d \[[^]]*\]"),
+    ("explanation/choosing-models.md", "results.md", r"11 points \[4, 17\]"),
+    ("explanation/choosing-models.md", "decisions/0008-languages.md", r"0\.06"),
+]
+"""Figures that a page takes from another one."""
+
+
+@pytest.mark.parametrize(("page", "source", "figure"), QUOTED)
+def test_a_quoted_figure_is_that_of_its_source(page: str, source: str, figure: str) -> None:
+    quoted = re.findall(figure, (DOCS / page).read_text("utf-8"))
+    assert quoted
+    for text in quoted:
+        assert text in (DOCS / source).read_text("utf-8"), f"{page} says {text}, and {source} does not"
+
+
+def test_the_figures_of_a_strong_model_are_those_of_its_decision() -> None:
+    table = (DOCS / "decisions/0025-strong-models.md").read_text("utf-8")
+    page = " ".join((DOCS / "explanation/choosing-models.md").read_text("utf-8").split())
+    for way in (r"\*\*guidelines of one call, findings\*\*", "not aligned"):
+        row = re.search(rf"^\| {way} \| ([\d., ]+) \| ([\d., ]+) \|", table, re.MULTILINE)
+        assert row is not None
+        for cell in row.groups():
+            mean = statistics.fmean(float(number) for number in cell.split(","))
+            assert f"{mean + 1e-9:.2f}".lstrip("0") in page
+
+
+def test_what_the_month_says_in_words_is_what_it_counts() -> None:
+    cost = page_parts.month_cost().splitlines()[2:]
+    learning, months = zip(*((float(row.split("|")[2]), float(row.split("|")[4])) for row in cost), strict=True)
+    assert max(learning) < 1, "less than a dollar"
+    assert 0.15 < months[-1] / months[0] < 0.25, "a fifth"
+
+
+def test_every_answer_of_the_faq_names_a_command() -> None:
+    for part in (DOCS / "explanation/faq.md").read_text("utf-8").split("\n### ")[1:]:
+        assert "`memalign " in part or "--" in part, part.partition("\n")[0]
+
+
+# -- the tests themselves ----------------------------------------------------------------------------------------------
 
 
 def test_a_failing_block_names_its_page_line(tmp_path: Path) -> None:

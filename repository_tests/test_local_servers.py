@@ -1,4 +1,4 @@
-"""The pages on Ollama, vLLM and LM Studio: every command of theirs runs as it stands, against what such a server answers.
+"""The page on local models: its commands run as they are, against what Ollama, vLLM and LM Studio answer.
 
 Only the port is another one. Commands of the servers themselves (`ollama`, `vllm`, `lms`) are not run.
 """
@@ -17,12 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from memalign.cli.app import app
-from memalign.models.catalogue import CATALOGUE
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.local_servers import lm_studio, ollama, vllm
 
 ROOT = Path(__file__).resolve().parent.parent
-HOW_TO = ROOT / "docs" / "how-to"
+PAGE = ROOT / "docs" / "how-to" / "local-models.md"
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"http://localhost:\d+")
 
@@ -53,24 +52,21 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def follow(
-    page: str, server: Endpoint, monkeypatch: pytest.MonkeyPatch, *, but: tuple[str, ...] = ()
-) -> list[tuple[str, Any]]:
-    """Type what the page says, in its order; each command with its result. Lines with one of `but` are left out."""
-    ran = []
-    for block in SHELL.findall((HOW_TO / page).read_text("utf-8")):
-        for line in block.replace("\\\n", " ").splitlines():
-            if any(each in line for each in but):
-                continue
-            typed = ADDRESS.sub(server.base_url.removesuffix("/v1"), line)
-            words = shlex.split(typed, comments=True)
-            if words[:1] == ["export"]:
-                name, _, value = words[1].partition("=")
-                monkeypatch.setenv(name, value)
-            elif words[:1] == ["memalign"]:
-                result = CliRunner().invoke(app, words[1:])
-                assert result.exit_code == 0, f"{line}: {result.stdout}{result.stderr}"
-                ran.append((line, result))
+def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> list[str]:
+    """Type what the parts of the page say, which begin with these words; the commands that ran."""
+    text, ran = PAGE.read_text("utf-8"), []
+    for part in parts:
+        (start,) = (match.start() for match in re.finditer(rf"^(?:#+ |\*\*){re.escape(part)}", text, re.MULTILINE))
+        end = re.compile(r"^(?:#+ |\*\*[A-Z])", re.MULTILINE).search(text, start + 3)
+        for block in SHELL.findall(text[start : end.start() if end else None]):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(ADDRESS.sub(server.base_url.removesuffix("/v1"), line), comments=True)
+                if words[:1] == ["export"]:
+                    monkeypatch.setenv(*words[1].split("=", 1))
+                elif words[:1] == ["memalign"]:
+                    result = CliRunner().invoke(app, words[1:])
+                    assert result.exit_code == 0, f"{line}: {result.stdout}{result.stderr}"
+                    ran.append(line)
     return ran
 
 
@@ -78,22 +74,26 @@ def judgments(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+COMMON = "2. Judge, align and evaluate"
+
+
 def test_ollama(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
     with ollama(fill) as server:
-        assert len(follow("ollama.md", server, monkeypatch)) == 8
+        follow(server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think", "A decision model")
+        CliRunner().invoke(app, ["edit", "tone", "--check-model", ""])
+        CliRunner().invoke(app, ["judge", "tone", "more.jsonl"])
     assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
     assert "sk-of-another-server" not in str(server.headers)
     assert server.requests[-1]["reasoning_effort"] == "low"
     assert [each["value"] for each in judgments(here / "judged.jsonl")] == [False, False, False, True]
-    assert all(each["error"] is None and each["confidence"] is None for each in judgments(here / "judged-2.jsonl"))
+    assert all(each["error"] is None and each["confidence"] is None for each in judgments(here / "judged-3.jsonl"))
     assert "must begin with regret" in system_of(server.requests[-1]), "what was learned is in the prompt"
 
 
 def test_vllm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with vllm(fill, model="Qwen/Qwen2.5-32B-Instruct", key="choose-one") as server:
-        # The strong model is at a provider: its part of the page is the next test's.
-        assert len(follow("vllm.md", server, monkeypatch, but=("more.jsonl",))) == 7
+        follow(server, monkeypatch, "vLLM", COMMON, "Confidence")
     assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
     assert all(each["usage"]["cost"] > 0 for each in judgments(here / "judged.jsonl"))
     told = [(each["value"], each["confidence"]) for each in judgments(here / "judged-2.jsonl")]
@@ -105,7 +105,7 @@ def test_the_strong_model_beside_vllm_writes_the_guidelines(here: Path, monkeypa
     with vllm(fill, model="Qwen/Qwen2.5-32B-Instruct", key="choose-one") as server, Endpoint(fill) as provider:
         # What stands for the provider in this test; on the page it is OpenAI's own address.
         monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
-        follow("vllm.md", server, monkeypatch)
+        assert len(follow(server, monkeypatch, "vLLM", "A strong model")) == 3
     assert {body["model"] for body in provider.requests} == {"gpt-4.1"}
     assert {each["authorization"] for each in provider.headers} == {"Bearer YOUR-KEY"}
     assert "choose-one" not in str(provider.headers)
@@ -114,7 +114,7 @@ def test_the_strong_model_beside_vllm_writes_the_guidelines(here: Path, monkeypa
 
 def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with lm_studio(fill) as server:
-        assert len(follow("lm-studio.md", server, monkeypatch)) == 6
+        assert len(follow(server, monkeypatch, "LM Studio", COMMON, "Confidence")) == 6
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
     assert all(0.5 <= each["confidence"] <= 1 for each in judgments(here / "judged-2.jsonl"))
     assert all(each["usage"]["calls"] == 5 for each in judgments(here / "judged-2.jsonl"))
@@ -122,7 +122,7 @@ def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_any_other_server(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill, models=["model.gguf"]) as server:
-        assert len(follow("local-server.md", server, monkeypatch, but=("local:", "models pull"))) == 3
+        assert len(follow(server, monkeypatch, "llama.cpp", COMMON)) == 4
     assert {body["model"] for body in server.requests} == {"model.gguf"}
 
 
@@ -162,12 +162,3 @@ def test_a_wrong_name_is_told_by_each(here: Path, made: Callable[[], Endpoint], 
         failed = CliRunner().invoke(app, ["judge", "tone", "new.jsonl"])
     assert failed.exit_code == 2
     assert said in failed.stderr
-
-
-def test_the_page_names_sources_and_hashes_of_models() -> None:
-    text = (HOW_TO / "local-server.md").read_text("utf-8")
-    for model in CATALOGUE.values():
-        assert model.sha256 in text
-        row = next(line for line in text.splitlines() if f"`{model.package.format(n=1)}`" in line)
-        assert f"`part{model.parts}`" in row
-        assert f"version {model.version}" in row

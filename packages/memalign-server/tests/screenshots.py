@@ -271,7 +271,7 @@ def of_docs(chromium: Browser, to: Path) -> None:
         loop(chromium, address, url, to / "loop.gif")
     wanted = {
         ("light", "wide"): {"review", "colleague", "learned", "trust", "setup-cases", "setup-experts", "erase"},
-        ("dark", "narrow"): {"review", "learned", "trust"},
+        ("dark", "narrow"): {"review", "learned"},
     }
     with shop(taught=True) as (address, url):
         for scheme, shape, size in SHAPES:

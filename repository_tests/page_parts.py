@@ -1,0 +1,554 @@
+"""Parts of the pages that the code makes: prompts, tables of facts, a month's costs, two pictures.
+
+    python repository_tests/page_parts.py     writes them all anew into docs/
+
+A part is a comment `<!-- made: NAME -->` in a page, what was made, and `<!-- end -->`. A test compares each with what the
+code makes now, so that no page says what the code no longer does.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import json
+import os
+import re
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import price  # noqa: E402
+from loopback import Loopback  # noqa: E402
+
+import memalign as ma  # noqa: E402
+from memalign.models.catalogue import CATALOGUE  # noqa: E402
+from memalign.models.list_prices import list_price_of  # noqa: E402
+from memalign.models.providers import DEFAULTS, PROVIDERS, target_of  # noqa: E402
+from memalign.testing import ScriptedChatModel  # noqa: E402
+from memalign.types import Usage  # noqa: E402
+
+SUPPORT = ROOT / "examples" / "support"
+PART = re.compile(r"(<!-- made: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def fenced(text: str, language: str = "text") -> str:
+    return f"```{language}\n{text.strip()}\n```\n"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(map(str, line))} |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+def embedded_models() -> str:
+    rows = [
+        (
+            f"`local:{m.name}`",
+            m.megabytes,
+            f"`{m.sha256}`",
+            f"{m.parts} packages, `{m.package.format(n=1)}` … {m.version}",
+        )
+        for m in CATALOGUE.values()
+    ]
+    return table(("model", "download", "SHA-256", "second source"), rows)
+
+
+def default_models() -> str:
+    return table(("key", "model"), [(f"`{key}`", f"`{model}`") for key, model in DEFAULTS])
+
+
+def provider_keys() -> str:
+    rows = [(f"`{name}:`", " or ".join(f"`{key}`" for key in keys)) for name, keys in PROVIDERS.items() if keys]
+    rest = ", ".join(f"`{name}:`" for name, keys in PROVIDERS.items() if not keys)
+    return f"{table(('models', 'key'), rows)}\nFor {rest} pydantic-ai finds the credentials in other ways.\n"
+
+
+def secret_files() -> str:
+    from memalign_server.settings import SECRETS
+
+    return f"The secrets that may be in files are {', '.join(f'`{name}`' for name in SECRETS)}.\n"
+
+
+def routes() -> str:
+    """The routes of the API, out of the server's own description."""
+    from memalign_server.app import create_app
+    from memalign_server.settings import Settings
+
+    with tempfile.TemporaryDirectory() as folder:
+        api = create_app(Settings(registry=f"sqlite:///{folder}/memalign.db")).openapi()
+    parts = []
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"### {method.upper()} {path.removeprefix('/api/v1')}\n\n{operation['description'].strip()}\n")
+            fields = [_parameter(entry) for entry in operation.get("parameters", ()) if entry["in"] == "query"]
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            fields += _fields(api, body)
+            if fields:
+                parts.append(table(("field", "in", "type", "default"), fields))
+            codes = [code for code in operation["responses"] if code.startswith("2")]
+            answer = operation["responses"][codes[0]]["content"]["application/json"]["schema"]
+            parts.append(f"Answers {codes[0]} with {_type(answer)}.\n")
+    parts.append("## What the answers hold\n")
+    for name in ("Person", "JudgeSummary", "Job", "ReviewCases", "ReviewCase", "AnswerState"):
+        schema = api["components"]["schemas"][name]
+        rows = [(f"`{field}`", _type(part)) for field, part in schema["properties"].items()]
+        parts.append(f"### {name}\n\n{schema.get('description', '').strip()}\n")
+        parts.append(table(("field", "type"), rows))
+    return "\n".join(parts)
+
+
+def _parameter(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"`{entry['name']}`",
+        "query",
+        _type(entry["schema"]),
+        _default(entry["schema"], entry.get("required", False)),
+    )
+
+
+def _fields(api: Mapping[str, Any], body: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    if "$ref" not in body:
+        return []
+    schema = api["components"]["schemas"][body["$ref"].rpartition("/")[2]]
+    needed = schema.get("required", ())
+    return [
+        (f"`{name}`", "body", _type(part), _default(part, name in needed))
+        for name, part in schema["properties"].items()
+    ]
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return f"`{schema['$ref'].rpartition('/')[2]}`"
+    if "anyOf" in schema:
+        kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if schema.get("type") == "array":
+        return f"a list of {_type(schema['items'])}"
+    if schema.get("title", "").startswith("Response"):  # a value of the library, which the description has whole
+        return "a [judgment](formats.md#judgments)"
+    return str(schema.get("type", "any JSON value"))
+
+
+def _default(schema: Mapping[str, Any], required: bool) -> str:
+    if required:
+        return "required"
+    return f"`{json.dumps(schema['default'])}`" if schema.get("default") not in (None, "", [], {}) else ""
+
+
+# -- prompts -----------------------------------------------------------------------------------------------------------
+
+INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
+CASE = {"inputs": "My glass arrived in pieces!", "outputs": "Please fill in the form."}
+LEARNED = {
+    "changes": [
+        {
+            "action": "ADD",
+            "feedback": ["F2", "F3", "F5"],
+            "text": "When a customer reports that something went wrong, the reply expresses regret before it explains "
+            "rules or next steps: true if it does, false if it goes straight to the procedure.",
+            "guideline": "",
+            "checks": [
+                {"question": "Does the customer report that something went wrong?", "answer": "yes"},
+                {"question": "Does the reply express regret?", "answer": "no"},
+            ],
+            "value": "false",
+        },
+        {
+            "action": "ADD",
+            "feedback": ["F1"],
+            "text": "When a customer asks where or when something is, a reply that gives a time is helpful, even if it "
+            "is short: true.",
+            "guideline": "",
+            "checks": [
+                {"question": "Does the customer ask where or when something is?", "answer": "yes"},
+                {"question": "Does the reply give a time?", "answer": "yes"},
+            ],
+            "value": "true",
+        },
+        {
+            "action": "ADD",
+            "feedback": ["F4"],
+            "text": "When the question is a plain how-to without a complaint, a short answer that names the right place "
+            "is enough: true.",
+            "guideline": "",
+            "checks": [{"question": "Is the question a plain how-to without a complaint?", "answer": "yes"}],
+            "value": "true",
+        },
+    ],
+    "conflicts": [],
+}
+"""What a frontier model answered to the very prompt of the page."""
+VERDICT = {
+    "findings": [{"guideline": "G1", "evidence": "Please fill in the form.", "value": False}],
+    "rationale": "The customer reports broken glass, and the reply goes straight to a form without a word of regret. "
+    "Nor does it say what happens next.",
+    "value": False,
+}
+"""What it answered to the other one."""
+CHANCES = {"regret": 0.04, "wrong": 0.97, "something is?": 0.02, "a time": 0.03, "how-to": 0.05}
+
+
+@functools.cache
+def prompts() -> dict[str, str]:
+    """The prompts and answers of one judge, which learns five comments and judges one reply."""
+    asked = {}
+
+    def answer(request: Any) -> Any:
+        asked[request.schema_name] = request
+        return LEARNED if request.schema_name == "changes" else VERDICT
+
+    model = ScriptedChatModel(answer, name="chat-model")
+    plain = ma.Judge(name="helpfulness", feedback_value_type=bool, model=model, instructions=INSTRUCTIONS)
+    result = plain.align(str(SUPPORT / "feedback.jsonl"))
+    judgment = result.judge(**CASE)
+    learned = [
+        {name: part for name, part in change.items() if name not in ("checks", "value")}
+        for change in LEARNED["changes"]
+    ]
+    return {
+        "distil-system": asked["changes"].system,
+        "distil-user": asked["changes"].user,
+        "distil-answer": _json(LEARNED | {"changes": learned}),
+        "guidelines": "\n".join(map(str, result.judge.memory.semantic)),
+        "judge-system": asked["judgment"].system,
+        "judge-user": asked["judgment"].user,
+        "judge-answer": _json(VERDICT),
+        "judge-judgment": _json(_told(judgment)),
+        **_decision(model),
+    }
+
+
+def _decision(model: ScriptedChatModel) -> dict[str, str]:
+    """The request of a decision model about the same reply, as it goes over the wire, its answer, and the judgment."""
+    bodies: list[Any] = []
+
+    def chance(question: str) -> float:
+        return next(share for words, share in CHANCES.items() if words in question)
+
+    def decide(body: Any) -> Any:
+        bodies.append(body)
+        answers = {}
+        for name, question in body["questions"].items():
+            shares = {"false": 0.81, "true": 0.19}
+            if name != "value":
+                yes = chance(question["instructions"])
+                shares = {"yes": yes, "no": round(0.99 - yes, 2), "n/a": 0.01}
+            choice = max(shares, key=lambda label: shares[label])
+            answers[name] = {"type": "choice", "choice": choice, "confidence": shares[choice], "probabilities": shares}
+        return answers
+
+    with Loopback(lambda _: {}, decide) as server:
+        decider = f"system-one:decider@{server.base_url.removesuffix('/v1')}"
+        judge = ma.Judge(name="helpfulness", feedback_value_type=bool, model=decider, instructions=INSTRUCTIONS)
+        judgment = judge.align(str(SUPPORT / "feedback.jsonl"), optimizer=ma.MemAlign(reflection_model=model)).judge(
+            **CASE
+        )
+    (body,) = bodies
+    answers = {name: answer["probabilities"] for name, answer in decide(body).items()}
+    return {
+        "decision-request": _json({name: body[name] for name in ("state", "questions")}),
+        "decision-answer": _json(answers),
+        "decision-judgment": _json(_told(judgment)),
+    }
+
+
+def _told(judgment: ma.Judgment) -> dict[str, Any]:
+    """What a judgment says, without what it cost and which memory it was."""
+    fields = judgment.to_dict()
+    names = ("value", "confidence", "rationale", "decided_by", "guideline_ids", "example_ids", "findings")
+    findings = [
+        {
+            name: round(part, 2) if isinstance(part, float) else part
+            for name, part in finding.items()
+            if part not in (None, "", [])
+        }
+        for finding in fields["findings"]
+    ]
+    return {**{name: fields[name] for name in names}, "findings": findings}
+
+
+def _json(value: object) -> str:
+    """JSON as people read it: short lists and objects on one line."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    for _ in range(3):
+        text = re.sub(r"([\[{])\n\s+([^\[\]{}\n]*(?:\n\s+[^\[\]{}\n]*){0,6})\n\s+([\]}])", _on_one_line, text)
+    return text
+
+
+def _on_one_line(match: re.Match[str]) -> str:
+    line = match[1] + re.sub(r"\n\s+", " ", match[2]) + match[3]
+    return line if len(line) < 100 else match[0]
+
+
+# -- a month -----------------------------------------------------------------------------------------------------------
+
+COMMENTS, LOTS, JUDGMENTS, SAMPLE, HELD_OUT = 200, 4, 100_000, 60, 100
+CHAT = ("openai:gpt-4.1-mini", "google:gemini-3.1-flash-lite", "anthropic:claude-haiku-4-5", "openai:gpt-4.1")
+DECIDER = "typesafe:jev-latest"
+
+
+@functools.cache
+def month() -> dict[str, Counter[str]]:
+    """What a month asks of a chat model, and of a decision model beside it: calls and tokens by kind of work."""
+    feedback, work = price.rows(COMMENTS + SAMPLE), {}
+    items = [{name: row[name] for name in ("inputs", "outputs")} for row in feedback[COMMENTS:]]
+    with Loopback(price.chat, price.decide) as server, mock.patch.dict(os.environ, {"OPENAI_API_KEY": "k"}):
+        os.environ["OPENAI_BASE_URL"] = server.base_url
+        for side in (price.Memalign(feedback), price.Memalign(feedback, decision=f"system-one:jev@{server.base_url}")):
+            kind = "decision" if "decision" in work or "chat judging" in work else "chat"
+            server.take(forget=True)
+            for lot in range(LOTS):
+                side.align(lot * COMMENTS // LOTS, (lot + 1) * COMMENTS // LOTS)
+            work[f"{kind} learning"] = server.take()
+            side.judge(items[0])  # from the second judgment on the prefix is in the provider's cache
+            server.take()
+            for item in items[1:]:
+                side.judge(item)
+            sample = server.take()
+            scale = JUDGMENTS + LOTS * HELD_OUT
+            work[f"{kind} judging"] = Counter(
+                {name: round(count * scale / (SAMPLE - 1)) for name, count in sample.items()}
+            )
+    return work
+
+
+def month_work() -> str:
+    work = month()
+    rows = []
+    for kind, model in (("chat", "a chat model"), ("decision", "a decision model")):
+        for step, words in (("learning", f"{LOTS} aligns of {COMMENTS // LOTS} comments"), ("judging", "judging")):
+            counts = work[f"{kind} {step}"]
+            calls = counts["calls"] + counts["decisions"]
+            tokens = counts["tokens_in"] + counts["decision_tokens"]
+            numbers = (calls, tokens, counts["cached"], counts["tokens_out"])
+            rows.append((f"{words}, {model} judges", *(f"{number:,}" for number in numbers)))
+    return table(("work", "calls", "tokens in", "of these cached", "tokens out"), rows)
+
+
+def month_cost() -> str:
+    work, rows = month(), []
+    for name in CHAT:
+        learning, judging = (_dollars(name, work[f"chat {step}"]) for step in ("learning", "judging"))
+        rows.append((f"`{name}`", f"{learning:.2f}", f"{judging:,.2f}", f"{learning + judging:,.2f}"))
+    learning = sum(_dollars(name, work["decision learning"]) for name in (CHAT[0], DECIDER))
+    judging = _dollars(DECIDER, work["decision judging"])
+    rows.append(
+        (f"`{DECIDER}`, guidelines by `{CHAT[0]}`", f"{learning:.2f}", f"{judging:,.2f}", f"{learning + judging:,.2f}")
+    )
+    return table(("model", "learning, dollars", "judging, dollars", "the month, dollars"), rows)
+
+
+def month_each() -> str:
+    counts, per = month()["chat judging"], JUDGMENTS + LOTS * HELD_OUT
+    decisions = month()["decision judging"]
+    return (
+        f"A judgment of the chat model reads {counts['tokens_in'] / per:,.0f} tokens, of which {counts['cached'] / per:,.0f} "
+        f"come from the provider's cache, and writes {counts['tokens_out'] / per:,.0f}. One of the decision model reads "
+        f"{decisions['decision_tokens'] / per:,.0f} tokens and writes nothing.\n"
+    )
+
+
+def _dollars(name: str, counts: Mapping[str, int]) -> float:
+    """By the price list that memalign uses; of a decision model only what it was asked."""
+    decides = name == DECIDER
+    usage = Usage(
+        input_tokens=counts["decision_tokens"] if decides else counts["tokens_in"],
+        cached_tokens=0 if decides else counts["cached"],
+        output_tokens=0 if decides else counts["tokens_out"],
+    )
+    keys = {key: "k" for names in PROVIDERS.values() for key in names}
+    with mock.patch.dict(os.environ, keys):
+        cost = list_price_of(usage, target_of(name))
+    assert cost is not None, f"the price list does not know {name}"
+    return cost
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+STYLE = """\
+<style>
+  text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1f2937; }
+  .paper { fill: #ffffff; stroke: #d1d5db; }
+  .box { fill: #eef2ff; stroke: #818cf8; }
+  .note { fill: #4b5563; }
+  .mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e5e7eb; }
+    .paper { fill: #111827; stroke: #374151; }
+    .box { fill: #1e1b4b; stroke: #6366f1; }
+    .note { fill: #9ca3af; }
+  }
+</style>
+"""
+
+
+def picture(width: int, height: int, title: str, body: str) -> str:
+    """An SVG on a panel of its own, which follows the reader's light or dark."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="{html.escape(title)}">\n<title>{html.escape(title)}</title>\n{STYLE}'
+        f'<rect class="paper" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="10"/>\n{body}</svg>\n'
+    )
+
+
+def rooms() -> str:
+    """The rooms of the library, the upper ones import the lower ones, as the import linter holds them."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract.get("containers") == ["memalign"])
+    purposes = dict(_purposes())
+    purposes |= {"testing": "models that follow a script, for tests of your own"}
+    lines, top = [], 64
+    for layer in layers:
+        names = [name.strip().strip("()") for name in layer.split("|")]
+        width = (860 - 12 * (len(names) - 1)) / len(names)
+        height = 46 if any(name in purposes for name in names) else 30
+        for number, name in enumerate(names):
+            left = 20 + number * (width + 12)
+            lines.append(f'<rect class="box" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="6"/>')
+            lines.append(f'<text x="{left + 12:.1f}" y="{top + 20}" font-size="14" font-weight="600">{name}</text>')
+            if purpose := purposes.get(name):
+                lines.append(
+                    f'<text class="note" x="{left + 12:.1f}" y="{top + 37}" font-size="12">{html.escape(purpose)}</text>'
+                )
+        top += height + 10
+    title = "The rooms of the library: each imports only from those below it"
+    head = f'<text x="20" y="32" font-size="17" font-weight="600">{title}</text>\n'
+    head += '<text class="note" x="20" y="50" font-size="12">A tool checks it at every commit, and this picture is made of its rules.</text>\n'
+    return picture(900, top + 10, title, head + "\n".join(lines) + "\n")
+
+
+def _purposes() -> Iterator[tuple[str, str]]:
+    for line in (ROOT / "repository_tests" / "budgets.tsv").read_text("utf-8").splitlines():
+        if line.startswith("packages/memalign/src/memalign/") and "*" not in line:
+            pattern, _, purpose = line.split("\t")
+            yield pattern.rpartition("/")[2], purpose
+
+
+def terminal() -> str:
+    """A terminal on which a judge learns, as the command line prints it."""
+    typed = ["memalign align tone feedback.jsonl", "memalign judge tone new.jsonl"]
+    lines = [
+        line for command, shown in zip(typed, _typed(typed), strict=True) for line in (f"$ {command}", *shown, "")
+    ][:-1]
+    body = [
+        f'<circle cx="{24 + 20 * n}" cy="22" r="6" fill="{colour}"/>'
+        for n, colour in enumerate(("#f87171", "#fbbf24", "#34d399"))
+    ]
+    for number, line in enumerate(lines):
+        strong = ' font-weight="700"' if line.startswith("$ ") else ""
+        body.append(
+            f'<text class="mono" x="20" y="{58 + 18 * number}" font-size="13"{strong}>{html.escape(line)}</text>'
+        )
+    width = 40 + 8 * max(map(len, lines))
+    return picture(width, 70 + 18 * len(lines), "A terminal: memalign align and memalign judge", "\n".join(body) + "\n")
+
+
+def _typed(commands: Sequence[str]) -> Iterator[list[str]]:
+    import shlex
+    import shutil
+
+    from typer.testing import CliRunner
+
+    from memalign.cli.app import app
+
+    def chat(body: Any) -> Any:
+        if "changes" in json.dumps(body["response_format"]):
+            return {"changes": [{**change, "tests": []} for change in LEARNED["changes"]], "conflicts": []}
+        sorry = "sorry" in body["messages"][-1]["content"].rpartition("<<<")[2]
+        asks = "return shoes" in body["messages"][-1]["content"].rpartition("<<<")[2]
+        reason = "It regrets the trouble and says what comes next." if sorry else "No word of regret, and no next step."
+        return {"findings": [], "rationale": "It names the place." if asks else reason, "value": sorry or asks}
+
+    with tempfile.TemporaryDirectory() as folder, Loopback(chat) as server, _inside(Path(folder)):
+        settings = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.base_url, "COLUMNS": "108", "TERM": "dumb"}
+        shutil.copytree(SUPPORT, folder, dirs_exist_ok=True)
+        with mock.patch.dict(os.environ, settings):
+            runner = CliRunner()
+            create = [
+                "create",
+                "tone",
+                "--instructions",
+                INSTRUCTIONS,
+                "--value-type",
+                "bool",
+                "--model",
+                "openai:gpt-4.1-mini",
+            ]
+            assert runner.invoke(app, create).exit_code == 0
+            for command in commands:
+                done = runner.invoke(app, shlex.split(command)[1:])
+                assert done.exit_code == 0, done.output
+                shown = re.sub(r"[\d.]+ s\b", "2 s", done.stdout)
+                yield [line.rstrip() for line in shown.strip("\n").splitlines()]
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+PROMPTS = {
+    **dict.fromkeys(("distil-system", "distil-user", "judge-system", "judge-user", "guidelines"), "text"),
+    **dict.fromkeys(("distil-answer", "judge-answer", "judge-judgment"), "json"),
+    **dict.fromkeys(("decision-request", "decision-answer", "decision-judgment"), "json"),
+}
+MADE: dict[str, Callable[[], str]] = {
+    "embedded-models": embedded_models,
+    "default-models": default_models,
+    "provider-keys": provider_keys,
+    "secret-files": secret_files,
+    "routes": routes,
+    "month-work": month_work,
+    "month-cost": month_cost,
+    "month-each": month_each,
+    **{
+        name: lambda name=name, language=language: fenced(prompts()[name], language)
+        for name, language in PROMPTS.items()
+    },  # type: ignore[misc]
+}
+PICTURES: dict[str, Callable[[], str]] = {"rooms.svg": rooms, "terminal.svg": terminal}
+
+
+def with_parts(text: str) -> str:
+    """A page with its parts as the code makes them now."""
+    return PART.sub(lambda part: f"{part[1]}\n{MADE[part[2]]()}\n{part[4]}", text)
+
+
+def main() -> None:
+    """Write all parts and pictures."""
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text("utf-8")
+        if (made := with_parts(text)) != text:
+            page.write_text(made, "utf-8")
+            sys.stderr.write(f"{page.relative_to(ROOT)}\n")
+    for name, make in PICTURES.items():
+        (DOCS / "images" / name).write_text(make(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
