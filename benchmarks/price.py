@@ -307,7 +307,7 @@ def table(steps: Sequence[Step]) -> str:
         group = [step for step in steps if (step["step"], step["side"]) == (name, side)]
 
         def middle(what: str, group: Sequence[Step] = group) -> float:
-            return statistics.median(step.get(what, 0) for step in group)
+            return float(statistics.median(step.get(what, 0) for step in group))
 
         counts = ("calls", "decisions", "tokens_in", "cached", "tokens_out")
         tokens = " | ".join(f"{middle(what):,.0f}" for what in counts)

@@ -30,15 +30,14 @@ title: Commands
 
 # Commands
 
-`memalign COMMAND --help` prints the same text. If you mistype a name, the command suggests the nearest one.
-
-Results go to stdout, progress and notes to stderr. With `--json`, which every command but `serve` takes, stdout is one
-JSON document. An error is then `{"error": {"type": …, "message": …}}`, with `rows` if rows are at fault.
+`memalign COMMAND --help` prints the same text. If you mistype a name, the command suggests the nearest one. Results go
+to stdout, progress and notes to stderr. With `--json`, which every command but `serve` takes, stdout is one JSON
+document. An error is then `{"error": {"type": …, "message": …}}`, with `rows` if rows are at fault.
 
 | exit code | meaning |
 |---|---|
 | 0 | the command is done; a gate passed |
-| 1 | the command is done, but something failed and is listed, such as pending feedback or judgments with errors; a gate: the judge is worse |
+| 1 | done, but something failed and is listed, such as pending feedback; a gate: the judge is worse |
 | 2 | the command could not run, and the message says why |
 | 3 | a gate: there are too few cases to tell |
 | 130 | interrupted with Ctrl-C |

@@ -317,7 +317,8 @@ def month() -> dict[str, Counter[str]]:
             server.take(forget=True)
             for lot in range(LOTS):
                 side.align(lot * COMMENTS // LOTS, (lot + 1) * COMMENTS // LOTS)
-            work[f"{kind} learning"] = server.take()
+            # Calls side by side: which of them finds the cache filled is chance, so none of it counts.
+            work[f"{kind} learning"] = Counter({**server.take(), "cached": 0})
             side.judge(items[0])  # from the second judgment on the prefix is in the provider's cache
             server.take()
             for item in items[1:]:
@@ -517,6 +518,12 @@ PROMPTS = {
     **dict.fromkeys(("distil-answer", "judge-answer", "judge-judgment"), "json"),
     **dict.fromkeys(("decision-request", "decision-answer", "decision-judgment"), "json"),
 }
+
+
+def prompt_part(name: str, language: str) -> str:
+    return fenced(prompts()[name], language)
+
+
 MADE: dict[str, Callable[[], str]] = {
     "embedded-models": embedded_models,
     "default-models": default_models,
@@ -526,10 +533,7 @@ MADE: dict[str, Callable[[], str]] = {
     "month-work": month_work,
     "month-cost": month_cost,
     "month-each": month_each,
-    **{
-        name: lambda name=name, language=language: fenced(prompts()[name], language)
-        for name, language in PROMPTS.items()
-    },  # type: ignore[misc]
+    **{name: functools.partial(prompt_part, name, language) for name, language in PROMPTS.items()},
 }
 PICTURES: dict[str, Callable[[], str]] = {"rooms.svg": rooms, "terminal.svg": terminal}
 
