@@ -38,10 +38,16 @@ def teachable(body: dict[str, Any]) -> Any:
             for label, words in RECORD.findall(new)
         ]
         return {"changes": changes}
+    if "messages" not in body:  # texts to embed
+        return {}
+    if "source_trace_ids" in user_of(body):  # MLflow's own optimizer
+        said = re.findall(r'^  "id": (\d+),$.*?"rationale": "(.*?)",$', user_of(body), re.MULTILINE | re.DOTALL)
+        return {"guidelines": [{"guideline_text": words, "source_trace_ids": [int(n)]} for n, words in said]}
+    upset = "furious" in user_of(body).rpartition("Now judge this item:")[2]
+    value = not (upset and "say sorry first" in system_of(body))
     if name == "judgment":
-        upset = "furious" in user_of(body).rpartition("Now judge this item:")[2]
-        return {"rationale": "so", "value": not (upset and "say sorry first" in system_of(body))}
-    return json.dumps({"result": True, "rationale": "so"}) if not name or name == "ResponseFormat" else {}
+        return {"rationale": "so", "value": value}
+    return json.dumps({"result": value, "rationale": "so"}) if not name or name == "ResponseFormat" else {}
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from typing import Any
 
 import mlflow
@@ -113,8 +114,8 @@ def as_mlflow_asks(body: dict[str, Any]) -> dict[str, Any]:
 
 def mlflows_optimizer() -> Any:
     """MLflow's own MemAlignOptimizer, which keeps nothing from one test to the next; it needs DSPy."""
-    import dspy
     from mlflow.genai.judges.optimizers import MemAlignOptimizer
 
+    dspy: Any = import_module("dspy")
     dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=False)
     return MemAlignOptimizer

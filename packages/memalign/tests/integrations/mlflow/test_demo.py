@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from mlflow.metrics.genai import model_utils
 
 from tests.support.endpoint import Endpoint
 from tests.support.mlflow_server import teachable
+from tests.support.mlflow_world import mlflows_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +73,7 @@ def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
     with Endpoint(teachable) as endpoint:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("OPENAI_API_BASE", endpoint.base_url)
         monkeypatch.setenv("MEMALIGN_MODEL", "openai:/small")
         monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
         yield
@@ -90,6 +93,29 @@ def test_the_notebook_runs_cell_by_cell():
             if cell["cell_type"] == "code":
                 exec(compile(source_of(cell), NOTEBOOK.name, "exec"), names)
     learned(said.getvalue())
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.skipif(not find_spec("dspy"), reason="MLflow's own optimizer needs DSPy")
+def test_mlflows_own_optimizer_gives_the_same_demo(capsys):
+    mlflows_optimizer()
+    runs = []
+    for program in (DEMO.read_text("utf-8"), mlflows_own(DEMO.read_text("utf-8"))):
+        exec(compile(program, DEMO.name, "exec"), {"__name__": "__main__"})
+        lines = capsys.readouterr().out.splitlines()
+        results = [line for line in lines if re.match("before|after|semantic|registered|loaded|evaluated", line)]
+        runs.append((results, sorted(line for line in lines if line.startswith("  - "))))
+    assert runs[0] == runs[1]
+    assert len(runs[0][0]) == 10
+    assert len(runs[0][1]) == 4
+
+
+def mlflows_own(program: str) -> str:
+    """The demo before its import was changed, without what only memalign has."""
+    lines = [line for line in program.splitlines() if "(memalign)" not in line]
+    return "\n".join(lines).replace(
+        "from memalign.integrations.mlflow import", "from mlflow.genai.judges.optimizers import"
+    )
 
 
 def test_the_notebook_is_the_script():

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LIST = Path(__file__).parents[5] / "docs" / "reference" / "mlflow-tests.md"
 ABSENT = not find_spec("dspy") or tuple(map(int, mlflow.__version__.split(".")[:2])) < (3, 17)
-NEW = {"inputs": {"question": "question 1 again"}, "outputs": "answer 1"}
+NEW: dict[str, Any] = {"inputs": {"question": "question 1 again"}, "outputs": "answer 1"}
 
 Optimizer = Callable[..., "AlignmentOptimizer"]
 
@@ -61,7 +61,8 @@ def optimizer(
         return MemAlignOptimizer
     mind.other = as_mlflow_asks
     monkeypatch.setenv("OPENAI_API_BASE", endpoint.base_url)
-    return mlflows_optimizer()
+    theirs: Optimizer = mlflows_optimizer()
+    return theirs
 
 
 @pytest.fixture
