@@ -53,9 +53,13 @@ def main() -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """Set up what the package needs, then `memalign demo`, with either source of the embedded model agreed to."""
+    """Set up what the package needs, then `memalign demo`, which asks before it downloads a model, if there is a terminal.
+
+    Without one nobody can be asked, and either source of the embedded model is agreed to.
+    """
     prepare("runtime")
-    return call(PYTHON, "-m", "memalign", "demo", "--yes", *arguments)
+    agreed = () if sys.stdin.isatty() else ("--yes",)
+    return call(PYTHON, "-m", "memalign", "demo", *agreed, *arguments)
 
 
 def test(arguments: list[str]) -> int:

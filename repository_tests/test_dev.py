@@ -111,6 +111,16 @@ def test_every_check_runs_and_failures_are_named(
     assert "FAILED: ruff check, ruff format" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("terminal", "agreed"), [(True, []), (False, ["--yes"])])
+def test_the_demo_asks_where_there_is_a_terminal(
+    dev: ModuleType, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, terminal: bool, agreed: list[str]
+) -> None:
+    monkeypatch.setattr(dev, "prepare", lambda _: None)
+    monkeypatch.setattr(dev.sys.stdin, "isatty", lambda: terminal, raising=False)
+    assert dev.demo(["--json"]) == 0
+    assert commands == [[sys.executable, "-m", "memalign", "demo", *agreed, "--json"]]
+
+
 def test_an_unknown_command_names_the_known_ones() -> None:
     done = subprocess.run([sys.executable, str(DEV), "dmeo"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from memalign.cli.demo import Screen, demo, embedded_model_name
+from memalign import Judge
+from memalign.cli.demo import CENT, INSTRUCTIONS, Screen, demo, demo_rows, embedded_model_name, estimate, plan_text
 from memalign.errors import ConfigurationError, ModelError
-from memalign.types import Feedback, Judgment
+from memalign.types import Feedback, Judgment, Usage
 from tests.cli.conftest import session
+from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
-
-
-def attentive(body: dict[str, Any]) -> dict[str, Any]:
-    """A model that passes everything until guidelines tell it what is promised; it distils the expert's own words."""
-    system, user = system_of(body), user_of(body)
-    if body["response_format"]["json_schema"]["name"] == "changes":
-        labels = re.findall(r"^(F\d+) <<<$", user, re.MULTILINE)
-        text = {label: f"When a customer writes, mind lesson {label}" for label in labels}
-        changes = [{"action": "ADD", "feedback": [f], "text": text[f], "guideline": ""} for f in labels]
-        return {"changes": changes}
-    item = user.rpartition("<<<")[2]
-    promises = re.search("Monday|Thursday|refund you|money back", item)
-    taught = "# Guidelines from experts" in system
-    return {"rationale": "By the guidelines." if taught else "At face value.", "value": not (promises and taught)}
 
 
 @pytest.fixture
@@ -38,26 +26,50 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server
 
 
-def test_the_demo_shows_learning_and_forgetting(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo(session(), model="openai:test") == 0
     shown = capsys.readouterr().out
-    for chapter in (
-        "1. The judge before",
-        "2. Five pieces of feedback",
-        "3. The same judge",
-        "4. t-1 is withdrawn",
-        "5. What",
-    ):
-        assert chapter in shown
-    assert "3 before, 5 after" in " ".join(shown.split())
-    assert "Never promise a day" in " ".join(shown.split())
-    assert "t-1@ana" in shown
+    titles = (
+        "Nobody has taught",
+        "Two experts review",
+        "The same judge, taught",
+        "comment on t-1 is withdrawn",
+        "What that",
+    )
+    places = [shown.index(f"{number}. {title}" if number != 4 else title) for number, title in enumerate(titles, 1)]
+    assert places == sorted(places)
+    words = " ".join(shown.split())
+    assert "It changed its mind on 2 of 5." in words
+    assert "'Your sofa arrives on Monday.': send before, don't now. G1 (t-1@ana) applies, here: \"on Monday\"" in words
+    assert "on 3 of 5 replies before and on 5 after" in words
+    assert "Never promise a day" in words
+
+
+def test_the_demo_says_first_what_it_costs(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo(session(), model="openai:test") == 0
+    said = " ".join(capsys.readouterr().out.split("1. Nobody")[0].split())
+    assert f"It will make about {len(endpoint.requests)} calls" in said
+    assert "What this server charges for them is not known." in said
+    priced = Usage(calls=17, input_tokens=12_000, output_tokens=1_500)
+    assert "about $0.008 at list price, which is less than a cent" in plan_text(
+        msgspec.structs.replace(priced, cost=0.008)
+    )
+    assert "more than a cent" in plan_text(msgspec.structs.replace(priced, cost=0.02))
+
+
+def test_the_default_model_runs_the_demo_for_a_cent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call is made: the price list and a dry run say it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model="openai:gpt-4.1-mini")
+    usage = estimate(judge, demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl"))
+    assert usage.cost is not None
+    assert 0.002 < usage.cost < CENT
 
 
 def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo(session(json=True), model="openai:test") == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 5}
+    assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 4}
     assert [stage["name"] for stage in report["stages"]] == [
         "judge, unaligned",
         "align",

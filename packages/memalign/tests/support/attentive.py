@@ -1,0 +1,61 @@
+"""A model on loopback that does what its prompt says, by rules that a reader can check: it stands in for a chat model.
+
+It passes every reply, unless a guideline in its prompt asks for something that the reply lacks or forbids something
+that the reply does. What it learns from a comment are the expert's own words. So a verdict changes only if a guideline
+has reached the prompt, and changes back only if the guideline has left it. It shows what the
+library does, not how well a model judges.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.support.endpoint import system_of, user_of
+from tests.support.learning import RECORD
+
+DAYS = r"(?:on )?\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
+UPSET = r"broken?\b|crack|twice|two months|came off"
+
+FORBIDDEN = {"never promise a day": DAYS, "never promise money": r"refund you|money back"}
+"""By the words of a guideline, what a reply may not have."""
+
+
+def attentive(body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a request: changes to guidelines, or a verdict on an item whose value is true or false."""
+    system, user = system_of(body), user_of(body)
+    if body["response_format"]["json_schema"]["name"] == "changes":
+        return {"changes": [_change(label, record) for label, _, record in RECORD.findall(user)], "conflicts": []}
+    guidelines = re.findall(r"^(G\d+): (.+)$", system.partition("# Guidelines from experts")[2], re.MULTILINE)
+    inputs, outputs = (_field(name, user) for name in ("inputs", "outputs"))
+    findings = [
+        {"guideline": name, "evidence": evidence, "value": False}
+        for name, text in guidelines
+        if (evidence := _fault(text.lower(), inputs, outputs)) is not None
+    ]
+    verdict: dict[str, Any] = {"rationale": "It answers the customer politely.", "value": True}
+    if findings:
+        first = findings[0]
+        point = f'the reply says "{first["evidence"]}"' if first["evidence"] else "the customer is upset, no regret"
+        verdict = {"rationale": f"Against {first['guideline']}: {point}.", "value": False}
+    return ({"findings": findings} if guidelines else {}) | verdict
+
+
+def _change(label: str, record: str) -> dict[str, Any]:
+    comment = re.search(r"^expert's comment: (.*)$", record, re.MULTILINE)
+    change = {"action": "ADD" if comment else "NOOP", "feedback": [label], "guideline": ""}
+    return change | {"text": json.loads(comment[1]) if comment else "A label without words."}
+
+
+def _field(name: str, user: str) -> str:
+    """The field of the item that is judged, which is the last in the prompt."""
+    return str(json.loads(re.findall(rf"^{name}: (.*)$", user, re.MULTILINE)[-1]))
+
+
+def _fault(guideline: str, inputs: str, outputs: str) -> str | None:
+    """What a guideline has against the reply: words of the reply, "" for something that is missing, None for nothing."""
+    if re.search(r"say sorry|regret", guideline) and re.search(UPSET, inputs) and "sorry" not in outputs.lower():
+        return ""
+    faults = (re.search(pattern, outputs) for words, pattern in FORBIDDEN.items() if words in guideline)
+    return next((fault[0] for fault in faults if fault), None)
