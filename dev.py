@@ -53,13 +53,9 @@ def main() -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """Set up what the package needs, then `memalign demo`, which asks before it downloads a model, if there is a terminal.
-
-    Without one nobody can be asked, and either source of the embedded model is agreed to.
-    """
+    """Set up what the package needs, then `memalign demo`. Where nobody can be asked, a download is agreed to."""
     prepare("runtime")
-    agreed = () if sys.stdin.isatty() else ("--yes",)
-    return call(PYTHON, "-m", "memalign", "demo", *agreed, *arguments)
+    return call(PYTHON, "-m", "memalign", "demo", *(() if sys.stdin.isatty() else ("--yes",)), *arguments)
 
 
 def test(arguments: list[str]) -> int:

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from memalign.errors import ConfigurationError
 from memalign.models.base import EmbeddingModel
 from memalign.models.wordllama import WordLlamaEmbedding
 
@@ -123,9 +124,17 @@ def test_it_leaves_the_programs_logging_alone() -> None:
         "asyncio.run(WordLlamaEmbedding().embed(['hello']))\n"
         "root = logging.getLogger()\n"
         "assert (root.handlers, root.level) == ([], logging.WARNING), (root.handlers, root.level)\n"
+        "import sys; assert 'wordllama' not in sys.modules  # its files are read, its code is not run\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+async def test_a_wheel_without_its_weights_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memalign.models.wordllama._loaded", None)
+    monkeypatch.setattr("memalign.models.wordllama.files", lambda _: None)
+    with pytest.raises(ConfigurationError, match="pip install --force-reinstall wordllama"):
+        await WordLlamaEmbedding().embed(["hello"])
 
 
 def test_a_handler_of_the_program_stays(caplog: pytest.LogCaptureFixture) -> None:

@@ -45,8 +45,8 @@ def demo(
 ) -> int:
     """See a judge learn from five comments, and forget one.
 
-    It says first how many calls it will make and what they cost: less than a cent, and less than a minute, with OpenAI's
-    default model. Without a key it runs for several minutes on the embedded model, and asks before it downloads that.
+    It says first how many calls it will make and what they cost: with OpenAI's default model less than a cent, in less
+    than a minute. Without a key it takes several minutes on the embedded model, and asks before it downloads that.
     Where the hub does not give it, it asks again before it takes it out of packages, as `models pull` does.
     """
     from memalign.judge import Judge
@@ -111,13 +111,12 @@ def demo(
 
 def plan_text(usage: Usage) -> str:
     """What the demo will ask of a provider's model, and what that costs, before it asks."""
-    asked = (
-        f"It will make about {counted(usage.calls, 'call')} with {usage.input_tokens + usage.output_tokens:,} tokens"
-    )
+    tokens = usage.input_tokens + usage.output_tokens
+    plan = f"It will make about {counted(usage.calls, 'call')} with {tokens:,} tokens"
     if usage.cost is None:
-        return f"{asked}. What this server charges for them is not known."
+        return f"{plan}. What this server charges for them is not known."
     less = "less than a cent" if usage.cost < CENT else "more than a cent"
-    return f"{asked}: about {cost_text(usage)} at list price, which is {less}."
+    return f"{plan}: about {cost_text(usage)} at list price, which is {less}."
 
 
 def embedded_model_name(screen: Screen, *, yes: bool) -> str:
@@ -133,7 +132,7 @@ def embedded_model_name(screen: Screen, *, yes: bool) -> str:
         needed = "The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online."
         question = f"Download it once, {model.megabytes}, into {model.path.parent}?"
         if yes:
-            screen.show(f"It is downloaded once: {model.megabytes}, into {model.path.parent}")
+            screen.show(question.replace("Download it", "It is downloaded").replace("?", "."))
         try:
             path = fetch(model, yes=yes, log=screen.show) if confirmed(question, yes=yes) else None
         except MemalignError:
@@ -188,12 +187,10 @@ def estimate(judge: Judge, lessons: Sequence[Feedback], unseen: Sequence[Feedbac
 
     dry_run = DryRun(dimensions=256)
     calls = Calls(dry_run=dry_run)
-    examples = [row.example for row in unseen if row.example]
-    judge.judge_many(examples, max_cost=calls)
     taught = aio.run(MemAlign().align(judge, lessons, calls=calls)).judge
-    taught.judge_many(examples, max_cost=calls)
     forgetful = aio.run(MemAlign().unalign(taught, WITHDRAWN, calls=calls)).judge
-    forgetful.judge_many(examples, max_cost=calls)
+    for version in (judge, taught, forgetful):
+        version.judge_many([row.example for row in unseen if row.example], max_cost=calls)
     return dry_run.usage
 
 
@@ -217,12 +214,8 @@ def _change(stage: str, action: Callable[[Progress], AlignResult], stages: list[
 
 def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
     """Each piece of feedback: the expert's label and words, and its state."""
-    memory = result.judge.memory
-    rows = []
-    for row in feedback:
-        annotation = memory.annotation(row.key)
-        state = memory.state(annotation) if annotation else "-"
-        rows.append((row.key, row.outputs, _word(row.value), row.rationale or "-", state))
+    states = {annotation.key: result.judge.memory.state(annotation) for annotation in result.judge.memory.annotations}
+    rows = [(row.key, row.outputs, _word(row.value), row.rationale or "-", states[row.key]) for row in feedback]
     return table(("feedback", "reply", "expert", "the expert's words", "state"), rows)
 
 

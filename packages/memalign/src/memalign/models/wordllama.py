@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,33 +82,24 @@ def _load() -> tuple[Any, Any]:
     global _loaded  # noqa: PLW0603  # 32 MB of weights once a process
     with _lock:
         if _loaded is None:
-            wordllama = _import_quietly()
-            try:
-                # Its loader looks for the tokenizer in ~/.cache and then on the network, though both ship in its wheel.
-                inference = wordllama.WordLlama.load(
-                    cache_dir=Path(wordllama.__file__).parent, dim=_DIMENSIONS, disable_download=True
-                )
-            except FileNotFoundError as error:
-                raise ConfigurationError(
-                    f"wordllama is installed without its weights ({error}); reinstall it: "
-                    "pip install --force-reinstall wordllama"
-                ) from error
-            inference.tokenizer.no_padding()
-            _loaded = (inference.tokenizer, inference.embedding)
+            import numpy as np
+            from safetensors.numpy import load_file
+            from tokenizers import Tokenizer
+
+            tokenizer = Tokenizer.from_file(str(_shipped("l2_supercat_tokenizer_config.json")))
+            tokenizer.no_padding()
+            weights = load_file(_shipped(f"l2_supercat_{_DIMENSIONS}.safetensors"))["embedding.weight"]
+            _loaded = (tokenizer, np.ascontiguousarray(weights, dtype=np.float32))
         return _loaded
 
 
-def _import_quietly() -> Any:
-    """Import wordllama without its `logging.basicConfig(level=INFO)`, which does nothing where there is a handler."""
-    root = logging.getLogger()
-    shield = logging.NullHandler()
-    root.addHandler(shield)
+def _shipped(name: str) -> Path:
+    """A file of wordllama's wheel, whose code is not run: it would look into ~/.cache and on the network first."""
     try:
-        import wordllama
-    except ImportError as error:
+        paths = (Path(str(file.locate())) for file in files("wordllama") or () if file.name == name)
+        return next(path for path in paths if path.is_file())
+    except (PackageNotFoundError, StopIteration):
         raise ConfigurationError(
-            f"the in-process embedder needs wordllama ({error}): pip install wordllama, or name an embedding model"
-        ) from error
-    finally:
-        root.removeHandler(shield)
-    return wordllama
+            f"the in-process embedder needs wordllama with its {name}: pip install --force-reinstall wordllama, or "
+            "name an embedding model"
+        ) from None
