@@ -43,7 +43,7 @@ PAGES = [page for page in WRITTEN if BLOCK.search(page.read_text("utf-8"))]
 LONGEST_SENTENCE = (
     40  # words; what is longer has lost its reader, and what is short everywhere has lost its connectives
 )
-LONGEST_README = 150  # lines
+LONGEST_README = 120  # lines
 LONGEST_RESULTS = 120  # lines
 
 PRIVATE_WORDS = re.compile(
@@ -188,7 +188,7 @@ def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
 def test_the_first_page_commands_run_as_written(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asked = list(commands((ROOT / "README.md").read_text("utf-8")))
-    assert len(asked) > 8
+    assert [command[1] for command in asked] == ["create", "align", "evaluate"]
     for command in asked:
         assert command[0] == "memalign"
         done = invoke(*command[1:])

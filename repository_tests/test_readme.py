@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
 import tomllib
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +38,6 @@ def test_the_program_prints_what_the_page_shows(endpoint: Endpoint, capsys: pyte
     assert len([line for line in program.splitlines() if line.strip()]) <= 15
 
 
-def test_the_page_is_read_in_one_go() -> None:
-    assert len(README.splitlines()) <= 120
-
-
 def results() -> list[list[str]]:
     """The cells of each row of the table of results."""
     table = README.partition("\n## Results\n")[2].partition("\n## ")[0]
@@ -55,7 +54,7 @@ def test_each_result_is_on_the_page_it_links_to(row: list[str]) -> None:
     assert figures
     missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", page)]
     assert not missing, f"{link} does not have {missing}"
-    for script in re.findall(r"`python (\S+)", repeat):
+    for script in re.findall(r"`python ([^\s`]+)", repeat):
         assert (ROOT / script).is_file()
 
 
@@ -90,3 +89,72 @@ def test_badges_say_what_the_packages_say() -> None:
         assert f"{versions[0]} to {versions[-1]}" in (ROOT / "docs/images/python.svg").read_text("utf-8")
         assert project["requires-python"] == f">={versions[0]}"
         assert project["license"] in (ROOT / "docs/images/licence.svg").read_text("utf-8")
+
+
+# -- CONTRIBUTING: the way through the files ---------------------------------------------------------------------------
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+SOURCE = ROOT / "packages" / "memalign" / "src" / "memalign"
+
+
+def way(heading: str) -> list[tuple[str, str]]:
+    """The files and functions of a table of CONTRIBUTING, from top to bottom."""
+    section = CONTRIBUTING.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", section, re.MULTILINE)
+
+
+def calls_of(action: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, list[tuple[str, str]]]:
+    """What an action gives, and every function of the library that it called on its own thread, in order."""
+    calls: list[tuple[str, str]] = []
+
+    def note(frame: Any, event: str, _: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(SOURCE):
+            calls.append((path.relative_to(SOURCE).as_posix(), frame.f_code.co_name))
+
+    async def noted() -> Any:
+        sys.setprofile(note)
+        try:
+            return await action()
+        finally:
+            sys.setprofile(None)
+
+    return asyncio.run(noted()), calls
+
+
+def follows(table: list[tuple[str, str]], calls: list[tuple[str, str]]) -> str:
+    """The first step of a table that did not come after those above it; empty where the table is right."""
+    place = 0
+    for step in table:
+        if step not in calls[place:]:
+            return f"{step} {'comes earlier' if step in calls else 'was not called'}"
+        place += calls[place:].index(step) + 1
+    return ""
+
+
+def test_learning_and_judging_go_the_way_that_contributing_shows(endpoint: Endpoint) -> None:
+    import memalign as ma
+
+    instructions = "Good enough?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+    judge = ma.Judge(name="tone", instructions=instructions, feedback_value_type=bool, model="openai:gpt-4.1-mini")
+    row = {"id": "t-1", "inputs": "When?", "outputs": "On Friday.", "value": False, "rationale": "Never promise a day."}
+    result, learning = calls_of(lambda: judge.aalign([row]))
+    judgment, judging = calls_of(lambda: result.judge.ajudge(inputs="When will it come?", outputs="On Monday."))
+    assert judgment.value is False
+    assert len(way("How a judge learns")) > 8
+    assert follows(way("How a judge learns"), learning) == ""
+    assert len(way("How a judgment is made")) > 8
+    assert follows(way("How a judgment is made"), judging) == ""
+
+
+def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    layers = next(contract["layers"] for contract in settings["contracts"] if contract["containers"] == ["memalign"])
+    order = [re.findall(r"\w+", layer) for layer in layers]
+    section = CONTRIBUTING.partition("\n## The rooms\n")[2].partition("\n## ")[0]
+    rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)]
+    named = [name for row in rows for name in row]
+    levels = [next(level for level, names in enumerate(order) if name in names) for name in named]
+    assert levels == sorted(levels)
+    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(named)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tests.support.attentive import attentive
+from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = "Scripts" if os.name == "nt" else "bin"
+PROGRAM = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""The README's program and what it prints."""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +81,40 @@ def test_the_library_works_alone_and_names_missing_packages(wheels: dict[str, Pa
     missing = run(environment, "serve")
     assert missing.returncode == 2
     assert "memalign-server" in missing.stderr
+
+
+def test_the_first_program_of_the_readme_runs_from_the_wheel(wheels: dict[str, Path], environment: Path) -> None:
+    ((program, output),) = PROGRAM.findall((ROOT / "README.md").read_text("utf-8"))
+    install(wheels["memalign"], environment)
+    with Endpoint(attentive) as endpoint:
+        variables = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": endpoint.base_url}
+        command = [str(environment / BIN / "python"), "-W", "error", "-c", program]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=environment)
+    assert (ran.stdout, ran.returncode) == (output, 0), ran.stderr
+
+
+def test_a_package_page_shows_how_to_install_it_and_links_nowhere(wheels: dict[str, Path]) -> None:
+    """An index shows the page apart from the repository, where a relative link would lead nowhere."""
+    for name, wheel in wheels.items():
+        files = zipfile.ZipFile(wheel)
+        (metadata,) = [files.read(file).decode() for file in files.namelist() if file.endswith(".dist-info/METADATA")]
+        page = metadata.partition("\n\n")[2]
+        assert page.startswith(f"# {name}\n")
+        assert 'pip install "memalign @ git+REPOSITORY-URL#subdirectory=packages/memalign"' in page
+        assert not re.search(r"\]\((?!https?://)", page)
+        for version in ("3.11", "3.12", "3.13", "3.14"):
+            assert f"Classifier: Programming Language :: Python :: {version}\n" in metadata
+
+
+def test_the_workflow_runs_what_ci_runs_on_every_python() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8"))["jobs"]
+    assert [step["run"] for step in jobs["test"]["steps"] if "run" in step] == [".ci/run"]
+    project = tomllib.loads((ROOT / "packages/memalign/pyproject.toml").read_text("utf-8"))["project"]
+    versions = [name.rpartition(" ")[2] for name in project["classifiers"] if " :: 3." in name]
+    assert jobs["install"]["strategy"]["matrix"]["python"] == versions
+    steps = " ".join(step.get("run", "") for step in jobs["install"]["steps"])
+    assert "--only-binary :all:" in steps
+    assert "repository_tests/test_readme.py" in steps
 
 
 def test_the_server_adds_its_command(wheels: dict[str, Path], environment: Path) -> None:

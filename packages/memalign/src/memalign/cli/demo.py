@@ -130,9 +130,10 @@ def embedded_model_name(screen: Screen, *, yes: bool) -> str:
     )
     if not model.present:
         needed = "The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online."
-        question = f"Download it once, {model.megabytes}, into {model.path.parent}?"
+        source = f"once: {model.megabytes}, into {model.path.parent}"
+        question = f"Download it {source}?"
         if yes:
-            screen.show(question.replace("Download it", "It is downloaded").replace("?", "."))
+            screen.show(f"It is downloaded {source}.")
         try:
             path = fetch(model, yes=yes, log=screen.show) if confirmed(question, yes=yes) else None
         except MemalignError:
@@ -214,7 +215,8 @@ def _change(stage: str, action: Callable[[Progress], AlignResult], stages: list[
 
 def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
     """Each piece of feedback: the expert's label and words, and its state."""
-    states = {annotation.key: result.judge.memory.state(annotation) for annotation in result.judge.memory.annotations}
+    memory = result.judge.memory
+    states = {annotation.key: memory.state(annotation) for annotation in memory.annotations()}
     rows = [(row.key, row.outputs, _word(row.value), row.rationale or "-", states[row.key]) for row in feedback]
     return table(("feedback", "reply", "expert", "the expert's words", "state"), rows)
 
