@@ -20,29 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 STAGED = ROOT / "build" / "docs"
-LEFT_OUT = ("results", "site.py", "structs.py", "__pycache__")
+LEFT_OUT = ("site.py", "structs.py", "__pycache__")
+SHARED = ("--registry", "--json", "--verbose", "--help", "-h, --help")  # options of every command
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
-HEAD = """\
----
-title: Commands
----
-
-# Commands
-
-`memalign COMMAND --help` prints the same text. If you mistype a name, the command suggests the nearest one. Results go
-to stdout, progress and notes to stderr. With `--json`, which every command but `serve` takes, stdout is one JSON
-document. An error is then `{"error": {"type": …, "message": …}}`, with `rows` if rows are at fault.
-
-| exit code | meaning |
-|---|---|
-| 0 | the command is done; a gate passed |
-| 1 | done, but something failed and is listed, such as pending feedback; a gate: the judge is worse |
-| 2 | the command could not run, and the message says why |
-| 3 | a gate: there are too few cases to tell |
-| 130 | interrupted with Ctrl-C |
-
-"""
 
 
 def main(arguments: list[str]) -> int:
@@ -52,7 +33,9 @@ def main(arguments: list[str]) -> int:
         "what", nargs="?", choices=("build", "serve"), default="build", help="serve shows the pages in a browser"
     )
     serve = parser.parse_args(arguments).what == "serve"
-    missing = [name for name in ("zensical", "mkdocstrings_handlers.python", "memalign") if not _exists(name)]
+    missing = [
+        name for name in ("zensical", "mkdocstrings", "memalign_server") if importlib.util.find_spec(name) is None
+    ]
     if missing:
         sys.stderr.write(f"not installed: {', '.join(missing)}; python3 dev.py docs sets everything up\n")
         return 2
@@ -66,11 +49,12 @@ def stage() -> None:
     shutil.rmtree(STAGED, ignore_errors=True)
     STAGED.parent.mkdir(exist_ok=True)
     (STAGED.parent / ".gitignore").write_text("*\n", "utf-8")
-    shutil.copytree(DOCS, STAGED, ignore=lambda folder, names: _left_out(Path(folder), names))
+    shutil.copytree(DOCS, STAGED, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for page in sorted(STAGED.rglob("*.md")):
         source = DOCS / page.relative_to(STAGED)
         page.write_text(inside(page.read_text("utf-8"), source.parent), "utf-8")
-    (STAGED / "reference" / "commands.md").write_text(commands(), "utf-8")
+    with (STAGED / "reference" / "commands.md").open("a", encoding="utf-8") as page:
+        page.write(f"\n{commands()}")
 
 
 def inside(text: str, folder: Path) -> str:
@@ -93,26 +77,15 @@ def commands() -> str:
     ran = subprocess.run(typer, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8")
     # The list at the top cuts every sentence; the page's own table of contents does its work.
     _, first, rest = html.unescape(ran.stdout).partition("\n## ")
+    rest = re.sub(rf"^\* `(?:{'|'.join(SHARED)})\b.*\n", "", first.lstrip("\n") + rest, flags=re.MULTILINE)
     rest = re.sub(r"^Example: (.+)$", r"```console\n$ \1\n```", rest, flags=re.MULTILINE)
     rest = re.sub(r"^\* `([^`]+)`: ?(.*)$", _option, rest, flags=re.MULTILINE)
-    rest = re.sub(r"^(#+ )`memalign ([^`]+)`$", r"\1\2", first.lstrip("\n") + rest, flags=re.MULTILINE)
-    return HEAD + rest
+    return re.sub(r"^(#+ )`memalign ([^`]+)`$", r"\1\2", rest, flags=re.MULTILINE)
 
 
 def _option(match: re.Match[str]) -> str:
     # Values in brackets, such as [x>=1], are no links and no HTML.
     return f"* `{match[1]}`: {html.escape(match[2], quote=False)}"
-
-
-def _left_out(folder: Path, names: list[str]) -> list[str]:
-    return [name for name in names if folder == DOCS and name in LEFT_OUT]
-
-
-def _exists(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 if __name__ == "__main__":

@@ -71,9 +71,9 @@ def default_models() -> str:
 
 
 def provider_keys() -> str:
-    rows = [(f"`{name}:`", " or ".join(f"`{key}`" for key in keys)) for name, keys in PROVIDERS.items() if keys]
+    keyed = [f"`{name}:` {' or '.join(f'`{key}`' for key in keys)}" for name, keys in PROVIDERS.items() if keys]
     rest = ", ".join(f"`{name}:`" for name, keys in PROVIDERS.items() if not keys)
-    return f"{table(('models', 'key'), rows)}\nFor {rest} pydantic-ai finds the credentials in other ways.\n"
+    return f"{' · '.join(keyed)}. For {rest}, pydantic-ai finds the credentials in other ways.\n"
 
 
 def secret_files() -> str:
@@ -82,52 +82,58 @@ def secret_files() -> str:
     return f"The secrets that may be in files are {', '.join(f'`{name}`' for name in SECRETS)}.\n"
 
 
-def routes() -> str:
-    """The routes of the API, out of the server's own description."""
+@functools.cache
+def description() -> dict[str, Any]:
+    """The server's own description of its API."""
     from memalign_server.app import create_app
     from memalign_server.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        api = create_app(Settings(registry=f"sqlite:///{folder}/memalign.db")).openapi()
-    parts = []
-    for path, methods in api["paths"].items():
+        return create_app(Settings(registry=f"sqlite:///{folder}/memalign.db")).openapi()
+
+
+def routes() -> str:
+    rows = []
+    for path, methods in description()["paths"].items():
         for method, operation in methods.items():
-            parts.append(f"### {method.upper()} {path.removeprefix('/api/v1')}\n\n{operation['description'].strip()}\n")
-            fields = [_parameter(entry) for entry in operation.get("parameters", ()) if entry["in"] == "query"]
+            query = [
+                _field(entry["name"], entry["schema"], "query")
+                for entry in operation.get("parameters", ())
+                if entry["in"] == "query"
+            ]
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            fields += _fields(api, body)
-            if fields:
-                parts.append(table(("field", "in", "type", "default"), fields))
-            codes = [code for code in operation["responses"] if code.startswith("2")]
-            answer = operation["responses"][codes[0]]["content"]["application/json"]["schema"]
-            parts.append(f"Answers {codes[0]} with {_type(answer)}.\n")
-    parts.append("## What the answers hold\n")
-    for name in ("Person", "JudgeSummary", "Job", "ReviewCases", "ReviewCase", "AnswerState"):
-        schema = api["components"]["schemas"][name]
-        rows = [(f"`{field}`", _type(part)) for field, part in schema["properties"].items()]
-        parts.append(f"### {name}\n\n{schema.get('description', '').strip()}\n")
-        parts.append(table(("field", "type"), rows))
-    return "\n".join(parts)
+            (code,) = (code for code in operation["responses"] if code.startswith("2"))
+            answer = _type(operation["responses"][code]["content"]["application/json"]["schema"])
+            words = " ".join(operation["description"].split())
+            route = f"`{method.upper()} {path.removeprefix('/api/v1/')}`"
+            rows.append((f"{route}<br>answers {code} with {answer}", words, ", ".join([*query, *_fields(body)])))
+    return table(("route", "does", "takes"), rows)
 
 
-def _parameter(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        f"`{entry['name']}`",
-        "query",
-        _type(entry["schema"]),
-        _default(entry["schema"], entry.get("required", False)),
-    )
+def answers() -> str:
+    schemas = description()["components"]["schemas"]
+    names = ("Person", "JudgeSummary", "Job", "ReviewCases", "ReviewCase", "AnswerState")
+    rows = []
+    for name in names:
+        fields = ", ".join(_field(field, part) for field, part in schemas[name]["properties"].items())
+        rows.append((f"`{name}`", " ".join(schemas[name].get("description", "").split()), fields))
+    return table(("answer", "is", "fields"), rows)
 
 
-def _fields(api: Mapping[str, Any], body: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _fields(body: Mapping[str, Any]) -> list[str]:
     if "$ref" not in body:
         return []
-    schema = api["components"]["schemas"][body["$ref"].rpartition("/")[2]]
+    schema = description()["components"]["schemas"][body["$ref"].rpartition("/")[2]]
     needed = schema.get("required", ())
     return [
-        (f"`{name}`", "body", _type(part), _default(part, name in needed))
-        for name, part in schema["properties"].items()
+        _field(name, part, *(["required"] if name in needed else [])) for name, part in schema["properties"].items()
     ]
+
+
+def _field(name: str, schema: Mapping[str, Any], *notes: str) -> str:
+    default = schema.get("default")
+    usual = [] if default in (None, "", [], {}) else [f"default `{json.dumps(default)}`"]
+    return f"`{name}` ({'; '.join([_type(schema), *notes, *usual])})"
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -137,7 +143,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
+        return " or ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
@@ -145,12 +151,6 @@ def _type(schema: Mapping[str, Any]) -> str:
     if schema.get("title", "").startswith("Response"):  # a value of the library, which the description has whole
         return "a [judgment](formats.md#judgments)"
     return str(schema.get("type", "any JSON value"))
-
-
-def _default(schema: Mapping[str, Any], required: bool) -> str:
-    if required:
-        return "required"
-    return f"`{json.dumps(schema['default'])}`" if schema.get("default") not in (None, "", [], {}) else ""
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------
@@ -204,6 +204,10 @@ VERDICT = {
 }
 """What it answered to the other one."""
 CHANCES = {"regret": 0.04, "wrong": 0.97, "something is?": 0.02, "a time": 0.03, "how-to": 0.05}
+
+
+WIDTH = 170
+"""Characters of a line of JSON: of more, its parts have lines of their own."""
 
 
 @functools.cache
@@ -278,24 +282,23 @@ def _told(judgment: ma.Judgment) -> dict[str, Any]:
         {
             name: round(part, 2) if isinstance(part, float) else part
             for name, part in finding.items()
-            if part not in (None, "", [])
+            if part not in (None, "", []) and not (name == "taught_by" and finding["contribution"] is not None)
         }
         for finding in fields["findings"]
     ]
     return {**{name: fields[name] for name in names}, "findings": findings}
 
 
-def _json(value: object) -> str:
-    """JSON as people read it: short lists and objects on one line."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    for _ in range(3):
-        text = re.sub(r"([\[{])\n\s+([^\[\]{}\n]*(?:\n\s+[^\[\]{}\n]*){0,6})\n\s+([\]}])", _on_one_line, text)
-    return text
-
-
-def _on_one_line(match: re.Match[str]) -> str:
-    line = match[1] + re.sub(r"\n\s+", " ", match[2]) + match[3]
-    return line if len(line) < 100 else match[0]
+def _json(value: object, indent: str = "") -> str:
+    """JSON as people read it: what fits in a line is on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent + line) <= WIDTH or not isinstance(value, dict | list):
+        return line
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        parts = [f"{deeper}{json.dumps(name)}: {_json(part, deeper)}" for name, part in value.items()]
+        return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(deeper + _json(part, deeper) for part in value) + f"\n{indent}]"
 
 
 # -- a month -----------------------------------------------------------------------------------------------------------
@@ -530,6 +533,7 @@ MADE: dict[str, Callable[[], str]] = {
     "provider-keys": provider_keys,
     "secret-files": secret_files,
     "routes": routes,
+    "answers": answers,
     "month-work": month_work,
     "month-cost": month_cost,
     "month-each": month_each,
