@@ -66,3 +66,14 @@ def test_the_tutorial_prints_what_it_shows(endpoint: Endpoint, capsys: pytest.Ca
             assert "G1 t-1@ana Never promise a day" in shown
             assert 'False Against G1: the reply says "on Monday".' in shown
     assert compared > 5
+
+
+def test_the_experts_tutorial_names_what_the_page_shows() -> None:
+    """Each button, tab and link that the page names in bold or italics is a text of the server."""
+    text = re.sub(r"!\[.*?\]\(.*?\)", "", (PAGE.parent / "first-review.md").read_text("utf-8"))
+    named = set(re.findall(r"\*\*([^*\n]+)\*\*", text)) | set(re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text))
+    server = PAGE.parents[2] / "packages" / "memalign-server" / "src" / "memalign_server"
+    sources = [path for path in server.rglob("*") if path.suffix in (".html", ".py", ".js")]
+    shown = " ".join(" ".join(path.read_text("utf-8").split()) for path in sources)
+    assert len(named) > 10
+    assert {name for name in named if name not in shown} == set()
