@@ -71,9 +71,12 @@ def default_models() -> str:
 
 
 def provider_keys() -> str:
-    keyed = [f"`{name}:` {' or '.join(f'`{key}`' for key in keys)}" for name, keys in PROVIDERS.items() if keys]
+    keyed = [(f"`{name}:`", " or ".join(f"`{key}`" for key in keys)) for name, keys in PROVIDERS.items() if keys]
+    keyed += [("", "")] * (-len(keyed) % 3)
+    rows = [[cell for pair in keyed[start : start + 3] for cell in pair] for start in range(0, len(keyed), 3)]
     rest = ", ".join(f"`{name}:`" for name, keys in PROVIDERS.items() if not keys)
-    return f"{' · '.join(keyed)}. For {rest}, pydantic-ai finds the credentials in other ways.\n"
+    names = table(("models", "key") * 3, rows)
+    return f"{names}\nFor {rest}, pydantic-ai finds the credentials in other ways.\n"
 
 
 def secret_files() -> str:
