@@ -1,0 +1,236 @@
+"""Where are public verdicts with people's own words? Makes a folder of feedback from them, as learns.py reads it.
+
+    python benchmarks/fetch.py DATA                       every set of sources.toml that can be reached
+    python benchmarks/fetch.py DATA averitec saf          some of them
+
+`sources.toml` says of each set its repository, revision, licence, digests, and whose the labels are. Downloads lie in
+`DATA/downloads`, and one with the right digest is not asked for again. `DATA/tasks.toml` says what each file is made
+of. A set that cannot be had is named, and the exit code is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import sys
+import tomllib
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+SOURCES = Path(__file__).with_name("sources.toml")
+CRITERIA, FEWEST = 10, 90  # criteria of the Feedback Collection that become tasks, and rows that each has at least
+Row = dict[str, Any]
+
+
+def download(url: str, target: Path, wanted: str) -> None:
+    """Bring a file, unless it is there. Raises OSError for one that does not come whole, or is another file."""
+    if target.exists() and wanted in ("", digest(target)):
+        return
+    partial = target.with_name(f"{target.name}.part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with urllib.request.urlopen(url, timeout=60) as answer, partial.open("wb") as file:
+        shutil.copyfileobj(answer, file)
+        size, whole = file.tell(), int(answer.headers.get("Content-Length") or file.tell())
+    if size != whole:
+        raise OSError(f"{url} was cut off after {size:,} of {whole:,} bytes")
+    if wanted not in ("", digest(partial)):
+        raise OSError(f"{url} is another file: its SHA-256 is {digest(partial)}, not {wanted}")
+    partial.replace(target)
+
+
+def digest(path: Path) -> str:
+    """The file's SHA-256."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def short(*texts: object) -> str:
+    """Twelve hex digits that stand for texts."""
+    return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()[:12]
+
+
+# -- from a set's own form to rows: id, inputs, outputs, value; `task` names one of several -----------------------------
+
+
+def row(name: object, inputs: Row, outputs: Row, value: object, **others: Any) -> Row:
+    """A row of feedback."""
+    return {"id": str(name), "inputs": inputs, "outputs": outputs, "value": value, "source": "authors", **others}
+
+
+def averitec(files: Sequence[Path]) -> Iterator[Row]:
+    """Claims with evidence, and the fact-checkers' justification."""
+    for number, claim in enumerate(json.loads(files[0].read_bytes())):
+        answers = {part["question"]: [answer["answer"] for answer in part["answers"]] for part in claim["questions"]}
+        inputs = {"evidence": answers, "claim_date": claim["claim_date"], "speaker": claim["speaker"]}
+        facts = {"rationale": claim["justification"], "source": "fact-checker"}
+        yield row(number, inputs, {"claim": claim["claim"]}, claim["label"], **facts)
+
+
+def ukp_convincing(files: Sequence[Path]) -> Iterator[Row]:
+    """Pairs of arguments; the reason is the first worker's who chose as most did. A file is a group."""
+    sides = {"1": "A", "2": "B"}
+    for path in files:
+        for pair in ElementTree.parse(path).getroot():
+            label, votes = pair.findtext("goldLabel", ""), pair.iterfind("mTurkAssignments/mTurkAssignment")
+            reason = next((vote.findtext("reason", "") for vote in votes if vote.findtext("value") == label), "")
+            words = re.sub(r"\b(?:argument |arg ?|a)([12])\b", lambda m: f"argument {sides[m[1]]}", reason, flags=re.I)
+            inputs = {"debate": pair.findtext("debateMetaData/title"), "stance": pair.findtext("arg1/stance")}
+            outputs = {side: pair.findtext(f"arg{number}/text") for number, side in sides.items()}
+            facts = {"rationale": words, "source": "crowd", "group": path.stem}
+            yield row(f"{path.stem}-{pair.findtext('id')}", inputs, outputs, sides[label[1:]], **facts)
+
+
+def saf(files: Sequence[Path]) -> Iterator[Row]:
+    """Students' answers to questions, which are the groups, with tutors' feedback."""
+    for question in (ElementTree.parse(path).getroot() for path in files):
+        inputs = {"question": question.findtext("questionText", "").strip()}
+        reference = question.findtext("referenceAnswers/referenceAnswer", "").strip()
+        for answer in question.iterfind("studentAnswers/studentAnswer"):
+            outputs = {"answer": answer.findtext("response", "").strip()}
+            value, words = (answer.findtext(f"{name}_feedback", "").strip() for name in ("verification", "response"))
+            facts = {"expectations": reference, "rationale": words, "source": "tutor", "group": question.get("id")}
+            yield row(f"{question.get('id')}-{answer.get('id')}", inputs, outputs, value, **facts)
+
+
+def shepherd(files: Sequence[Path]) -> Iterator[Row]:
+    """Answers with two scores, and the errors that annotators describe."""
+    for line in _lines(files[0]):
+        answers, item = line["latestLabel"]["jsonResponse"], line["metadata"]
+        errors = answers.get("CLASSIFICATION_JOB_0", {}).get("categories", [])
+        words = [part["text"] for error in errors for part in (error.get("children") or {}).values()]
+        facts = {"expectations": item["output_correct"], "rationale": "\n".join(words), "source": "annotator"}
+        for task, job in (("justified", "CLASSIFICATION_JOB"), ("relevant", "CLASSIFICATION_JOB_1")):
+            if job in answers:
+                score, outputs = int(answers[job]["categories"][0]["name"][0]), {"response": item["output_candidate"]}
+                yield row(line["id"], {"context": item["context"]}, outputs, score, task=task, **facts)
+
+
+def financebench(files: Sequence[Path]) -> Iterator[Row]:
+    """Systems' answers to questions, which are the groups; a refusal is neither right nor wrong, and is left out."""
+    questions = {line["financebench_id"]: line for line in _lines(files[0])}
+    for path in files[1:]:
+        for line in _lines(path):
+            question, label = questions[line["financebench_id"]], line["label"].partition(" ")[0].lower()
+            if label in ("correct", "incorrect") and str(line["model_answer"]).strip():
+                inputs = {name: question[name] for name in ("question", "company", "doc_name")}
+                facts = {"expectations": question["answer"], "group": line["financebench_id"]}
+                name = f"{line['financebench_id']}-{path.stem}"
+                yield row(name, inputs, {"answer": str(line["model_answer"])}, label, **facts)
+
+
+def hotpotqa(files: Sequence[Path]) -> Iterator[Row]:
+    """First answers of systems in the logs of Reflexion's runs; a wrong one that shares half its words is left out."""
+    for path in files:
+        trial = re.split(r"^BEGIN TRIAL \d+\s*$", path.read_text("utf-8"), flags=re.M)[1]
+        parts = re.split(r"^Correct answer:(.*)$", trial, flags=re.M)
+        for run, gold in zip(parts[0::2], map(str.strip, parts[1::2]), strict=False):
+            question = re.search(r"\bQuestion:((?:(?!\bQuestion:).)*?)^Thought", run, re.M | re.S)
+            end = re.search(r"Finish\[(.+)\]\s*\nObservation(?: \d+)?: Answer is (CORRECT|INCORRECT)", run)
+            if question and end:
+                words, meant = ({*re.findall(r"\w+", text.lower())} for text in (end[1], gold))
+                if end[2] == "CORRECT" or 4 * len(words & meant) < len(words) + len(meant):
+                    facts = {"expectations": gold, "source": "-".join(path.parts[-4:-1]), "group": short(question[1])}
+                    inputs, outputs = {"question": question[1].strip()}, {"answer": end[1]}
+                    yield row(short(question[1], facts["source"]), inputs, outputs, end[2] == "CORRECT", **facts)
+
+
+def halubench(files: Sequence[Path]) -> Iterator[Row]:
+    """Answers to questions on a passage, which is the group."""
+    from pyarrow import parquet
+
+    for line in parquet.read_table(files[0]).to_pylist():
+        inputs = {"passage": line["passage"], "question": line["question"]}
+        yield row(line["id"], inputs, {"answer": line["answer"]}, line["label"], group=short(line["passage"]))
+
+
+def autoj(files: Sequence[Path]) -> Iterator[Row]:
+    """Pairs of two of its sources; GPT-4's reason is taken where its verdict is people's."""
+    form = r"\[Query\]:(.*?)\*{3}\s*\[Response 1\]:(.*?)\*{3}\s*\[Response 2\]:(.*)\*{3}\s*\[END DATA\]"
+    for line in _lines(files[0]):
+        task = re.search("saferlhf|summar", re.sub("[^a-z]", "", line["source_dataset"].lower()))
+        if task and (item := re.search(form, line.get("usrmsg") or line["usermsg"], re.S)):
+            query, first, second = map(str.strip, item.groups())
+            words = line["target_output"].replace("Response 1", "Response A").replace("Response 2", "Response B")
+            facts = {"rationale": words if line["gt_label"] == line["pred_label"] else None, "group": short(query)}
+            name, label = short(query, first, second), ("A", "B", "tie")[int(line["gt_label"])]
+            yield row(name, {"query": query}, {"A": first, "B": second}, label, task=task[0], **facts)
+
+
+def feedback_collection(files: Sequence[Path]) -> Iterator[Row]:
+    """Ten criteria, the first by the digest of their text, so that neither order nor alphabet chooses."""
+    lines = json.loads(files[0].read_bytes())
+    counts = Counter(line["orig_criteria"] for line in lines)
+    chosen = sorted((text for text in counts if counts[text] >= FEWEST), key=short)[:CRITERIA]
+    for line in lines:
+        if (criterion := line["orig_criteria"]) in chosen:
+            scores = [f"{score}: {line[f'orig_score{score}_description']}" for score in range(1, 6)]
+            facts = {"expectations": line["orig_reference_answer"], "rationale": line["orig_feedback"]}
+            facts |= {"group": short(line["orig_instruction"]), "criterion": "\n".join([criterion, *scores])}
+            inputs, outputs = {"instruction": line["orig_instruction"]}, {"response": line["orig_response"]}
+            name, task = short(criterion, inputs, outputs), str(chosen.index(criterion) + 1)
+            yield row(name, inputs, outputs, int(line["orig_score"]), task=task, source="gpt-4", **facts)
+
+
+def _lines(path: Path) -> Iterator[Row]:
+    return map(json.loads, path.read_text("utf-8").splitlines())
+
+
+READERS = (averitec, ukp_convincing, saf, shepherd, financebench, hotpotqa, halubench, autoj, feedback_collection)
+
+
+def tasks_of(name: str, source: Row, folder: Path, files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
+    """Write the set's tasks, and say what each file is made of."""
+    reader = next(reader for reader in READERS if reader.__name__ == name)
+    tasks, criteria = dict[str, dict[str, Row]](), dict(source.get("criteria", {}))
+    for item in reader(files):
+        task = item.pop("task", "")
+        criteria.setdefault(task, item.pop("criterion", source.get("criterion")))
+        tasks.setdefault(task, {}).setdefault(f"{item['id']}@{item['source']}", item)
+    for task, items in tasks.items():
+        title = f"{name}_{task}" if task else name
+        path = folder / f"{title}.jsonl"
+        path.write_text("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items.values()), "utf-8")
+        facts = {key: source[key] for key in ("values", "licence", "labels", "address")}
+        yield title, {"criterion": criteria[task], **facts, "rows": len(items), "sha256": digest(path)}
+
+
+def main() -> None:
+    """Make what can be had."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("sets", nargs="*", help="all without any")
+    parser.add_argument("--sources", type=Path, default=SOURCES)
+    parser.add_argument("--mirror", help="scheme and host of a server to ask in place of the public ones")
+    options = parser.parse_args()
+    sources: Row = tomllib.loads(options.sources.read_text("utf-8"))
+    listed, missing = options.data / "tasks.toml", 0
+    tasks: dict[str, Row] = tomllib.loads(listed.read_text("utf-8")) if listed.exists() else {}
+    for name in options.sets or sources:
+        source = sources[name]
+        address = re.sub(r"^https?://[^/]+", options.mirror or r"\g<0>", source["address"])
+        files = {path: options.data / "downloads" / name / path for path in source["files"]}
+        try:
+            for path, file in files.items():
+                download(f"{address}/{urllib.parse.quote(path)}", file, source["files"][path])
+            tasks |= dict(tasks_of(name, source, options.data, [*files.values()]))
+        except Exception as error:  # noqa: BLE001  # not there, or of another form: the other sets are made
+            missing += 1
+            print(f"{name} is not made: {type(error).__name__}: {error}", file=sys.stderr)
+    for title, facts in tasks.items():
+        print(f"{title}: {facts['rows']:,} rows; {facts['licence']}")
+    entries = (
+        [f"[{title}]", *(f"{key} = {json.dumps(facts[key])}" for key in facts), ""] for title, facts in tasks.items()
+    )
+    listed.write_text("\n".join(line for entry in entries for line in entry), "utf-8")
+    sys.exit(1 if missing else 0)
+
+
+if __name__ == "__main__":
+    main()
