@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from memalign import Example, Feedback, Guideline, Memory, aio
+from memalign import Example, Feedback, Memory, aio
 from memalign.align.learned_tests import mined
 from memalign.content import each_side, words_of
 from memalign.evaluation.cases import estimate
@@ -29,7 +29,7 @@ from memalign.judge.code_tests import holds
 from memalign.memory import Annotation, Case
 from memalign.memory.retrieval import embedding_text
 from memalign.metrics import Estimate
-from memalign.models import resolve_embedding
+from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.values import Value, ValueType
 
 __all__ = ["BASELINES", "AnyLikeness", "episodic", "ruled", "share"]
@@ -41,24 +41,21 @@ Labelled = list[tuple[Example, Value]]
 def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Callable[[Example], Value | None] | None:
     """The rules that code mines from the words of taught rows, as what gives a case its verdict; None without any."""
     fields = [name for name in ("inputs", "outputs", "expectations") if any(row.content.get(name) for row in taught)]
-    rules = mined(episodic(taught), value_type, fields)
-    labels = value_type.labels
-    return partial(_verdict, rules, labels) if rules else None
+    rules, labels = mined(episodic(taught), value_type, fields), list[Any](value_type.labels)
 
+    def verdict(case: Example) -> Value | None:
+        """What the first rule that fires says, of a pair the side that it fits; None where none does."""
+        sides = each_side(case.content, labels)
+        for rule in rules:
+            fits = [
+                all(check.test and holds(check.test, side) == (check.answer == "yes") for check in rule.checks)
+                for side in sides
+            ]
+            if sum(fits) == 1:
+                return rule.checks[0].value if len(sides) == 1 else labels[fits.index(True)]
+        return None
 
-def _verdict(rules: Sequence[Guideline], labels: Sequence[Any], case: Example) -> Value | None:
-    """What the first rule that fires says, of a pair the side that it fits; None where none does."""
-    sides = each_side(case.content, labels)
-    for rule in rules:
-        fits = [_fits(rule, side) for side in sides]
-        if sum(fits) == 1:
-            verdict: Value | None = rule.checks[0].value if len(sides) == 1 else labels[fits.index(True)]
-            return verdict
-    return None
-
-
-def _fits(rule: Guideline, content: Mapping[str, Any]) -> bool:
-    return all(check.test and holds(check.test, content) == (check.answer == "yes") for check in rule.checks)
+    return verdict if rules else None
 
 
 def episodic(rows: Iterable[Feedback], embedding: Any = None) -> Memory:
@@ -80,14 +77,10 @@ def _vectors(cases: Sequence[Example], embedding: Any) -> Any:
     return aio.run(embedding.embed([embedding_text(case) for case in cases])).astype("<f4")
 
 
-class AnyLikeness:
+class AnyLikeness(WordLlamaEmbedding):
     """The in-process embedder by another name, under which no case is too unlike to be shown."""
 
     name = "any likeness"
-
-    async def embed(self, texts: Sequence[str]) -> Any:
-        """As the embedder does."""
-        return await resolve_embedding(None).embed(texts)
 
 
 def share(right: Sequence[bool], groups: Sequence[str]) -> Estimate:
@@ -117,10 +110,8 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Any
 
 def _plain(cases: Sequence[Example]) -> Any:
     """Length, and the share of words that the reference and the inputs have too; of a pair, one side less the other."""
-    pairs = [
-        [(case, case.outputs[side]) for side in "AB"] if _is_pair(case) else [(case, case.outputs)] for case in cases
-    ]
-    return np.array([_of_text(*texts[0]) - (_of_text(*texts[1]) if texts[1:] else 0) for texts in pairs])
+    pairs = [[case.outputs[side] for side in "AB"] if _is_pair(case) else [case.outputs, None] for case in cases]
+    return np.array([_of_text(case, one) - _of_text(case, two) for case, (one, two) in zip(cases, pairs, strict=True)])
 
 
 def _is_pair(case: Example) -> bool:
@@ -128,18 +119,18 @@ def _is_pair(case: Example) -> bool:
 
 
 def _of_text(case: Example, text: Any) -> Any:
-    words = _words("outputs", text)
-    shares = [len(words & _words(name, getattr(case, name))) / (len(words) or 1) for name in ("expectations", "inputs")]
+    words = _words(text)
+    shares = [len(words & _words(getattr(case, name))) / (len(words) or 1) for name in ("expectations", "inputs")]
     return np.array([math.log1p(sum(map(len, words_of("outputs", text)))), *shares])
 
 
-def _words(field: str, content: Any) -> set[str]:
-    return set(re.findall(r"\w+", " ".join(words_of(field, content)).lower())) if content is not None else set()
+def _words(content: Any) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(words_of("outputs", content)).lower()))
 
 
 def _counted(case: Example) -> list[str]:
     """The words of an item, each with its field."""
-    return [f"{name}:{word}" for name in ("inputs", "outputs") for word in _words(name, getattr(case, name))]
+    return [f"{name}:{word}" for name in ("inputs", "outputs") for word in _words(getattr(case, name))]
 
 
 BASELINES: dict[str, Callable[[Labelled, Sequence[Example]], list[Value]]] = {

@@ -24,13 +24,7 @@ from memalign.io import read_judgments
 from memalign.types import as_json
 from memalign.values import ValueType
 
-COLUMNS = {
-    "own verdict": "own",
-    "delivered": "delivered",
-    "by the calibrator": "calibrator",
-    "mined alone": "mined",
-    "words alone": "words",
-}
+COLUMNS = ("own verdict", "delivered", "by the calibrator", "mined alone", "words alone")
 
 
 def run(name: str, settings: argparse.Namespace) -> None:
@@ -67,11 +61,11 @@ def verdicts(name: str, settings: argparse.Namespace) -> dict[str, Any]:
         "policy": name,
         "kind": policy(name).kind + ("" if policy(name).literal else ", no literal"),
         "groups": [f"{name} {case.meta['group']}" for case in cases],
-        "own": [(one.value if one.own_value is None else one.own_value) == label for one, label in judged],
+        "own verdict": [(one.value if one.own_value is None else one.own_value) == label for one, label in judged],
         "delivered": [judgment.value == label for judgment, label in judged],
-        "calibrator": [judgment.decided_by == "calibrator" for judgment, _ in judged],
-        "mined": [rules(item) == case.value for item, case in zip(items, cases, strict=True)] if rules else [],
-        "words": [verdict == case.value for verdict, case in zip(words, cases, strict=True)],
+        "by the calibrator": [judgment.decided_by == "calibrator" for judgment, _ in judged],
+        "mined alone": [rules(item) == case.value for item, case in zip(items, cases, strict=True)] if rules else [],
+        "words alone": [verdict == case.value for verdict, case in zip(words, cases, strict=True)],
     }
 
 
@@ -89,7 +83,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def cells(name: str, kind: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     """One line of the table: shares of the cases over all of these rows, and of how many where it is not all."""
     line = [name, kind, str(sum(len(row["groups"]) for row in rows))]
-    for column in COLUMNS.values():
+    for column in COLUMNS:
         taken = [row for row in rows if row[column]]
         right = [verdict for row in taken for verdict in row[column]]
         groups = [group for row in taken for group in row["groups"]]

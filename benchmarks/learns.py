@@ -35,9 +35,9 @@ from memalign.evaluation.cases import ScoredCase
 from memalign.io import read_feedback, read_judgments
 from memalign.io.judgments import JudgmentWriter
 from memalign.metrics import Estimate
-from memalign.models import resolve_embedding
 from memalign.models.calls import Calls
 from memalign.models.dry_run import DryRun
+from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.values import Value, ValueType
 
 FIELDS = ("inputs", "outputs", "expectations")
@@ -90,11 +90,10 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """One run of a task: the cases that are taught, with all feedback on them, those that are judged, and the labels."""
+    """One run of a task: the feedback that is taught, the cases that are judged, and the labels of both."""
 
     task: Task
     run: int
-    cases: tuple[ma.Example, ...]
     taught: tuple[ma.Feedback, ...]
     unseen: tuple[ma.Example, ...]
     labels: Mapping[str, Value]
@@ -120,7 +119,6 @@ class Draw:
         return cls(
             task=task,
             run=run,
-            cases=tuple(taught),
             taught=tuple(row for row in cases.rows if row.id in names),
             unseen=tuple(unseen[: settings.unseen or None]),
             labels=cases.labels,
@@ -173,7 +171,7 @@ JUDGES: dict[str, Callable[[Draw, argparse.Namespace], ma.Judge]] = {
     "labels only": lambda draw, settings: aligned(draw, settings, "labels"),
     "comments only": lambda draw, settings: aligned(draw, settings, "comments"),
     "semantic only": lambda draw, settings: aligned(draw, settings).replace(retrieval_k=0),
-    "episodic only": lambda draw, settings: remembering(draw, settings, resolve_embedding(None)),
+    "episodic only": lambda draw, settings: remembering(draw, settings, WordLlamaEmbedding()),
     "nearest cases": lambda draw, settings: remembering(draw, settings, AnyLikeness()),
 }
 METHODS = (*JUDGES, *COMPETITORS, *BASELINES, "mined")
@@ -216,7 +214,8 @@ def compete(
 
 def baseline(draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.Namespace) -> list[Value]:
     """The verdicts of what needs no model; where no mined rule fires, the commonest label."""
-    taught = [(case, draw.labels[case.id]) for case in draw.cases]
+    examples = {row.id: row.example for row in draw.taught if row.example is not None}
+    taught = [(case, draw.labels[name]) for name, case in examples.items()]
     if method != "mined":
         verdicts: list[Value] = BASELINES[method](taught, cases)
         return verdicts
@@ -227,11 +226,10 @@ def baseline(draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.N
 
 def estimated(draw: Draw, method: str, settings: argparse.Namespace) -> ma.Usage:
     """About what a method would ask for: the align in whole, and judging by a sample."""
-    settings.dry = learning = DryRun()
-    judge, sample = JUDGES[method](draw, settings), list(draw.unseen[:SAMPLE])
-    judging = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
-    judge.judge_many(sample, max_cost=Calls(dry_run=judging))
-    return learning.usage + judging.scaled(len(draw.unseen) / len(sample))[0]
+    settings.dry, judging, sample = DryRun(), DryRun(), draw.unseen[:SAMPLE]
+    JUDGES[method](draw, settings).judge_many(list(sample), max_cost=Calls(dry_run=judging))
+    learning: ma.Usage = settings.dry.usage
+    return learning + judging.scaled(len(draw.unseen) / len(sample))[0]
 
 
 def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
@@ -284,10 +282,8 @@ def difference(first: Sequence[ScoredCase], second: Sequence[ScoredCase]) -> str
     """The library's paired comparison in points, for numbers that of the concordance too; then fixed and broken."""
     comparison, parts = ma.compare(first, second), []
     for name, estimate in comparison.differences.items():
-        value, low, high = (
-            None if part is None else 100 * part for part in (estimate.value, estimate.low, estimate.high)
-        )
-        points = Estimate(value=value, low=low, high=high)
+        bounds = {bound: getattr(estimate, bound) for bound in ("value", "low", "high")}
+        points = Estimate(**{bound: part if part is None else 100 * part for bound, part in bounds.items()})
         parts.append(f"{points:+.0f}" + (" of CCC" if name == "ccc" else ""))
     return f"{', '.join(parts)}; {len(comparison.fixed)}, {len(comparison.broken)}"
 
@@ -318,6 +314,8 @@ def main() -> None:
         parser.set_defaults(**tomllib.loads(settings_file.read_text("utf-8")))
     settings = parser.parse_args()
     facts = tomllib.loads((settings.data / "tasks.toml").read_text("utf-8"))
+    if missing := {*(settings.tasks or ())} - facts.keys():
+        parser.error(f"{settings.data} lacks {', '.join(sorted(missing))}; fetch.py makes them, --tasks names others")
     tasks = [Task.read(settings.data, name, facts[name]) for name in settings.tasks or facts]
     draws = [Draw.of(task, run, settings) for run in range(settings.runs) for task in tasks]
     if settings.dry_run:
