@@ -504,6 +504,48 @@ def test_a_line_that_installs_memalign_would_install_it(page: Path) -> None:
             assert {*wanted} - {""} <= {*packages[source[1]].get("optional-dependencies", {})}, word
 
 
+def constants() -> list[tuple[str, str]]:
+    """Sentences of pages with numbers that the code has: the page, and the words with today's number."""
+    from memalign.align import ask, distil
+    from memalign.cli import judging
+    from memalign.judge import observations
+    from memalign.memory import guard, retrieval
+    from memalign.models import local
+    from memalign.models.base import Limits
+    from memalign.models.resolve import MOST_IN_FLIGHT, USUAL_IN_FLIGHT
+    from memalign.models.retry import Retry
+    from memalign_server.people import people
+
+    usual = Limits()
+    words = {5: "five", 10: "ten", 30: "thirty", 50: "fifty", 90: "ninety", 7: "seven", 2: "2"}
+    return [
+        (
+            "explanation/method.md",
+            f"a budget of {distil.GUIDELINE_TOKENS:,} tokens, and up to {words[usual.examples]} similar",
+        ),
+        ("explanation/method.md", f"From {words[retrieval.CHOICE]} cases on, a case is"),
+        ("explanation/method.md", f"1 for up to {usual.shard_size} comments"),
+        ("explanation/method.md", f"{words[ask.FOLDS[True]]} distillations for held-out cases"),
+        ("explanation/method.md", f"at most {guard.MAX_WORDS} words, no copied case"),
+        ("explanation/method.md", f"From {words[observations.FEWEST]} labelled cases on"),
+        ("how-to/feedback.md", f"a single line of at most {guard.MAX_WORDS} words"),
+        ("how-to/feedback.md", f"a likeness of {retrieval.RELEVANT} or less"),
+        ("how-to/large-runs.md", f"the prompts of {judging._SAMPLE} of them"),
+        ("how-to/large-runs.md", f"tried up to {words[Retry().attempts]} times"),
+        ("how-to/serve.md", f"within {words[people._LINK_SECONDS // 86400]} days, and gives that browser a session of"),
+        ("how-to/serve.md", f"a session of {words[people.SESSION_SECONDS // 86400]} days"),
+        ("reference/settings.md", f"{USUAL_IN_FLIGHT}, or `--concurrency` up to {MOST_IN_FLIGHT}"),
+        ("reference/settings.md", f"the context of an embedded model | {local._DEFAULT_CONTEXT:,}"),
+        ("reference/settings.md", f"looked up, else {usual.context_tokens:,}"),
+        ("reference/words.md", f"of a question at most {guard.CHECK_WORDS} words"),
+    ]
+
+
+def test_numbers_in_sentences_are_those_of_the_code() -> None:
+    for page, sentence in constants():
+        assert sentence in " ".join((DOCS / page).read_text("utf-8").split()), f"{page}: {sentence}"
+
+
 QUOTED = [
     ("explanation/security.md", "results.md", r"\d+ of \d+ \| 0\.\d\d \[[^]]*\]"),
     ("explanation/choosing-models.md", "results.md", r"11 points \[4, 17\]"),
