@@ -7,7 +7,7 @@ import pytest
 
 from memalign import Check, Registry
 from memalign.cli.history import diff_text
-from memalign.memory import Answers, Memory
+from memalign.memory import Answers, Expectation, Memory
 from tests.support.keys import keys
 from tests.support.places import Place
 from tests.support.registry import all_versions, case, judge, memory_of
@@ -48,6 +48,15 @@ def test_checks_and_answers_come_back_unchanged(registry: Registry) -> None:
     assert loaded == taught()
     assert loaded.hash == taught().hash
     assert loaded.hash != replace(taught(), cases=memory_of(*taught().cases).cases[:2]).hash
+
+
+def test_what_guidelines_written_without_a_case_expect_comes_back_unchanged(registry: Registry) -> None:
+    (first, *others) = taught().cases
+    expected = (Expectation(label=True, checks=((PLAIN, 1), (SHORT, -1))), Expectation(checks=((LONG, 1),)))
+    answers = replace(first.answers or Answers(judge="0123"), expected=expected)
+    memory = replace(taught(), cases=(replace(first, answers=answers), *others))
+    registry.create(judge(memory))
+    assert registry.load("helpfulness").memory == memory
 
 
 def test_an_erase_removes_questions_and_answers_everywhere(registry: Registry, place: Place) -> None:

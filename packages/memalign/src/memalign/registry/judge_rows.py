@@ -206,7 +206,7 @@ def encoded(value: Any) -> bytes:
     """The body of a value, without a struct's fields that are None. Raises InputError for what JSON cannot hold."""
     if isinstance(value, msgspec.Struct):
         value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
-        for name in ("checks", "outcome"):
+        for name in ("checks", "expected", "outcome"):
             if name in value:
                 value[name] = msgspec.to_builtins(value[name])
     try:
