@@ -1,10 +1,13 @@
-"""How well a judge learns from models of set competence: delivered accuracy beside own and calibrated verdict.
+"""How well does a judge learn from models of set competence? Delivered accuracy beside own and calibrated verdict.
 
-    python benchmarks/competence.py competence.jsonl           asks what is missing in that file, then prints the table
-    python benchmarks/competence.py competence.jsonl --table   prints the table of what is there
+    python benchmarks/competence.py competence.jsonl --figure docs/images/competence.svg
+    python benchmarks/competence.py competence.jsonl --table      asks nothing
+    python benchmarks/competence.py beside.jsonl --competitors .competitors/bin/python
 
 Models are simulated (simulated.py) and asked over HTTP as any other. One line of the file is one judged case, with both
-verdicts; a cell is one policy, one competence and one number of comments, on cases that nobody taught.
+verdicts; a cell is one policy, one competence and one number of comments, on 100 cases that nobody taught. What is
+missing in the file is asked; the corners of the competences come first, so a run that is stopped early has met them.
+With `--competitors` (competitors.py makes the environment) others learn the six policies from 50 comments as well.
 """
 
 from __future__ import annotations
@@ -12,15 +15,19 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import scale
+from charts import Panel, Point, chart
 from loopback import Loopback
-from simulated import INSTRUCTIONS, POLICIES, Case, Competence, Policy, chat, decide
+from simulated import INSTRUCTIONS, MODELS, POLICIES, Competence, decide, rows
+from simulated import chat as simulated_chat
 
 import memalign as ma
 from memalign.judge.decision import calibrator_of
@@ -29,11 +36,8 @@ SIZES = (2, 5, 10, 20, 50)
 UNSEEN = 100
 SEEDS = (1, 2)
 SHARES = (0.5, 0.7, 0.85, 0.97)
-ARMS = {
-    "chat": "a chat model alone",
-    "checks": "a chat model, and a decision model that answers the checks",
-    "decision": "a decision model judges; the chat model only writes guidelines",
-}
+ARMS = {"chat": "a chat model alone", "checks": "a chat model with checks", "decision": "a decision model judges"}
+"""With checks, a decision model answers them beside it; where one judges, the chat model only writes guidelines."""
 
 
 class Cell(NamedTuple):
@@ -47,45 +51,40 @@ class Cell(NamedTuple):
     @property
     def key(self) -> str:
         """Its name in the file."""
-        return f"{self.arm}/{self.competence.name(self.policy)}/{self.size}"
+        shares = ".".join(f"{name}{value:g}" for name, value in vars(self.competence).items())
+        return f"{self.arm}/{self.policy}/{shares}/{self.size}"
 
 
 def competences(arm: str, seed: int) -> list[Competence]:
-    """Following against checking in full, and every other competence for itself; only those that the arm uses.
-
-    The corners come first, so that a run that is stopped early has met the whole range.
-    """
+    """Following against checking in full, and every other competence for itself; only those that the arm uses."""
     pairs = list(itertools.product(SHARES, SHARES if arm != "chat" else (0.85,)))
     ends = (min(SHARES), max(SHARES))
     corners = [pair for pair in pairs if pair[0] in ends and (arm == "chat" or pair[1] in ends)]
-    inner = [pair for pair in pairs if pair not in corners]
     grid = {pair: Competence(following=pair[0], checking=pair[1], seed=seed) for pair in pairs}
     single: list[Competence] = []
     for name, shares in {"zero": (0.5, 0.9, 0.75), "distilling": (0.5, 0.97, 0.7), "citing": (0.5,)}.items():
         if name != "citing" or arm == "chat":
             single += [Competence(**{"following": 0.85, "seed": seed, name: share}) for share in shares]
-    return [*(grid[pair] for pair in corners), *single, *(grid[pair] for pair in inner)]
+    return [*(grid[pair] for pair in corners), *single, *(grid[pair] for pair in pairs if pair not in corners)]
 
 
 def cells(arms: Iterable[str]) -> list[Cell]:
     """All of them; the arms take turns, so that the first cells have every arm, policy and number of comments."""
+    arms, ranks = list(arms), range(max(len(competences(arm, 0)) for arm in ARMS))
     turns = [
-        (seed, rank, place, arm, competence)
-        for seed in SEEDS
-        for place, arm in enumerate(arms)
-        for rank, competence in enumerate(competences(arm, seed))
+        (arm, competences(arm, seed)[rank])
+        for seed, rank, arm in itertools.product(SEEDS, ranks, arms)
+        if rank < len(competences(arm, seed))
     ]
-    turns.sort(key=lambda turn: turn[:3])
-    return [
-        Cell(arm, policy, competence, size) for *_, arm, competence in turns for policy in POLICIES for size in SIZES
-    ]
+    return [Cell(arm, policy, able, size) for arm, able in turns for policy in POLICIES for size in SIZES]
 
 
-def judge_of(cell: Cell, address: str) -> ma.Judge:
-    """The judge that has learned nothing yet."""
-    name = cell.competence.name(cell.policy)
-    writer, decider = f"openai:{name}@{address}", f"system-one:{name}@{address}"
-    return ma.Judge(
+def measured(cell: Cell, address: str) -> list[dict[str, Any]]:
+    """Teach a judge, and have it judge what it was not taught: a line for each case, and the first has what it cost."""
+    policy, seed = POLICIES[cell.policy], cell.competence.seed
+    MODELS["simulated"] = policy, cell.competence
+    writer, decider = f"openai:simulated@{address}", f"system-one:simulated@{address}"
+    judge = ma.Judge(
         name="house",
         instructions=INSTRUCTIONS,
         feedback_value_type=bool,
@@ -93,190 +92,133 @@ def judge_of(cell: Cell, address: str) -> ma.Judge:
         check_model=decider if cell.arm == "checks" else None,
         parameters={"reflection_model": writer} if cell.arm == "decision" else {},
     )
-
-
-def row(policy: Policy, case: Case) -> dict[str, Any]:
-    """An expert's feedback on a case."""
-    return {
-        **fields(case),
-        "value": policy.label(case),
-        "rationale": policy.comment(case),
-        "source": "ana",
-    }
-
-
-def fields(case: Case) -> dict[str, Any]:
-    """A case as an example."""
-    return {"id": f"c-{case.number}", "inputs": case.letter, "outputs": case.reply}
-
-
-def measured(cell: Cell, address: str) -> list[dict[str, Any]]:
-    """Teach a judge, and have it judge what it was not taught: a line for each case, and the first has what it cost."""
-    policy = POLICIES[cell.policy]
-    seed = cell.competence.seed
-    taught = policy.cases(cell.size, seed, first=1_000)
-    unseen = policy.cases(UNSEEN, seed, first=100_000)
     started = time.perf_counter()
-    judge = judge_of(cell, address)
-    # The queue that experts review holds the judge's own verdicts, so an align knows them without asking.
-    result = judge.align([row(policy, case) for case in taught])
-    aligned = time.perf_counter() - started
-    lines = []
-    for case, judgment in zip(unseen, result.judge.judge_many([fields(case) for case in unseen]), strict=True):
-        if judgment.error is not None:
-            raise RuntimeError(f"{cell.key}: {judgment.error}")
-        own = judgment.value if judgment.own_value is None else judgment.own_value
-        sure = judgment.confidence
-        lines.append(
-            {
-                "cell": cell.key,
-                "id": f"c-{case.number}",
-                "label": policy.label(case),
-                "value": judgment.value,
-                "own": own,
-                "calibrated": None if cell.arm == "chat" or sure is None else judgment.value == (sure >= 0.5),
-                "by": judgment.decided_by,
-                "findings": len(judgment.findings),
-            }
-        )
-    usage = result.usage
+    result = judge.align(rows(policy, cell.size, seed))
+    cost = {"calls": result.usage.calls, "seconds": round(time.perf_counter() - started, 2)}
     calibrator = None if cell.arm == "chat" else calibrator_of(result.judge)
     if calibrator is not None:
-        lines[0] |= {"held_out": [calibrator.worth.n, calibrator.worth.fixed, calibrator.worth.broken]}
-    lines[0] |= {"guidelines": len(result.judge.memory.guidelines), "calls": usage.calls, "seconds": round(aligned, 2)}
+        cost["held_out"] = [calibrator.worth.n, calibrator.worth.fixed, calibrator.worth.broken]
+    cases = policy.cases(UNSEEN, seed, first=100_000)
+    items = [{"id": f"c-{case.number}", **case.fields} for case in cases]
+    lines = []
+    for case, judgment in zip(cases, result.judge.judge_many(items), strict=True):
+        if judgment.error is not None:
+            raise RuntimeError(f"{cell.key}: {judgment.error}")
+        sure, value = judgment.confidence, judgment.value
+        line = {"cell": cell.key, "id": judgment.id, "label": policy.label(case), "value": value}
+        line["own"] = value if judgment.own_value is None else judgment.own_value
+        line["calibrated"] = None if cell.arm == "chat" or sure is None else value == (sure >= 0.5)
+        lines.append(line | {"by": judgment.decided_by, "findings": len(judgment.findings)})
+    lines[0] |= {"guidelines": len(result.judge.memory.guidelines), **cost}
     return lines
 
 
 def run(file: Path, arms: Sequence[str], *, most: int | None = None) -> None:
     """Ask for the cells that the file lacks."""
-    done = {line["cell"] for line in read(file)}
+    done = {line["cell"] for line in scale.read(file)}
     missing = [cell for cell in cells(arms) if cell.key not in done][:most]
-    with Loopback(chat, decide) as server, file.open("a", encoding="utf-8") as out:
+    with Loopback(simulated_chat, decide) as server, file.open("a", encoding="utf-8") as out:
         for number, cell in enumerate(missing, 1):
-            for line in measured(cell, server.base_url):
-                out.write(json.dumps(line) + "\n")
+            out.writelines(json.dumps(line) + "\n" for line in measured(cell, server.base_url))
             out.flush()
             print(f"\r{number} of {len(missing)} cells", end="", file=sys.stderr, flush=True)
 
 
-def read(file: Path) -> Iterator[dict[str, Any]]:
-    """The lines that are there."""
-    if file.exists():
-        yield from map(json.loads, file.read_text("utf-8").splitlines())
-
-
-# -- the table -------------------------------------------------------------------------------------------------------
+# -- the tables and the figure ---------------------------------------------------------------------------------------
 
 
 class Score(NamedTuple):
-    """Accuracies of a cell over all seeds."""
+    """Accuracies of a cell over all seeds: of what is delivered, the model's own verdict, and the calibrator's."""
 
     delivered: float
     own: float
-    calibrated: float | None
+    calibrated: float
 
     @property
-    def behind(self) -> float:
+    def regret(self) -> float:
         """How far what is delivered is behind the better of the two verdicts."""
-        return max(self.own, self.calibrated or 0.0) - self.delivered
+        return max(self.own, self.calibrated) - self.delivered
 
 
 def scores(lines: Iterable[dict[str, Any]]) -> dict[Cell, Score]:
-    """By cell, whose competence then has no seed."""
+    """By cell, whose competence then has the first seed; where nothing was calibrated, that is the own verdict."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in lines:
-        groups[line["cell"].replace(".seed2/", ".seed1/")].append(line)
-    by_key = {cell.key: cell for cell in cells(ARMS)}
-    return {by_key[key]: _score(group) for key, group in groups.items() if key in by_key}
+        groups[line["cell"].replace(f"seed{SEEDS[1]}", f"seed{SEEDS[0]}")].append(line)
+    by_cell = {}
+    for cell in cells(ARMS):
+        if group := groups.get(cell.key):
+            weighed = "own" if any(line["calibrated"] is None for line in group) else "calibrated"
+            columns = ("value", "own", weighed)
+            by_cell[cell] = Score(*(statistics.mean(line[name] == line["label"] for line in group) for name in columns))
+    return by_cell
 
 
-def _score(group: Sequence[dict[str, Any]]) -> Score:
-    def share(verdict: str) -> float:
-        return sum(line[verdict] == line["label"] for line in group) / len(group)
-
-    complete = all(line["calibrated"] is not None for line in group)
-    return Score(share("value"), share("own"), share("calibrated") if complete else None)
-
-
-def table(by_cell: dict[Cell, Score]) -> str:
-    """Delivered accuracy, in brackets the own verdict's and the calibrator's, mean over competences."""
+def tables(by_cell: dict[Cell, Score]) -> str:
+    """Delivered accuracy, in brackets the own verdict's and the calibrator's, mean over competences; then the regret."""
     lines = []
     for arm, words in ARMS.items():
-        if not any(cell.arm == arm for cell in by_cell):
-            continue
-        lines += [f"\n**{words[0].upper()}{words[1:]}**: delivered (own, calibrated)\n"]
+        chosen = {cell: score for cell, score in by_cell.items() if cell.arm == arm}
+        lines += [f"\n{words[0].upper()}{words[1:]}, {len(chosen)} cells: delivered (own, calibrated)\n"]
         lines += ["| policy | " + " | ".join(map(str, SIZES)) + " |", "|---" * (len(SIZES) + 1) + "|"]
         for policy in POLICIES:
-            cells = [(cell, score) for cell, score in by_cell.items() if (cell.arm, cell.policy) == (arm, policy)]
-            row = [_mean([score for cell, score in cells if cell.size == size]) for size in SIZES]
-            lines.append(f"| {policy} | " + " | ".join(row) + " |")
+            groups = [[chosen[c] for c in chosen if (c.policy, c.size) == (policy, size)] for size in SIZES]
+            means = [[f"{statistics.mean(column):.2f}" for column in zip(*group, strict=True)] for group in groups]
+            texts = [f"{mean[0]} ({', '.join(mean[1:])})" if mean else "" for mean in means]
+            lines.append(f"| {policy} | " + " | ".join(texts) + " |")
+        late = {cell: score.regret for cell, score in chosen.items() if cell.size >= 10}
+        if late:
+            over, worst = sum(regret > 0.05 + 1e-9 for regret in late.values()), max(late, key=late.__getitem__)
+            mean = f"\nRegret from 10 comments on: {statistics.mean(late.values()):.3f} on average"
+            lines.append(f"{mean}, over .05 in {over} of {len(late)} cells, at worst {late[worst]:.2f} ({worst.key})")
     return "\n".join(lines)
 
 
-def _mean(group: Sequence[Score]) -> str:
-    if not group:
-        return ""
-    delivered, own = (sum(score[place] for score in group) / len(group) for place in (0, 1))
-    weighed = [score.calibrated for score in group if score.calibrated is not None]
-    calibrated = f", {sum(weighed) / len(weighed):.2f}" if weighed else ""
-    return f"{delivered:.2f} ({own:.2f}{calibrated})"
+def figure(by_cell: dict[Cell, Score]) -> str:
+    """A plot for each policy: the mean over competences by the number of comments, and where nine of ten are."""
+    panels = []
+    for policy in POLICIES:
+        lines: dict[str, list[Point]] = defaultdict(list)
+        for arm, size in itertools.product(ARMS, SIZES):
+            group = [s.delivered for c, s in by_cell.items() if (c.arm, c.policy, c.size) == (arm, policy, size)]
+            if len(group) > 1:
+                cuts = statistics.quantiles(group, n=20, method="inclusive")
+                lines[ARMS[arm]].append(Point(size, statistics.mean(group), cuts[0], cuts[-1]))
+        panels.append(Panel(policy, (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), lines))
+    title = "Right of unseen cases by the number of comments, over models of every competence"
+    return chart(title, list(ARMS.values()), panels)
 
 
-def criteria(by_cell: dict[Cell, Score]) -> str:
-    """What has to hold, and whether it does."""
-    lines = ["\n| has to hold | is |", "|---|---|"]
-    for arm in [arm for arm in ARMS if arm != "chat" and any(cell.arm == arm for cell in by_cell)]:
-        behind = {cell: score.behind for cell, score in by_cell.items() if cell.arm == arm and cell.size >= 10}
-        over = sum(value > 0.05 + 1e-9 for value in behind.values())
-        worst = max(behind, key=lambda cell: behind[cell])
-        mean = sum(behind.values()) / len(behind)
-        lines.append(f"| {arm}: behind the better verdict on average at most .02 | {mean:.3f} |")
-        lines.append(
-            f"| {arm}: in a cell at most .05 | {over} of {len(behind)} over, {behind[worst]:.2f}: {worst.key} |"
-        )
-    for size in (2, 5):
-        gains = [
-            score.delivered - cell.competence.zero
-            for cell, score in by_cell.items()
-            if cell.size == size
-            and cell.arm != "decision"
-            and cell.competence.following >= 0.85
-            and cell.competence.distilling >= 0.9
-            and cell.policy != "twenty rules"
-        ]
-        if gains:
-            lines.append(f"| a model that follows gains from {size} comments | {sum(gains) / len(gains):+.3f} |")
-    for share in (0.85, 0.97):
-        allowed = share**2 + (1 - share) ** 2
-        for size in (20, 50):
-            learned = [
-                score.delivered / allowed
-                for cell, score in by_cell.items()
-                if (cell.policy, cell.size, cell.competence.checking) == ("conditional", size, share)
-                and cell.arm != "chat"
-                and (cell.arm == "decision" or cell.competence.following == 0.5)
-                and cell.competence.distilling >= 0.9
-            ]
-            if learned:
-                mean = sum(learned) / len(learned)
-                lines.append(
-                    f"| checking {share}, following badly, {size} comments: .9 of what checks allow | {mean:.2f} |"
-                )
-    return "\n".join(lines)
+def beside(lines: Sequence[dict[str, Any]]) -> str:
+    """Right of unseen cases after 50 comments, by method and policy."""
+    table = ["| 50 comments | " + " | ".join(POLICIES) + " |", "|---" * (len(POLICIES) + 1) + "|"]
+    for method in scale.METHODS:
+        right = {line["policy"]: line["right"] for line in lines if line["method"] == method and "right" in line}
+        texts = [f"{statistics.mean(some):.2f} {scale.interval(some)}" for some in right.values()]
+        table.append(f"| {method} | " + " | ".join(texts) + " |")
+    return "\n".join(table)
 
 
 def main() -> None:
-    """Ask what is missing, and print the table."""
+    """Ask what is missing, print the tables, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="raw lines, JSONL; made where it is not there, and gone on with")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--most", type=int, help="cells to ask for at most")
+    parser.add_argument("--competitors", type=Path, metavar="PYTHON", help="compare at one setting, in another file")
+    parser.add_argument("--figure", type=Path, help="the SVG that is drawn")
     parser.add_argument("--table", action="store_true", help="only print the table")
-    arguments = parser.parse_args()
-    if not arguments.table:
-        run(arguments.file, arguments.arms, most=arguments.most)
-    by_cell = scores(read(arguments.file))
-    print(table(by_cell), criteria(by_cell), sep="\n")
+    options = parser.parse_args()
+    if options.competitors:
+        scale.run(options.file, options.competitors, [50], 0.0, list(POLICIES))
+        print(beside(scale.read(options.file)))
+        return
+    if not options.table:
+        run(options.file, options.arms, most=options.most)
+    by_cell = scores(scale.read(options.file))
+    print(tables(by_cell))
+    if options.figure:
+        options.figure.write_text(figure(by_cell), "utf-8")
 
 
 if __name__ == "__main__":

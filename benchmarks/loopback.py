@@ -10,49 +10,51 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import random
 import re
 import threading
 import time
-import zlib
-from array import array
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+import numpy as np
 
 __all__ = ["Body", "Loopback", "text_of"]
 
 Body = dict[str, Any]
 
-BYTES_PER_TOKEN = 4
-STEP = 128 * BYTES_PER_TOKEN
-SMALLEST = 1024 * BYTES_PER_TOKEN
+STEP = 128 * 4  # bytes, four of which are a token
+SMALLEST = 1024 * 4
+DIMENSIONS = 512
 
 
 class Loopback:
     """The server, a context manager; it has a thread of its own.
 
     Args:
-        chat: From the body of a chat request to the object that is answered.
+        chat: From the body of a chat request to the object or the text that is answered.
         decide: From the body of a System One request to its answers by name.
-        latency: Seconds of a chat call or a decision.
-        embed_latency: Seconds of a call for embeddings.
+        latency: Seconds of a chat call or a decision; a call for embeddings takes a tenth.
+        room: How many calls are answered at a time; others are refused with 429.
     """
 
     def __init__(
         self,
-        chat: Callable[[Body], Body],
+        chat: Callable[[Body], Body | str],
         decide: Callable[[Body], Body] | None = None,
         *,
         latency: float = 0.0,
-        embed_latency: float = 0.0,
+        room: int = 1_000_000,
     ) -> None:
-        self.chat, self.decide = chat, decide
-        self.latency, self.embed_latency = latency, embed_latency
-        self._lock = threading.Lock()
+        self.chat, self.decide, self.latency = chat, decide, latency
+        self.room, self._lock = threading.BoundedSemaphore(room), threading.Lock()
         self._cache: set[bytes] = set()
         self._counts: Counter[str] = Counter()
-        self._server = _Server(self)
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.loopback = self
 
     @property
     def base_url(self) -> str:
@@ -71,7 +73,7 @@ class Loopback:
         """What was asked since the last time; with `forget`, nothing is in the cache from here on.
 
         Returns:
-            Counts of calls, tokens_in, cached, tokens_out, decisions, decision_tokens, texts and embed_tokens.
+            Counts of calls, refused, tokens_in, cached, tokens_out, decisions, decision_tokens and embed_tokens.
         """
         with self._lock:
             counts, self._counts = self._counts, Counter()
@@ -79,57 +81,46 @@ class Loopback:
                 self._cache.clear()
         return counts
 
-    def reply(self, path: str, body: Body) -> Body | None:
-        """The answer to a POST request, after the latency; None for an unknown path."""
-        started = time.perf_counter()
-        latency = self.latency
-        if path.endswith("/chat/completions"):
-            answer, counts, digests = self._completion(body)
-        elif path.endswith("/systemone") and self.decide is not None:
-            answer, counts, digests = self._decision(self.decide, body)
-        elif path.endswith("/embeddings"):
-            answer, counts, digests = _embeddings(body)
-            latency = self.embed_latency
-        else:
-            return None
-        time.sleep(max(0.0, latency - (time.perf_counter() - started)))
+    def reply(self, path: str, body: Body) -> tuple[int, Body]:
+        """The status and the answer of a POST request, after the latency."""
+        started, embeds = time.perf_counter(), path.endswith("/embeddings")
+        if not self.room.acquire(blocking=False):
+            with self._lock:
+                self._counts["refused"] += 1
+            return 429, {"error": {"message": "Too many requests", "code": "rate_limit"}}
+        chats = path.endswith("/chat/completions")
+        answer, counts, digests = (_embeddings if embeds else self._completion if chats else self._decision)(body)
+        time.sleep(max(0.0, self.latency / (10 if embeds else 1) - (time.perf_counter() - started)))
+        self.room.release()
         with self._lock:
             self._cache.update(digests)
             self._counts.update(counts)
-        return answer
+        return 200, answer
 
     def _completion(self, body: Body) -> tuple[Body, Body, list[bytes]]:
-        parts = [json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])]
-        prompt = "\n".join(parts).encode("utf-8", "surrogatepass")
-        digests = _beginnings(prompt)
+        prompt = "\n".join([json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])])
+        digests = _beginnings(prompt.encode("utf-8", "surrogatepass"))
         with self._lock:
             steps = next((n for n, digest in enumerate(digests) if digest not in self._cache), len(digests))
-        cached = steps * STEP // BYTES_PER_TOKEN if steps * STEP >= SMALLEST else 0
-        content = json.dumps(self.chat(body), ensure_ascii=False)
-        used = {"prompt_tokens": _tokens(prompt), "completion_tokens": _tokens(content.encode())}
-        counts = {
-            "calls": 1,
-            "tokens_in": used["prompt_tokens"],
-            "cached": cached,
-            "tokens_out": used["completion_tokens"],
-        }
+        cached = steps * STEP // 4 if steps * STEP >= SMALLEST else 0
+        reply = self.chat(body)
+        content = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
+        read, written = _tokens(prompt), _tokens(content)
+        usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
         message = {"role": "assistant", "content": content, "refusal": None}
-        usage = {**used, "total_tokens": sum(used.values()), "prompt_tokens_details": {"cached_tokens": cached}}
         answer = {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1_700_000_000,
-            "model": body["model"],
+            **{"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": body["model"]},
             "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
-            "usage": usage,
+            "usage": usage | {"prompt_tokens_details": {"cached_tokens": cached}},
         }
-        return answer, counts, digests
+        return answer, {"calls": 1, "tokens_in": read, "cached": cached, "tokens_out": written}, digests
 
-    def _decision(self, decide: Callable[[Body], Body], body: Body) -> tuple[Body, Body, list[bytes]]:
-        tokens = _tokens(json.dumps([body["state"], body["questions"]], ensure_ascii=False).encode())
+    def _decision(self, body: Body) -> tuple[Body, Body, list[bytes]]:
+        assert self.decide is not None
+        tokens = _tokens(json.dumps([body["state"], body["questions"]], ensure_ascii=False))
         usage = {"input_tokens": tokens, "output_tokens": len(body["questions"])}
-        answer = {"model": body["model"], "answers": decide(body), "usage": usage}
-        return answer, {"decisions": 1, "questions": len(body["questions"]), "decision_tokens": tokens}, []
+        answer = {"model": body["model"], "answers": self.decide(body), "usage": usage}
+        return answer, {"decisions": 1, "decision_tokens": tokens}, []
 
 
 def text_of(message: Body) -> str:
@@ -138,8 +129,8 @@ def text_of(message: Body) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
-def _tokens(text: bytes) -> int:
-    return -(-len(text) // BYTES_PER_TOKEN)
+def _tokens(text: str) -> int:
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
 def _beginnings(prompt: bytes) -> list[bytes]:
@@ -152,38 +143,29 @@ def _beginnings(prompt: bytes) -> list[bytes]:
 
 
 def _embeddings(body: Body) -> tuple[Body, Body, list[bytes]]:
+    """A text is the sum of its words, each a fixed direction: texts that share words are near each other."""
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-    packed = body.get("encoding_format") == "base64"
     data = []
     for index, text in enumerate(texts):
-        numbers = _vector(text, body.get("dimensions") or 512)
-        embedding = base64.b64encode(numbers.tobytes()).decode() if packed else list(numbers)
+        vector = sum(map(_direction, re.findall(r"\w+", text.lower())), np.full(DIMENSIONS, 1e-6, "float32"))
+        vector /= np.linalg.norm(vector)
+        packed = base64.b64encode(vector.tobytes()).decode()
+        embedding = packed if body.get("encoding_format") == "base64" else vector.tolist()
         data.append({"object": "embedding", "index": index, "embedding": embedding})
-    used = sum(_tokens(text.encode("utf-8", "surrogatepass")) for text in texts)
+    used = sum(map(_tokens, texts))
     usage = {"prompt_tokens": used, "total_tokens": used}
-    answer = {"object": "list", "model": body["model"], "data": data, "usage": usage}
-    return answer, {"texts": len(texts), "embed_tokens": used}, []
+    return {"object": "list", "model": body["model"], "data": data, "usage": usage}, {"embed_tokens": used}, []
 
 
-def _vector(text: str, size: int) -> array[float]:
-    """Hashed words: texts that share words are near each other."""
-    numbers = array("f", bytes(4 * size))
-    for word in re.findall(r"\w+", text.lower()):
-        draw = zlib.crc32(word.encode())
-        for _ in range(4):
-            draw = (draw * 1_103_515_245 + 12_345) & 0x7FFFFFFF
-            numbers[draw % size] += 1.0 if draw & 0x10000 else -1.0
-    length = sum(number * number for number in numbers) ** 0.5 or 1.0
-    return array("f", (number / length for number in numbers))
+@cache
+def _direction(word: str) -> Any:
+    return np.array(random.Random(word).choices((-1.0, 1.0), k=DIMENSIONS), "float32")
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
-
-    def __init__(self, loopback: Loopback) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.loopback = loopback
+    loopback: Loopback
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away before its answer came is no event."""
@@ -200,13 +182,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:  # the base class's name
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
-        status, reply = 200, self.server.loopback.reply(self.path, body)
-        if reply is None:
-            status, reply = 404, {"error": {"message": f"nothing at {self.path}", "type": "not_found"}}
+        status, reply = self.server.loopback.reply(self.path, body)
         data = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if status != 200:
+            self.send_header("Retry-After", "1")
         self.end_headers()
         self.wfile.write(data)
         self.wfile.flush()

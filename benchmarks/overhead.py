@@ -1,28 +1,37 @@
-"""What does memalign itself cost? Its own seconds, with a model that answers at once, beside another installation.
+"""What does memalign itself cost? Its own time, with models that answer at once, and how much of a busy server it uses.
 
-    python benchmarks/overhead.py [--beside PYTHON] [--runs N] [--cases N]
+    python benchmarks/overhead.py [--runs 5] [--cases 1000 10000 100000] [--calls 1600]
 
-`--beside` is the interpreter of an environment with another version, or of the same one without a change. Both are
-measured in turns, in processes of their own, and each figure is the median of the runs: seconds to import, of
-`memalign --help`, of an align of 50 and one of 200 comments, of a judgment whose judge has learned nothing, of one
-whose memory holds many cases, and of an erase in a registry of many versions. No model is called.
+Milliseconds: of an import in a process of its own, of a judgment by judges that hold many cases, of one of 1,000
+judgments at once. Then calls a second of 64 workers against the ceiling of a server on this machine that takes 8, 24 or
+64 at a time and refuses the rest with 429.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import asyncio
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-JUDGMENTS = 200
-VERSIONS = 20
+import numpy as np
+from loopback import Loopback
+
+import memalign as ma
+from memalign import Memory
+from memalign.memory import Annotation, Case
+from memalign.models import ChatModel, ChatRequest, resolve
+from memalign.testing import HashEmbedding, ScriptedChatModel
+
+JUDGMENTS = 100
+WORKERS = 64
+LATENCY = 0.5
+ITEM = {"inputs": "Where is my parcel?", "outputs": "On its way."}
+REQUEST = ChatRequest(system="s", user="u", schema={"type": "object", "properties": {"value": {"type": "boolean"}}})
 
 
 def seconds(work: Callable[[], object], times: int = 1) -> float:
@@ -33,98 +42,67 @@ def seconds(work: Callable[[], object], times: int = 1) -> float:
     return (time.perf_counter() - start) / times
 
 
-def row(number: int) -> dict[str, Any]:
-    """The feedback of one person on one case."""
-    return {
-        "id": f"t-{number}",
-        "inputs": f"The parcel {number} of order {number * 7} is late, and nobody answers.",
-        "outputs": f"It is on its way since day {number % 30}.",
-        "value": number % 3 == 0,
-        "rationale": f"Say sorry first, and name the day of parcel {number}.",
-        "source": "ana",
-    }
+def memory(count: int) -> Memory:
+    """That many cases, with vectors as an align would keep them."""
+    vectors = np.random.default_rng(0).normal(size=(count, 64)).astype("float32")
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cases = []
+    for number, vector in enumerate(vectors):
+        example = ma.Example(id=f"t-{number}", inputs=f"Parcel {number} is late.", outputs=f"Day {number % 30}.")
+        words = Annotation(id=example.id, source="ana", value=number % 3 == 0, rationale=f"Name the day of {number}.")
+        cases.append(Case(example=example, annotations=(words,), vector=vector.tobytes()))
+    return Memory(cases=tuple(cases), embedding_model=HashEmbedding().name)
 
 
-def answer(request: Any) -> dict[str, Any]:
-    """One guideline a call for a distillation, and a verdict for a judgment."""
-    if request.schema_name == "changes":
-        return {
-            "changes": [{"action": "ADD", "feedback": ["F1"], "text": "Say sorry.", "guideline": "", "checks": []}],
-            "conflicts": [],
-        }
-    if request.schema_name == "merged":
-        return {"guidelines": []}
-    return {"findings": [], "rationale": "It is cold.", "value": False}
-
-
-def measured(cases: int) -> dict[str, float]:
-    """The figures of the memalign that this interpreter imports."""
-    start = time.perf_counter()
-    import memalign
-    from memalign.testing import HashEmbedding, ScriptedChatModel
-
-    figures = {"import": time.perf_counter() - start}
-    command = [sys.executable, "-m", "memalign", "--help"]
-    figures["--help"] = seconds(lambda: subprocess.run(command, capture_output=True, check=True))
-    model, embedding = ScriptedChatModel(answer), HashEmbedding()
-    optimizer = memalign.MemAlign(reflection_model=model, embedding_model=embedding)
-    judge = memalign.Judge(
-        name="tone",
-        feedback_value_type=bool,
-        model=model,
-        instructions="Is the reply warm? {{ inputs }} {{ outputs }}",
-    )
-    judge.align([row(number) for number in range(5)], optimizer=optimizer)  # what is loaded once is loaded
-    for count in (50, 200):
-        feedback = [row(number) for number in range(count)]
-        figures[f"align {count}"] = seconds(lambda feedback=feedback: judge.align(feedback, optimizer=optimizer))
-    learned = judge.align([row(number) for number in range(cases)], optimizer=optimizer).judge
-    item = {"inputs": "Where is my parcel?", "outputs": "On its way."}
-    for name, subject in (("judgment", judge), (f"judgment, {cases:,} cases", learned)):
-        subject(**item)
-        figures[name] = seconds(lambda subject=subject: subject(**item), JUDGMENTS)
-    with tempfile.TemporaryDirectory() as folder:
-        registry = memalign.Registry(f"sqlite:///{folder}/memalign.db", models=[model, embedding])
-        registry.create(judge)
-        for number in range(VERSIONS):
-            registry.align("tone", [row(50 * number + step) for step in range(50)], optimizer=optimizer)
-        figures[f"erase, {VERSIONS} versions"] = seconds(lambda: registry.erase("tone", ["t-3"], rederive=False))
+def measured(counts: list[int]) -> dict[str, float]:
+    """The seconds of each thing, once."""
+    python = [sys.executable, "-c", "import memalign"]
+    figures = {"import, Python's own start included": seconds(lambda: subprocess.run(python, check=True))}
+    model = ScriptedChatModel(lambda _: {"findings": [], "rationale": "It is cold.", "value": False})
+    instructions = "Is the reply warm? {{ inputs }} {{ outputs }}"
+    judge = ma.Judge(name="tone", feedback_value_type=bool, model=model, instructions=instructions)
+    label = {"id": "t-0", "inputs": "Late?", "outputs": "Yes.", "value": False}
+    aligned = judge.align([label], optimizer=ma.MemAlign(embedding_model=HashEmbedding())).judge
+    for count in (0, *counts):
+        ask = partial(aligned.replace(memory=memory(count)) if count else judge, **ITEM)
+        ask()
+        figures[f"a judgment, {count:,} cases"] = seconds(ask, JUDGMENTS)
+    many = [ma.Example(id=f"e-{number}", **ITEM) for number in range(1_000)]
+    figures["one of 1,000 judgments"] = seconds(lambda: judge.judge_many(many, concurrency=WORKERS)) / len(many)
     return figures
 
 
-def table(runs: dict[str, list[dict[str, float]]]) -> str:
-    """The medians in milliseconds, one line a figure, with the ratio of the first column to the second."""
-    columns = list(runs)
-    lines = ["| milliseconds | " + " | ".join(columns) + (" | ratio |" if len(columns) > 1 else " |")]
-    lines.append("|---" * (lines[0].count("|") - 1) + "|")
-    for name in runs[columns[0]][0]:
-        medians = [statistics.median(run[name] for run in runs[column]) for column in columns]
-        cells = [name, *(f"{1_000 * median:,.2f}" for median in medians)]
-        if len(medians) > 1:
-            cells.append(f"{medians[0] / medians[1]:.2f}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+async def asked(model: ChatModel, calls: int) -> float:
+    """Seconds that so many calls take, after a first one that loads what calls need."""
+    await model.complete(REQUEST)
+    waiting, started = iter(range(calls)), time.perf_counter()
+
+    async def work() -> None:
+        for _ in waiting:
+            await model.complete(REQUEST)
+
+    await asyncio.gather(*(work() for _ in range(WORKERS)))
+    return time.perf_counter() - started
 
 
 def main() -> None:
-    """Measure, in turns where there are two, and print the table."""
+    """Measure, and print the two tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--beside", metavar="PYTHON", help="the interpreter of another installation")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--cases", type=int, default=1_000)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--cases", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--calls", type=int, default=1_600, help="of a server for 64; fewer of smaller ones")
     options = parser.parse_args()
-    if options.worker:
-        print(json.dumps(measured(options.cases)))
-        return
-    pythons = {"here": sys.executable} | ({"beside": options.beside} if options.beside else {})
-    runs: dict[str, list[dict[str, float]]] = {column: [] for column in pythons}
-    for _ in range(options.runs):
-        for column, python in pythons.items():
-            command = [python, str(Path(__file__)), "--worker", "--cases", str(options.cases)]
-            result = subprocess.run(command, capture_output=True, text=True, check=True)
-            runs[column].append(json.loads(result.stdout.splitlines()[-1]))
-    print(table(runs))
+    runs = [measured(options.cases) for _ in range(options.runs)]
+    print(f"| {options.runs} runs | milliseconds, median | fastest |\n|---|---|---|")
+    for name in runs[0]:
+        times = [1_000 * run[name] for run in runs]
+        print(f"| {name} | {statistics.median(times):,.2f} | {min(times):,.2f} |")
+    print("\n| a server takes at a time | share of its ceiling that is used | refused, of calls |\n|---|---|---|")
+    for room in (8, 24, WORKERS):
+        with Loopback(lambda _: {"value": True}, latency=LATENCY, room=room) as server:
+            calls = options.calls * room // WORKERS
+            share = calls * LATENCY / room / asyncio.run(asked(resolve(f"openai:m@{server.base_url}"), calls))
+            print(f"| {room} | {share:.2f} | {server.take()['refused']} of {calls} |")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@
 
 `memalign serve` is a process of its own over SQLite. First one person opens each page thirty times. Then all review at
 once over HTTP, each thinking `--think` seconds on average; in the middle the server is killed (SIGKILL) and started
-again, and whoever waits sends the same form again. Exits with 1 if an acknowledged answer is lost,
-changed or there twice.
+again, and whoever waits sends the same form again. Exits with 1 if an acknowledged answer is lost or changed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import threading
 import time
 from collections import defaultdict
 from html import unescape
-from pathlib import Path
 from urllib.parse import urlencode
 
 from sqlalchemy import insert, select
@@ -41,24 +39,21 @@ REASON = "It is polite, says when the order arrives, and asks for nothing that t
 
 
 def fill(url: str, cases: int, people: int) -> dict[str, str]:
-    """A queue of judged cases, each answered by one person and some by two; gives everybody's cookie."""
+    """A queue of judged cases, each answered by one person; gives everybody's cookie."""
     instructions = "Is the reply good enough to send?\n{{ inputs }}\n{{ outputs }}"
     judge = Judge(name="tone", instructions=instructions, feedback_value_type=bool, model="openai:none")
     Registry(url).create(judge)
     examples = [Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{REPLY}{n}") for n in range(cases)]
-    verdicts = [Judgment(id=one.id, value=n % 5 > 0, rationale=REASON) for n, one in enumerate(examples)]
+    judged = [(case, Judgment(id=case.id, value=n % 5 > 0, rationale=REASON), 0.3) for n, case in enumerate(examples)]
     rows = []
     for n in range(cases):
-        for second in (0, 1) if n % 20 == 0 else (0,):
-            value = "false" if n % 4 == 0 or (second and n % 200 == 0) else "true"
-            row = {"judge": "tone", "case_id": f"c-{n}", "person": f"person {(n + second) % people}", "form": ""}
-            row |= {"state": "answered", "value": value, "blind_value": value, "revision": 1, "taught": 1}
-            rows.append(row | {"created_at": now(), "updated_at": now(), "rationale": "It names no day."})
+        value = "true" if n % 4 else "false"
+        row = {"judge": "tone", "case_id": f"c-{n}", "person": f"person {n % people}", "form": "", "taught": 1}
+        row |= {"state": "answered", "value": value, "blind_value": value, "revision": 1}
+        rows.append(row | {"created_at": now(), "updated_at": now(), "rationale": "It names no day."})
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)
-        store_judgments(
-            connection, judge, 1, [(one, verdict, 0.3) for one, verdict in zip(examples, verdicts, strict=True)]
-        )
+        store_judgments(connection, judge, 1, judged)
         connection.execute(insert(reviews), rows)
         add_person(connection, "owner", Role.OWNER)
         ids = {f"person {n}": add_person(connection, f"person {n}", Role.REVIEWER) for n in range(people)}
@@ -77,7 +72,7 @@ class Browser:
     """One person's browser: it sends again what no answer came to, and notes the seconds of every other request."""
 
     def __init__(self, port: str, name: str, cookie: str) -> None:
-        self.name, self.sent_again, self.seconds = name, 0, defaultdict[str, list[float]](list)
+        self.name, self.repeats, self.seconds = name, 0, defaultdict[str, list[float]](list)
         self.headers = {"cookie": f"{COOKIE}={cookie}", "hx-request": "true", "accept": "text/html"}
         self.answers: dict[str, bool] = {}
         self.line = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
@@ -93,7 +88,7 @@ class Browser:
                 text = response.read().decode()
             except (OSError, http.client.HTTPException):
                 self.line.close()
-                self.sent_again += attempt == 0
+                self.repeats += attempt == 0
                 time.sleep(0.2)
                 continue
             if attempt == 0:
@@ -108,10 +103,8 @@ class Browser:
         time.sleep(think * dice.random())
         while time.monotonic() < until:
             page = self.ask("review", "/judges/tone/review")
-            form = {
-                name: unescape(value)
-                for name, value in re.findall(r'name="(case|form|revision)" value="([^"]*)"', page)
-            }
+            fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', page)
+            form = {name: unescape(value) for name, value in fields}
             time.sleep(think * dice.uniform(0.5, 1.5))
             if "revision" not in form:  # a colleague said otherwise
                 self.ask("keep mine", "/judges/tone/review/differ", case=form["case"])
@@ -134,12 +127,12 @@ def print_times(title: str, browsers: list[Browser]) -> None:
 
 def main() -> int:
     """Fill a database, measure, and compare what was acknowledged with what is kept."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("seconds", 30), ("cases", 10_000), ("people", 50), ("think", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{Path(folder) / 'memalign.db'}"
+        url = f"sqlite:///{folder}/memalign.db"
         cookies = fill(url, options.cases, options.people)
         process, port = serve(url)
         browsers = [Browser(port, name, cookie) for name, cookie in cookies.items()]
@@ -163,12 +156,10 @@ def main() -> int:
         with Store(url).read() as connection:
             rows = {(row.person, row.case_id): row for row in connection.execute(select(reviews)).all()}
     answers = {(browser.name, case): value for browser in browsers for case, value in browser.answers.items()}
-    missing = sum(key not in rows for key in answers)
-    changed = sum(key in rows and from_json(rows[key].value) is not value for key, value in answers.items())
-    twice = sum(key in rows and rows[key].revision != 1 for key in answers)
-    again = sum(browser.sent_again for browser in browsers)
-    print(f"\n{len(answers)} answers, {again} requests sent again: {missing} lost, {changed} changed, {twice} twice")
-    return int(bool(missing or changed or twice))
+    lost = [key for key, value in answers.items() if key not in rows or from_json(rows[key].value) is not value]
+    repeats = sum(browser.repeats for browser in browsers)
+    print(f"\n{len(answers)} answers, {repeats} requests sent again: {len(lost)} lost or changed")
+    return int(bool(lost))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The calibrator on answers that were recorded: how near it comes to people on dialogues that it never learned.
+"""The calibrator on answers that were recorded: how near does it come to people on dialogues that it never learned?
 
     python benchmarks/recorded.py llm_rubric.jsonl
 
@@ -6,7 +6,7 @@ The file has one dialogue and judge a line: `part` (synthetic or real), `answers
 4 that a provider's model gave), `human` (what the judge said of the same questions, null where one does not apply). It
 is made of microsoft/LLM-Rubric (MIT). Learned from the synthetic part, and measured on the real one: `human.Q0`, 1 to
 4. No model is called. The published figures are those of arXiv 2501.00274, whose small net has parameters of each
-judge.
+judge. The interval of the concordance coefficient is the library's jackknife.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
+from memalign.evaluation.intervals import agreement_interval
 from memalign.judge.calibrator import fit
 from memalign.judge.observations import LabelledCase, Observation
 from memalign.memory import Expectation
+from memalign.metrics import ccc
 from memalign.values import ValueType
 
 LEVELS = (1, 2, 3, 4)
-OVERALL = "Q0"
 QUESTIONS = tuple(f"Q{number}" for number in range(1, 9))
 EXPECTED = tuple(Expectation(label=max(LEVELS), checks=((question, 1),)) for question in QUESTIONS)
 """A high answer to each question speaks for a high label: all that is told beforehand."""
 
 
-def mean(chances: Sequence[float]) -> float:
+def mean(chances: Iterable[float]) -> float:
     """The expected level."""
-    return sum(level * chance for level, chance in zip(LEVELS, chances, strict=True)) / sum(chances)
+    return float(np.average(LEVELS, weights=list(chances)))
 
 
 def margin(chances: Sequence[float]) -> float:
@@ -46,43 +47,40 @@ def margin(chances: Sequence[float]) -> float:
 
 def case(row: dict[str, Any]) -> LabelledCase:
     """A dialogue as the calibrator is told of it: eight answers, and the model's own of the ninth."""
-    answers, overall = row["answers"], row["answers"][OVERALL]
-    verdict = min(LEVELS, key=lambda level: abs(level - mean(overall)))
+    answers, overall = row["answers"], row["answers"]["Q0"]
     observation = Observation(
         answers={question: margin(answers[question]) for question in QUESTIONS},
         expected=EXPECTED,
-        verdict=verdict,
+        verdict=min(LEVELS, key=lambda level: abs(level - mean(overall))),
         chances=dict(zip(LEVELS, (chance / sum(overall) for chance in overall), strict=True)),
     )
-    return LabelledCase(observation, row["human"][OVERALL])
+    return LabelledCase(observation, row["human"]["Q0"])
 
 
 def line(name: str, guessed: Sequence[float], labels: Sequence[float]) -> str:
     """One row of the table."""
     error = math.sqrt(np.mean((np.array(guessed) - np.array(labels)) ** 2))
-    figures = [measure(guessed, labels)[0] for measure in (pearsonr, spearmanr, kendalltau)]
-    cells = " | ".join(f"{figure:.3f}" for figure in figures)
-    return f"| {name} | {cells} | {error:.2f} |"
+    cells = " | ".join(f"{measure(guessed, labels)[0]:.3f}" for measure in (pearsonr, spearmanr, kendalltau))
+    low, high = agreement_interval(ccc, guessed, labels) or (math.nan, math.nan)
+    return f"| {name} | {cells} | {error:.2f} | {ccc(guessed, labels):.2f} [{low:.2f}, {high:.2f}] |"
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="the recorded answers, JSON lines")
     rows = [json.loads(text) for text in parser.parse_args().file.read_text("utf-8").splitlines()]
-    labelled = [row for row in rows if row["human"][OVERALL] is not None]
+    labelled = [row for row in rows if row["human"]["Q0"] is not None]
     taught = [case(row) for row in labelled if row["part"] == "synthetic"]
     unseen = [case(row) for row in labelled if row["part"] != "synthetic"]
     labels = [float(case.label) for case in unseen]
     calibrator = fit(ValueType.of("int:1..4"), taught)
-    predictions = [calibrator.says(case.observation) for case in unseen]
-    own = [sum(float(level) * chance for level, chance in (case.observation.chances or {}).items()) for case in unseen]
-    weighed = [sum(float(level) * chance for level, chance in chances.items()) for chances in predictions]
     print(f"taught {len(taught)}, unseen {len(unseen)}\n")
-    print("| | Pearson | Spearman | Kendall | RMSE |\n|---|---|---|---|---|")
+    print("| | Pearson | Spearman | Kendall | RMSE | CCC |\n|---|---|---|---|---|---|")
+    own = [mean((case.observation.chances or {}).values()) for case in unseen]
     print(line("the model's own expected answer", own, labels))
-    print(line("the calibrator", weighed, labels))
-    print("| published: a net with parameters of each judge | 0.313 | 0.368 | 0.291 | |")
+    print(line("the calibrator", [mean(calibrator.says(case.observation).values()) for case in unseen], labels))
+    print("| published: a net with parameters of each judge | 0.313 | 0.368 | 0.291 | | |")
 
 
 if __name__ == "__main__":

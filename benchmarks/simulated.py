@@ -1,10 +1,13 @@
 """Policies of a house, and simulated models that judge by them as well as they are set to.
 
 A chat model has a competence for each thing that it does: judging without a rule, following a rule that it is shown,
-citing it truly, and writing the right rule from an expert's comment. A decision model has one for answering questions
-and one for its own verdict. Each is the probability of doing it right, drawn once for each case, so that the same
-request always has the same answer. All of it is read off the model's name, `plain.zero60.following85.…seed1`: one
-server stands for every model.
+citing it truly, reading a rule in the comment beside an example, and writing the right rule from an expert's comment.
+A decision model has one for answering questions and one for its own verdict. Each is the probability of doing it right,
+drawn once for each case, so that the same request always has the same answer; above temperature 0 a repeated request
+is drawn again. `MODELS` has what stands behind the name of a model.
+
+The chat model also answers what DSPy's optimizers ask, as far as the prompt shows it: it states the rules of the
+comments that are in the prompt, keeps those of the instructions that it is to improve, and keeps three in a summary.
 """
 
 from __future__ import annotations
@@ -14,31 +17,22 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopback import Body, text_of
 
-__all__ = ["INSTRUCTIONS", "POLICIES", "Case", "Competence", "Policy", "chat", "decide"]
+__all__ = ["INSTRUCTIONS", "MODELS", "POLICIES", "Competence", "Policy", "chat", "decide", "rows"]
 
 INSTRUCTIONS = "Is this reply to the customer as our house wants it?\nLetter: {{ inputs }}\nReply: {{ outputs }}"
 
 TOPICS = (
     *("invoice", "parcel", "kettle", "password", "voucher", "address", "subscription", "warranty", "jacket", "router"),
-    *(
-        "ticket",
-        "deposit",
-        "contract",
-        "printer",
-        "mattress",
-        "delivery slot",
-        "loyalty card",
-        "battery",
-        "lamp",
-        "sofa",
-    ),
+    *("ticket", "deposit", "contract", "printer", "mattress", "delivery slot", "loyalty card", "battery", "lamp"),
+    "sofa",
 )
 REPLIES = {
     "apology": "We are sorry for the trouble.",
@@ -58,13 +52,15 @@ LETTERS = {
     "hurry": "I need it this week.",
     **{f"about {topic}": f"I am writing about my {topic}." for topic in TOPICS},
 }
+TEXTS = REPLIES | LETTERS
 ASKED = {
     **{key: f"Does the reply hold this: {key}?" for key in REPLIES},
     **{key: f"Does the letter hold this: {key}?" for key in LETTERS},
     "order": "Does the answer come before the thanks?",
 }
 FACTS = {question: key for key, question in ASKED.items()}
-NOISE = ("phone", "name", "offer", "terms")
+NOISE = dict.fromkeys(("phone", "name", "offer", "terms"), 0.5)
+WORDINGS = ("{}: that is what counts here.", "Here I look for one thing: {}.", "Our way is plain: {}.", "To us, {}.")
 
 
 @dataclass(frozen=True)
@@ -75,42 +71,43 @@ class Case:
     facts: frozenset[str]
 
     @property
-    def letter(self) -> str:
-        """What the customer writes."""
-        return " ".join([f"Case {self.number}.", *(text for key, text in LETTERS.items() if key in self.facts)])
-
-    @property
-    def reply(self) -> str:
-        """What the house answers; the answer comes first or last."""
-        texts = [text for key, text in REPLIES.items() if key in self.facts and key != "answer"]
+    def fields(self) -> dict[str, str]:
+        """What the customer writes, and what the house answers; the answer comes first or last."""
+        letter = [f"Case {self.number}.", *(text for key, text in LETTERS.items() if key in self.facts)]
+        reply = [text for key, text in REPLIES.items() if key in self.facts and key != "answer"]
         if "answer" in self.facts:
-            texts.insert(0 if "order" in self.facts else len(texts), REPLIES["answer"])
-        return " ".join(texts) or "Noted."
+            reply.insert(0 if "order" in self.facts else len(reply), REPLIES["answer"])
+        return {"inputs": " ".join(letter), "outputs": " ".join(reply) or "Noted."}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """One thing that experts of the house say.
 
     Attributes:
-        text: The rule as a guideline.
-        comments: What experts say of a case that it decides.
-        needs: Facts that a case must have or lack for the rule to decide it.
+        wish: What they want, in words.
         fact: What decides; the value is whether it is there, turned where `turned`, or always `always`.
+        needs: A fact that a case must have for the rule to decide it.
+        lacks: One that it must not have.
         rank: Of several rules that decide a case those of the highest rank count.
     """
 
-    text: str
-    comments: tuple[str, ...]
+    wish: str
     fact: str
-    needs: tuple[tuple[str, bool], ...] = ()
+    needs: str = ""
+    lacks: str = ""
     turned: bool = False
     always: bool | None = None
     rank: int = 0
 
+    @property
+    def text(self) -> str:
+        """The rule as a guideline."""
+        return f"{self.wish[0].upper()}{self.wish[1:]}."
+
     def decides(self, case: Case) -> bool:
         """Whether it says anything about a case."""
-        return all((fact in case.facts) == wanted for fact, wanted in self.needs)
+        return (not self.needs or self.needs in case.facts) and self.lacks not in case.facts
 
     def value(self, case: Case) -> bool:
         """What it says about a case that it decides."""
@@ -119,24 +116,11 @@ class Rule:
     @property
     def questions(self) -> list[str]:
         """What it rests on."""
-        return [ASKED[fact] for fact in dict.fromkeys([*(fact for fact, _ in self.needs), self.fact])]
+        return [ASKED[fact] for fact in dict.fromkeys((self.needs, self.lacks, self.fact)) if fact]
 
     def quotation(self, case: Case) -> str:
         """Words of the case that show it; none where something is missing."""
-        texts = REPLIES | LETTERS | {"order": REPLIES["answer"]}
-        return texts[self.fact] if self.fact in case.facts else ""
-
-
-def _rule(fact: str, wish: str, **settings: Any) -> Rule:
-    """A rule in four wordings of experts."""
-    wordings = (
-        "{}: that is what counts here.",
-        "Here I look for one thing: {}.",
-        "Our way is plain: {}.",
-        "To us, {}.",
-    )
-    text = settings.pop("text", f"{wish[0].upper()}{wish[1:]}.")
-    return Rule(text=text, comments=tuple(wording.format(wish) for wording in wordings), fact=fact, **settings)
+        return (TEXTS | {"order": REPLIES["answer"]})[self.fact] if self.fact in case.facts else ""
 
 
 @dataclass(frozen=True)
@@ -144,15 +128,14 @@ class Policy:
     """What the experts of a house want, in rules; `weights` of facts where the label is a weighted taste."""
 
     name: str
-    rules: tuple[Rule, ...]
-    draws: tuple[tuple[str, float], ...]
-    weights: tuple[tuple[str, float], ...] = ()
-    topics: bool = False
+    rules: Sequence[Rule]
+    draws: Mapping[str, float]
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def case(self, number: int, rng: random.Random) -> Case:
         """One case, at random."""
-        facts = {fact for fact, share in (*self.draws, *((fact, 0.5) for fact in NOISE)) if rng.random() < share}
-        if self.topics:
+        facts = {fact for fact, share in (*self.draws.items(), *NOISE.items()) if rng.random() < share}
+        if len(self.rules) == len(TOPICS):
             topic = rng.choice(TOPICS)
             facts |= {f"about {topic}", *([f"step of {topic}"] if rng.random() < 0.5 else [])}
         return Case(number, frozenset(facts))
@@ -160,20 +143,15 @@ class Policy:
     def label(self, case: Case) -> bool:
         """What the experts say of it."""
         if self.weights:
-            return sum(weight if fact in case.facts else -weight for fact, weight in self.weights) > 0
+            return sum(weight if fact in case.facts else -weight for fact, weight in self.weights.items()) > 0
         return _voted(self.rules, case) is True
 
-    def rule(self, case: Case) -> Rule:
-        """The rule that an expert names: of those of the highest rank one that speaks for the label."""
+    def comment(self, case: Case) -> str:
+        """What an expert writes of a case: a rule, of those of the highest rank one that speaks for the label."""
         deciding = [rule for rule in self.rules if rule.decides(case)]
         highest = max(rule.rank for rule in deciding)
         speaking = [rule for rule in deciding if rule.rank == highest and rule.value(case) == self.label(case)]
-        return speaking[case.number % len(speaking)]
-
-    def comment(self, case: Case) -> str:
-        """What an expert writes of a case."""
-        rule = self.rule(case)
-        return rule.comments[case.number % len(rule.comments)]
+        return WORDINGS[case.number % len(WORDINGS)].format(speaking[case.number % len(speaking)].wish)
 
     def cases(self, count: int, seed: int, *, first: int) -> list[Case]:
         """Cases of both labels in turn, as far as the policy deals them."""
@@ -187,57 +165,43 @@ class Policy:
         return chosen
 
 
-def _policies() -> list[Policy]:
-    taste = (("apology", 3.0), ("date", 2.1), ("name", 2.0), ("terms", -1.9), ("offer", -1.2), ("thanks", 1.1))
+def rows(policy: Policy, count: int, seed: int) -> list[dict[str, Any]]:
+    """An expert's feedback on cases: the label, and a comment."""
     return [
-        Policy("plain", (_rule("date", "a good reply says by when"),), (("date", 0.5), ("apology", 0.5))),
-        Policy(
-            "conditional",
-            (
-                _rule("refund", "club members get their money back", needs=(("member", True),)),
-                _rule("refund", "without club card nobody is paid back", needs=(("member", False),), turned=True),
-            ),
-            (("member", 0.5), ("refund", 0.5), ("thanks", 0.5)),
-        ),
-        Policy(
-            "exceptional",
-            (
-                _rule("apology", "every reply says sorry"),
-                _rule(
-                    "own fault",
-                    "who broke it himself need not hear sorry",
-                    needs=(("own fault", True),),
-                    always=True,
-                    rank=1,
-                ),
-            ),
-            (("own fault", 0.35), ("apology", 0.4), ("thanks", 0.5)),
-        ),
-        Policy("order", (_rule("order", "what was asked is answered first"),), (("order", 0.5), ("answer", 1.0))),
-        Policy(
-            "twenty rules",
-            tuple(
-                _rule(f"step of {topic}", f"with any {topic} a colleague takes over", needs=((f"about {topic}", True),))
-                for topic in TOPICS
-            ),
-            (("thanks", 0.5), ("apology", 0.5)),
-            topics=True,
-        ),
-        Policy(
-            "taste",
-            tuple(_rule(fact, f"a matter of {fact}", turned=weight < 0) for fact, weight in taste),
-            tuple((fact, 0.5) for fact, _ in taste),
-            weights=taste,
-        ),
+        {"id": f"c-{c.number}", **c.fields, "value": policy.label(c), "rationale": policy.comment(c), "source": "ana"}
+        for c in policy.cases(count, seed, first=1_000)
     ]
 
 
-POLICIES = {policy.name: policy for policy in _policies()}
-FOG = _rule("phone", "a reply names the line that is open", rank=-1)
+PLAIN = Rule(wish="a good reply says by when", fact="date")
+MEMBERS = Rule(wish="club members get their money back", fact="refund", needs="member")
+OTHERS = Rule(wish="without club card nobody is paid back", fact="refund", lacks="member", turned=True)
+SORRY = Rule(wish="every reply says sorry", fact="apology")
+NOT_SORRY = Rule(
+    wish="who broke it himself need not hear sorry", fact="own fault", needs="own fault", always=True, rank=1
+)
+ORDER = Rule(wish="what was asked is answered first", fact="order")
+FOG = Rule(wish="a reply names the line that is open", fact="phone", rank=-1)
 """What a distiller writes that missed the point: a rule about something that means nothing."""
-
-RULES = {rule.text: rule for policy in POLICIES.values() for rule in policy.rules} | {FOG.text: FOG}
-SAID = {comment: rule for rule in RULES.values() for comment in rule.comments}
+MANY = [
+    Rule(wish=f"with any {topic} a colleague takes over", fact=f"step of {topic}", needs=f"about {topic}")
+    for topic in TOPICS
+]
+TASTE = {"apology": 3.0, "date": 2.1, "name": 2.0, "terms": -1.9, "offer": -1.2, "thanks": 1.1}
+TASTES = [Rule(wish=f"a matter of {fact}", fact=fact, turned=weight < 0) for fact, weight in TASTE.items()]
+POLICIES = {
+    policy.name: policy
+    for policy in (
+        Policy("plain", [PLAIN], {"date": 0.5, "apology": 0.5}),
+        Policy("conditional", [MEMBERS, OTHERS], {"member": 0.5, "refund": 0.5, "thanks": 0.5}),
+        Policy("exceptional", [SORRY, NOT_SORRY], {"own fault": 0.35, "apology": 0.4, "thanks": 0.5}),
+        Policy("order", [ORDER], {"order": 0.5, "answer": 1.0}),
+        Policy("twenty rules", MANY, {"thanks": 0.5, "apology": 0.5}),
+        Policy("taste", TASTES, dict.fromkeys(TASTE, 0.5), TASTE),
+    )
+}
+RULES = {rule.text: rule for rule in (*(rule for policy in POLICIES.values() for rule in policy.rules), FOG)}
+COMMENTS = {wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,12 +213,8 @@ class Competence:
     citing: float = 0.9
     distilling: float = 0.9
     checking: float = 0.85
+    reading: float = 0.0
     seed: int = 0
-
-    def name(self, policy: str) -> str:
-        """The name of a model that judges by a policy with this competence."""
-        shares = "".join(f".{field.name}{round(100 * getattr(self, field.name))}" for field in fields(self)[:-1])
-        return f"{policy.replace(' ', '_')}{shares}.seed{self.seed}"
 
     def does(self, what: str, *parts: object) -> bool:
         """Whether it does that right in one case."""
@@ -262,13 +222,8 @@ class Competence:
         return _chance(self.seed, what, *parts) < share
 
 
-@cache
-def _parsed(model: str) -> tuple[Policy, Competence]:
-    policy, *settings, seed = model.split(".")
-    shares = {
-        name: int(share) / 100 for name, share in (re.fullmatch(r"([a-z]+)(\d+)", part).groups() for part in settings)
-    }  # type: ignore[union-attr]  # our own names
-    return POLICIES[policy.replace("_", " ")], Competence(**shares, seed=int(seed.removeprefix("seed")))
+MODELS: dict[str, tuple[Policy, Competence]] = {}
+"""By a model's name, whose cases it judges and how well."""
 
 
 def _chance(*parts: object) -> float:
@@ -286,11 +241,11 @@ def _voted(rules: Sequence[Rule], case: Case) -> bool | None:
 
 def _case_of(text: str) -> Case:
     """The last case in a text, with all that is written of it."""
-    number = max(re.finditer(r"Case (\d+)\.", text), key=lambda match: match.start())
+    (*_, number) = re.finditer(r"Case (\d+)\.", text)
     rest = text[number.start() :]
-    facts = {key for key, sentence in (REPLIES | LETTERS).items() if sentence in rest}
-    _, _, reply = rest.partition("outputs:")
-    if REPLIES["answer"] in reply and reply.lstrip().lstrip('"').startswith(REPLIES["answer"]):
+    facts = {key for key, sentence in TEXTS.items() if sentence in rest}
+    reply = re.search(r"outputs\W+", rest)
+    if reply and rest.startswith(REPLIES["answer"], reply.end()):
         facts.add("order")
     return Case(int(number[1]), frozenset(facts))
 
@@ -299,65 +254,119 @@ def _case_of(text: str) -> Case:
 
 GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
 RECORD = re.compile(r"^(F\d+) <<<\n(.*?)^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL)
+FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
+IN_SUMMARY = 3  # rules in two to three sentences
+TASK = "Replies to customers are judged."
+
+_asked: Counter[str] = Counter()
+_lock = threading.Lock()
 
 
-def chat(body: Body) -> Body:
-    """What the chat model answers: a judgment, or changes to the guidelines."""
-    policy, competence = _parsed(body["model"])
+def chat(body: Body) -> Body | str:
+    """What the chat model answers: a judgment, changes to the guidelines, or what an optimizer asks."""
+    policy, competence = MODELS[body["model"]]
+    if body.get("temperature"):
+        with _lock:
+            _asked[request := json.dumps(body["messages"])] += 1
+            competence = replace(competence, seed=competence.seed + 1_000 * (_asked[request] - 1))
     system = "\n".join(text_of(message) for message in body["messages"] if message["role"] != "user")
     user = "\n".join(text_of(message) for message in body["messages"] if message["role"] == "user")
-    properties = body["response_format"]["json_schema"]["schema"]["properties"]
-    if "changes" in properties:
-        return _distilled(competence, user, properties)
-    if "guidelines" in properties:  # a merge: no two of our rules are one
-        return {"guidelines": []}
-    return _judged(policy, competence, system, user, properties)
+    schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema", {})
+    # DSPy names the fields in its last sentence, and takes them as text; everybody else sends a schema.
+    asked = FIELD.findall(user.rpartition("Respond with the corresponding output fields")[2])[:-1]
+    names: list[str] = list(schema.get("properties", asked))
+    if "changes" in names:
+        answer = {"changes": _distilled(competence, user), "conflicts": []}
+    elif "guidelines" in names:
+        answer = {"guidelines": _merged(user) if "# Merge" in system else _listed(competence, user)}
+    elif "value" in names or "result" in names:
+        answer = _judged(policy, competence, system, user)
+    else:
+        answer = _written(competence, user)
+    answer = {name: answer.get(name, TASK) for name in names}
+    if schema:
+        return answer
+    return "\n\n".join([*(f"[[ ## {name} ## ]]\n{value}" for name, value in answer.items()), "[[ ## completed ## ]]"])
 
 
-def _judged(policy: Policy, competence: Competence, system: str, user: str, properties: Body) -> Body:
-    case = _case_of(user)
-    rules = [(name, RULES[text]) for name, text in GUIDELINE.findall(system) if text in RULES]
-    unaided = policy.label(case) == competence.does("zero", case.number)
-    voted = _voted([rule for _, rule in rules], case)
-    follows = voted is not None and competence.does("following", case.number)
-    value = voted if follows else unaided
+def _judged(policy: Policy, competence: Competence, system: str, user: str) -> Body:
+    case, ids = _case_of(user), {text: name for name, text in GUIDELINE.findall(system)}
+    rules = [rule for text, rule in RULES.items() if text in system]
+    if competence.reading:
+        examples = dict.fromkeys(rule for comment, rule in COMMENTS.items() if comment in system or comment in user)
+        rules += [r for r in examples if r not in rules and competence.does("reading", case.number, r.text)]
+    voted, unaided = _voted(rules, case), policy.label(case) == competence.does("zero", case.number)
+    value = voted if voted is not None and competence.does("following", case.number) else unaided
     findings = [
-        {"guideline": name, "evidence": rule.quotation(case), "value": rule.value(case)}
-        for name, rule in rules
-        if rule.decides(case) and competence.does("citing", case.number, rule.text)
+        {"guideline": ids[rule.text], "evidence": rule.quotation(case), "value": rule.value(case)}
+        for rule in rules
+        if ids.get(rule.text) and rule.decides(case) and competence.does("citing", case.number, rule.text)
     ]
-    answer = {"findings": findings[:5], "rationale": "What our house wants decides it.", "value": value}
-    return {name: answer[name] for name in properties if name in answer}
+    reason = "What our house wants decides it."
+    return {"findings": findings[:5], "rationale": reason, "value": value, "result": value}
 
 
-def _distilled(competence: Competence, user: str, properties: Body) -> Body:
+def _stated(competence: Competence, text: str) -> list[str]:
+    """The rules that a text's comments state, or a wrong one where distilling fails."""
+    present = [re.escape(comment) for comment in COMMENTS if comment in text]
+    rules, number = list[str](), 0
+    for match in re.finditer("|".join([r"Case (\d+)\.", *present]), text):
+        number = int(match[1] or number)
+        if not match[1]:
+            rules.append((COMMENTS[match[0]] if competence.does("distilling", number) else FOG).text)
+    return list(dict.fromkeys(rules))
+
+
+def _distilled(competence: Competence, user: str) -> list[Body]:
     """One guideline for all feedback that states the same rule; the rest, a label alone, helps with nothing else."""
     before, _, new = user.rpartition("New feedback:")
     names = {text: name for name, text in GUIDELINE.findall(before)}
     groups: dict[str, list[tuple[str, Case]]] = {}
     for name, item, words in RECORD.findall(new):
-        comment = re.search(r"expert's comment: (.*)$", words, re.MULTILINE)
-        rule = SAID.get(json.loads(comment[1])) if comment else None
-        case = _case_of(item)
-        if rule is not None and not competence.does("distilling", case.number):
-            rule = FOG
-        groups.setdefault(rule.text if rule else "", []).append((name, case))
-    changes = [_change(text, members, names) for text, members in groups.items()]
-    return {
-        name: {"changes": changes, "conflicts": []}[name] for name in properties if name in ("changes", "conflicts")
-    }
+        (text, *_) = _stated(competence, item + words) or ("",)
+        groups.setdefault(text, []).append((name, _case_of(item)))
+    return [_change(text, members, names.get(text, "")) for text, members in groups.items()]
 
 
-def _change(text: str, members: Sequence[tuple[str, Case]], names: dict[str, str]) -> Body:
-    change: Body = {"feedback": [name for name, _ in members], "guideline": "", "text": text, "tests": []}
-    if not text:
-        return change | {"action": "NOOP", "text": "a label alone", "checks": []}
-    if text in names:
-        return change | {"action": "SUPPORT", "guideline": names[text], "text": "", "checks": []}
+def _change(text: str, members: Sequence[tuple[str, Case]], name: str) -> Body:
+    change: Body = {"feedback": [label for label, _ in members], "guideline": name, "tests": [], "checks": []}
+    if not text or name:
+        return change | {"action": "SUPPORT" if name else "NOOP", "text": "" if name else "a label alone"}
     rule, case = RULES[text], members[0][1]
-    answers = [(question, FACTS[question] in case.facts) for question in rule.questions]
-    checks = [{"question": question, "answer": "yes" if holds else "no"} for question, holds in answers]
-    return change | {"action": "ADD", "checks": checks, "value": json.dumps(rule.value(case))}
+    answers = [(question, "yes" if FACTS[question] in case.facts else "no") for question in rule.questions]
+    checks = [{"question": question, "answer": answer} for question, answer in answers]
+    return change | {"action": "ADD", "text": text, "checks": checks, "value": json.dumps(rule.value(case))}
+
+
+def _merged(user: str) -> list[Body]:
+    """Guidelines of the same words are one; no two others of our rules are."""
+    groups: dict[str, list[str]] = {}
+    for name, text in GUIDELINE.findall(user):
+        groups.setdefault(text, []).append(name)
+    return [{"text": text, "from": names} for text, names in groups.items() if len(names) > 1]
+
+
+def _listed(competence: Competence, user: str) -> list[Body]:
+    """MLflow's form: the new guidelines, with the numbers of the records that state them."""
+    before, *records = re.split(r'^  "id": (?=\d+,)', user, flags=re.MULTILINE)
+    groups: dict[str, list[int]] = {}
+    for record in records:
+        for text in _stated(competence, record):
+            groups.setdefault(text, []).append(int(record.partition(",")[0]))
+    return [{"guideline_text": text, "source_trace_ids": ids} for text, ids in groups.items() if text not in before]
+
+
+def _written(competence: Competence, user: str) -> Body:
+    """Fields that DSPy's optimizers ask for: the rules that the prompt has, and those that its comments state."""
+    present, stated = [text for text in RULES if text in user], _stated(competence, user)
+    rules = "\n".join(dict.fromkeys([*present, *stated]))
+    commonest = sorted(present, key=user.count, reverse=True)[:IN_SUMMARY]
+    return {
+        "observations": f"{TASK} {rules}\n",
+        "summary": "\n".join([TASK, *commonest]),
+        "module_advice": json.dumps({"self": "\n".join(stated)}),
+        **dict.fromkeys(("proposed_instruction", "new_instruction"), f"{INSTRUCTIONS}\n{rules}"),
+    }
 
 
 # -- the decision model ----------------------------------------------------------------------------------------------
@@ -365,27 +374,25 @@ def _change(text: str, members: Sequence[tuple[str, Case]], names: dict[str, str
 
 def decide(body: Body) -> Body:
     """What the decision model answers: of a fact whether it is there, and for the verdict what it thinks itself."""
-    policy, competence = _parsed(body["model"])
+    policy, competence = MODELS[body["model"]]
     case = _case_of(body["state"])
     return {name: _decided(policy, competence, case, question) for name, question in body["questions"].items()}
 
 
 def _decided(policy: Policy, competence: Competence, case: Case, question: Body) -> Body:
     text = question["instructions"]
-    options = list(question.get("criteria") or ("yes", "no"))
     if text in FACTS:
         right = competence.does("checking", case.number, text)
         likely = "yes" if (FACTS[text] in case.facts) == right else "no"
-    elif "true" in options:
+    else:
         voted = _voted([rule for rule in RULES.values() if rule.text in text], case)
         unaided = policy.label(case) == competence.does("zero", case.number, "decision")
         follows = voted is not None and competence.does("following", case.number, "decision")
         likely = "true" if (voted if follows else unaided) else "false"
-    else:  # a question of somebody else's
-        likely = options[0] if _chance(competence.seed, case.number, text) < 0.5 else options[1]
     # How sure it says it is tells nothing: accuracy is flat over what such models tell.
     sure = (0.62, 0.8, 0.93)[int(3 * _chance(competence.seed, "sure", case.number, text))]
     if question["type"] == "noul":
         return {"type": "noul", "noul": sure if likely == "yes" else 1 - sure}
-    probabilities = {option: (1 - sure) / (len(options) - 1) for option in options} | {likely: sure}
-    return {"type": "choice", "choice": likely, "confidence": sure, "probabilities": probabilities}
+    options = list(question["criteria"])
+    shares = {option: (1 - sure) / (len(options) - 1) for option in options} | {likely: sure}
+    return {"type": "choice", "choice": likely, "confidence": sure, "probabilities": shares}

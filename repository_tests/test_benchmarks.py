@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -18,31 +21,92 @@ def benchmark(name: str, *arguments: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
-@pytest.mark.parametrize("arm", ["chat"])
-def test_competence_goes_on_where_it_stopped(tmp_path: Path, arm: str) -> None:
-    file = tmp_path / "competence.jsonl"
-    first = benchmark("competence.py", file, "--arms", arm, "--most", "1")
+def rows_of(table: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
+    ]
+
+
+def test_competence_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    file, figure = tmp_path / "competence.jsonl", tmp_path / "competence.svg"
+    assert "| plain | " in benchmark("competence.py", file, "--arms", "chat", "--most", "1")
     lines = file.read_text("utf-8").splitlines()
-    assert "| plain | " in first
-    benchmark("competence.py", file, "--arms", arm, "--most", "1")
+    benchmark("competence.py", file, "--arms", "chat", "--most", "1")
     assert file.read_text("utf-8").splitlines()[: len(lines)] == lines
-    cells = {json.loads(line)["cell"] for line in file.read_text("utf-8").splitlines()}
-    assert len(cells) == 2
-    assert benchmark("competence.py", file, "--table").count("plain") >= 1
+    assert len({json.loads(line)["cell"] for line in file.read_text("utf-8").splitlines()}) == 2
+    assert "| plain | " in benchmark("competence.py", file, "--table", "--figure", figure)
+    assert ElementTree.parse(figure).getroot().tag.endswith("svg")
 
 
-def test_price_prints_calls_and_dollars_of_each_step(tmp_path: Path) -> None:
-    out = tmp_path / "price.jsonl"
-    table = benchmark("price.py", "--runs", "1", "--latency", "0", "--many", "60", "--out", out)
-    assert "| align of 50 | memalign | " in table
-    assert "| align of 60 | memalign | " in table
-    steps = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-    assert {step["step"] for step in steps} >= {"align of 50", "five more", "later judgment after 50"}
-    assert all(step["cost"] > 0 for step in steps)
+def test_scale_has_time_calls_dollars_and_accuracy_of_each_step_and_asks_nothing_twice(tmp_path: Path) -> None:
+    file, figure = tmp_path / "scale.jsonl", tmp_path / "scale.svg"
+    table = benchmark("scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure)
+    aligns = {row[2]: row for row in rows_of(table) if row[0] == "align"}
+    assert aligns["memalign"][4] == "1", "an align of ten comments is one call"
+    assert aligns["memalign, decision model"][4].endswith("10 d.")
+    assert {row[0] for row in rows_of(table)} >= {"a judgment", "one more", "one withdrawn", "one erased"}
+    text = file.read_text("utf-8")
+    assert all(line["cost"] > 0 for line in map(json.loads, text.splitlines()))
+    assert benchmark("scale.py", file, "--sizes", "10", "--latency", "0") == table
+    assert file.read_text("utf-8") == text
+    assert len(ElementTree.parse(figure).getroot().findall(".//{*}circle")) > 6
 
 
-def test_overhead_has_a_figure_of_each_step_beside_another_installation() -> None:
-    table = benchmark("overhead.py", "--runs", "1", "--cases", "20", "--beside", sys.executable)
-    figures = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert {"import", "--help", "align 50", "judgment, 20 cases"} <= {name for name, *_ in figures}
-    assert all(float(cell.replace(",", "")) > 0 for _, *cells in figures for cell in cells)
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module, with a model `m` that does everything right but judge without a rule."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import simulated
+
+    able = simulated.Competence(zero=0.0, following=1.0, distilling=1.0, reading=1.0)
+    monkeypatch.setitem(simulated.MODELS, "m", (simulated.POLICIES["plain"], able))
+    return simulated
+
+
+def asked(simulated: Any, user: str, *fields: str, system: str = "") -> str:
+    """What the model answers in DSPy's form."""
+    last = ", then ".join(f"`[[ ## {name} ## ]]`" for name in (*fields, "completed"))
+    content = f"{user}\n\nRespond with the corresponding output fields, starting with the field {last}."
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": content}]
+    answer = simulated.chat({"model": "m", "messages": messages})
+    assert isinstance(answer, str)
+    return answer
+
+
+def test_a_simulated_model_states_the_rules_of_comments_and_none_of_labels_alone(simulated: Any) -> None:
+    (row,) = simulated.rows(simulated.POLICIES["plain"], 1, seed=1)
+    assert "A good reply says by when." in asked(simulated, str(row), "proposed_instruction")
+    assert "by when" not in asked(simulated, str(row | {"rationale": ""}), "proposed_instruction")
+
+
+def test_a_simulated_model_follows_a_rule_of_the_instructions_and_of_a_comment_beside_an_example(
+    simulated: Any,
+) -> None:
+    shown, *cases = simulated.rows(simulated.POLICIES["plain"], 21, seed=1)
+
+    def right(system: str) -> int:
+        items = [f"[[ ## inputs ## ]]\n{row['inputs']}\n\n[[ ## outputs ## ]]\n{row['outputs']}" for row in cases]
+        answers = [asked(simulated, item, "result", system=system) for item in items]
+        return sum(f"\n{row['value']}\n" in answer for row, answer in zip(cases, answers, strict=True))
+
+    assert [right(""), right("A good reply says by when."), right(f"Example: {shown['rationale']}")] == [0, 20, 20]
+
+
+def test_overhead_has_a_figure_of_each_step() -> None:
+    rows = rows_of(benchmark("overhead.py", "--runs", "1", "--cases", "20", "--calls", "8"))
+    figures = {row[0]: row[1] for row in rows if row[0] not in ("1 runs", "---", "a server takes at a time")}
+    assert {"a judgment, 20 cases", "one of 1,000 judgments", "8", "24"} <= set(figures)
+    assert all(float(figure.replace(",", "")) > 0 for figure in figures.values())
+
+
+def test_recorded_answers_that_say_what_people_say_correlate_with_them(tmp_path: Path) -> None:
+    file, dice = tmp_path / "recorded.jsonl", random.Random(0)
+    with file.open("w", encoding="utf-8") as out:
+        for number in range(80):
+            label = dice.randint(1, 4)
+            sure = [0.91 if level == label else 0.03 for level in (1, 2, 3, 4)]
+            answers = {f"Q{question}": sure if question else [0.25] * 4 for question in range(9)}
+            line = {"part": "synthetic" if number < 40 else "real", "answers": answers, "human": {"Q0": label}}
+            out.write(json.dumps(line) + "\n")
+    (calibrator,) = [row for row in rows_of(benchmark("recorded.py", file)) if row[0] == "the calibrator"]
+    assert float(calibrator[1]) > 0.9
