@@ -61,10 +61,10 @@ def competences(arm: str, seed: int) -> list[Competence]:
     ends = (min(SHARES), max(SHARES))
     corners = [pair for pair in pairs if pair[0] in ends and (arm == "chat" or pair[1] in ends)]
     grid = {pair: Competence(following=pair[0], checking=pair[1], seed=seed) for pair in pairs}
-    single: list[Competence] = []
-    for name, shares in {"zero": (0.5, 0.9, 0.75), "distilling": (0.5, 0.97, 0.7), "citing": (0.5,)}.items():
-        if name != "citing" or arm == "chat":
-            single += [Competence(**{"following": 0.85, "seed": seed, name: share}) for share in shares]
+    alone: dict[str, tuple[float, ...]] = {"zero": (0.5, 0.9, 0.75), "distilling": (0.5, 0.97, 0.7)}
+    settings: list[dict[str, Any]] = [{name: share} for name, shares in alone.items() for share in shares]
+    settings += [{"citing": 0.5}] if arm == "chat" else []
+    single = [Competence(**{"following": 0.85, "seed": seed} | setting) for setting in settings]
     return [*(grid[pair] for pair in corners), *single, *(grid[pair] for pair in pairs if pair not in corners)]
 
 
@@ -94,7 +94,7 @@ def measured(cell: Cell, address: str) -> list[dict[str, Any]]:
     )
     started = time.perf_counter()
     result = judge.align(rows(policy, cell.size, seed))
-    cost = {"calls": result.usage.calls, "seconds": round(time.perf_counter() - started, 2)}
+    cost: dict[str, Any] = {"calls": result.usage.calls, "seconds": round(time.perf_counter() - started, 2)}
     calibrator = None if cell.arm == "chat" else calibrator_of(result.judge)
     if calibrator is not None:
         cost["held_out"] = [calibrator.worth.n, calibrator.worth.fixed, calibrator.worth.broken]

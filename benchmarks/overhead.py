@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from loopback import Loopback
@@ -30,7 +31,7 @@ from memalign.testing import HashEmbedding, ScriptedChatModel
 JUDGMENTS = 100
 WORKERS = 64
 LATENCY = 0.5
-ITEM = {"inputs": "Where is my parcel?", "outputs": "On its way."}
+ITEM: dict[str, Any] = {"inputs": "Where is my parcel?", "outputs": "On its way."}
 REQUEST = ChatRequest(system="s", user="u", schema={"type": "object", "properties": {"value": {"type": "boolean"}}})
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import kendalltau, pearsonr, spearmanr
+from scipy.stats import kendalltau, pearsonr, spearmanr  # type: ignore[import-untyped]
 
 from memalign.evaluation.intervals import agreement_interval
 from memalign.judge.calibrator import fit

@@ -59,7 +59,7 @@ class Memalign:
     def __init__(self, rows: Sequence[Line], base_url: str, name: str) -> None:
         self.rows, self.optimizer = rows, ma.MemAlign(concurrency=THREADS)
         decision = f"system-one:{MODEL}@{base_url}" if "decision" in name else None
-        self.judge = ma.Judge(
+        self.judge: ma.Judge[Any] = ma.Judge(
             name="house",
             instructions=INSTRUCTIONS,
             feedback_value_type=bool,
@@ -106,13 +106,14 @@ class Memalign:
 class Competitor:
     """A method of others, in a process of its environment; a context manager."""
 
-    def __init__(self, python: Path, rows: Sequence[Line], base_url: str, name: str) -> None:
+    def __init__(self, python: Path, rows: Sequence[Line], base_url: str, name: str, **setup: Any) -> None:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         home = self._folder.name
         environment = {
             **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
             **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "DSPY_CACHEDIR", "MPLCONFIGDIR"), home),
-            **{"OPENAI_API_KEY": "not-needed", "OPENAI_API_BASE": base_url, "OPENAI_BASE_URL": base_url},
+            **{"OPENAI_API_BASE": base_url, "OPENAI_BASE_URL": base_url},
+            "OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY", "not-needed"),
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else the import asks the network for a price list
             **{"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false"},
             "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db",
@@ -127,7 +128,8 @@ class Competitor:
             cwd=home,
             env=environment,
         )
-        self._ask(method=name, rows=rows, model=MODEL, instructions=INSTRUCTIONS, threads=THREADS)
+        default = {"method": name, "rows": rows, "model": MODEL, "instructions": INSTRUCTIONS, "threads": THREADS}
+        self._ask(**default | setup)
 
     def __enter__(self) -> Self:
         return self
@@ -170,15 +172,18 @@ def measured(method: Memalign | Competitor, policy: Policy, server: Loopback, he
     """One line a step: what it took, what the server counted, and of unseen cases which verdicts are right."""
     unseen, size = policy.cases(UNSEEN, COMPETENCE.seed, first=100_000), head["size"]
     items = [case.fields for case in unseen]
+    steps: list[tuple[str, Callable[[], Line]]] = [
+        ("align", lambda: method.align(0, size)),
+        ("a judgment", lambda: method.verdicts(items[:1])),
+        ("unseen", lambda: method.verdicts(items)),
+    ]
     changes: list[tuple[str, Callable[[], Line]]] = [
         ("one more", lambda: method.align(size, size + 1)),
         ("one withdrawn", lambda: method.withdraw(3)),
         ("one erased", lambda: method.erase(5)),
     ]
-    steps = [("align", lambda: method.align(0, size)), ("a judgment", lambda: method.verdicts(items[:1]))]
-    steps.append(("unseen", lambda: method.verdicts(items)))
     for change in changes[: CHANGES.get(head["method"], 0)]:
-        steps += [change, ("a judgment then", lambda: method.verdicts(items[:1]))]
+        steps += [change, ("a judgment then", steps[1][1])]
     server.take(forget=True)
     for step, do in steps:
         started = time.perf_counter()

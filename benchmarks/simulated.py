@@ -275,6 +275,7 @@ def chat(body: Body) -> Body | str:
     # DSPy names the fields in its last sentence, and takes them as text; everybody else sends a schema.
     asked = FIELD.findall(user.rpartition("Respond with the corresponding output fields")[2])[:-1]
     names: list[str] = list(schema.get("properties", asked))
+    answer: Body
     if "changes" in names:
         answer = {"changes": _distilled(competence, user), "conflicts": []}
     elif "guidelines" in names:
