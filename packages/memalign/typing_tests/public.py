@@ -9,6 +9,7 @@ from annotated_types import Ge, Le
 
 import memalign as ma
 from memalign.errors import InvalidRows, RowError
+from memalign.judge import JudgmentList
 from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import LedgerState
@@ -50,7 +51,7 @@ judge(answer="No such field.")  # type: ignore[call-arg]
 
 examples = [ma.Example(id="e-1", outputs="Sorry to hear that. The charge is reversed.")]
 assert_type(examples[0].inputs, Any)
-assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), Sequence[ma.Judgment[bool]])
+assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), JudgmentList[bool])
 
 
 async def asynchronously() -> None:
@@ -58,7 +59,7 @@ async def asynchronously() -> None:
     assert_type(await judge.ajudge(outputs="…"), ma.Judgment[bool])
     assert_type(await judge.aalign([feedback]), ma.AlignResult[bool])
     assert_type((await judge.aunalign("t-1")).judge, ma.Judge[bool])
-    assert_type(await judge.ajudge_many(examples), Sequence[ma.Judgment[bool]])
+    assert_type(await judge.ajudge_many(examples), JudgmentList[bool])
 
 
 # Learning and forgetting.
@@ -77,8 +78,10 @@ class Table:
 
 
 assert_type(judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})), ma.AlignResult[bool])
-assert_type(judge.judge_many(Table()), Sequence[ma.Judgment[bool]])
+assert_type(judge.judge_many(Table()), JudgmentList[bool])
 assert_type(ma.evaluate(judge, Table()), ma.Evaluation)
+assert_type(judge.judge_many(examples).to_frame(), Any)
+assert_type(judge.judge_many(examples)[0], ma.Judgment[bool])
 assert_type(ma.to_frame(judge.judge_many(examples), library="polars"), Any)
 assert_type(judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult[bool])
 assert_type(result.judge, ma.Judge[bool])

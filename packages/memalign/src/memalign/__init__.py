@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         gate,
         next_cases,
     )
-    from memalign.integrations.dataframes import to_frame
     from memalign.judge import Judge
+    from memalign.judge.judgments import to_frame
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.registry import Receipt, Registry
@@ -76,8 +76,8 @@ _ROOMS = {
     "align": "AlignResult MemAlign",
     "errors": "MemalignError",
     "evaluation": "Comparison Evaluation GateResult NextCase NextCases compare evaluate gate next_cases",
-    "integrations.dataframes": "to_frame",
     "judge": "Judge",
+    "judge.judgments": "to_frame",
     "memory": "Memory",
     "models": "ChatModel EmbeddingModel",
     "registry": "Receipt Registry",

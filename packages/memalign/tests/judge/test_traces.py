@@ -135,7 +135,7 @@ class TestShown:
             {"attributes": {"links": ["SEEN"]}},
             {"attributes": [{"key": "a", "value": {"arrayValue": {"values": "SEEN"}}}]},
             {"attributes": [{"key": "a", "value": {"kvlistValue": {"values": "SEEN"}}}]},
-            {"attributes": {"model": "a"}, "model": "SEEN"},
+            {"model": "SEEN"},
             {"inputs": {}, "input": "SEEN"},
             {"attributes": {"input.value": "a", "gen_ai.prompt": "SEEN"}},
             {"error": {"type": "SEEN"}},

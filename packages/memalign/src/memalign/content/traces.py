@@ -3,17 +3,17 @@
 - OpenTelemetry's JSON export: resourceSpans → scopeSpans → spans, attributes as lists of key and value
   (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding);
 - a list of spans, each with its id and its parent's;
-- MLflow's trace: info and data.spans;
+- an object that has such a list: MLflow's trace (data.spans), Langfuse's (observations);
 - spans with their children inside them.
 
-Every tracer writes what a span was given, what it returned and what kind of step it is into attributes of its own
-convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, MLflow's (`trace_names`).
+What a span was given, what it returned and what kind of step it is lies in fields or attributes whose names differ
+(`trace_names`). Only fields named there are shown, because others may hold what an evaluator said of the run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -40,7 +40,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         message: What its status says.
         start: Nanoseconds since the epoch; it and `seconds` are None where they are unknown.
         attributes: Those that are not shown otherwise.
-        events: Each with its name, attributes and other keys.
+        events: Each with its name and attributes.
     """
 
     id: str = ""
@@ -63,7 +63,7 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spans: All of them, each once.
-        info: What is said of the whole trace.
+        info: What the tracer says the whole run was given and returned, beside the spans.
         notes: What had to be repaired: spans without their parent, ids that came twice, circles.
     """
 
@@ -99,112 +99,75 @@ class _Link(NamedTuple):
 
 
 def span_tree(trace: object) -> SpanTree | None:
-    """The spans of a trace as a tree.
+    """Read a trace as a tree of spans.
 
-    A span whose parent is missing becomes one of the uppermost; a circle is opened; of ids that come twice, the second
-    span is kept too. `notes` say so.
+    A span whose parent is missing, or that is below itself, becomes one of the uppermost; of ids that come twice, the
+    second span is kept too. `notes` say so.
 
     Args:
         trace: One of the forms above, as JSON values or as their text.
 
     Returns:
-        None for anything else: other JSON and plain text are judged as they stand.
+        None for anything else: other JSON and plain text are judged as they are.
     """
     if isinstance(trace, str):
-        trace = _parsed(trace)
-    spans, info = _spans_and_info(trace)
-    links = [_link(span) for span in spans if isinstance(span, Mapping)]
-    if not links:
+        if trace.lstrip()[:1] not in ("{", "["):
+            return None
+        trace = json_inside(trace, deepest=3 * MAX_DEPTH)  # spans inside spans, each of which is not nested as deep
+    listed = _listed(trace)
+    spans = [span for span in listed if _is_span(span)]
+    if not spans or (isinstance(trace, list | tuple) and len(spans) < len(listed)):
         return None
     notes = []
-    if strays := len(spans) - len(links):
-        notes.append(f"trace: {strays} of {len(spans)} entries are no spans and are left out")
-    tree, repairs = _tree(links)
+    if strays := len(listed) - len(spans):
+        notes.append(f"trace: {strays} of {len(listed)} entries are no spans and are left out")
+    tree, repairs = _tree(list(map(_link, _flat(spans))))
+    beside = trace if isinstance(trace, Mapping) and trace is not spans[0] else {}
+    info = {name: _opened(beside[name]) for name in (*names.INPUTS, *names.OUTPUTS) if beside.get(name) not in _EMPTY}
     return SpanTree(spans=tree, info=info, notes=(*notes, *repairs))
 
 
 # -- the forms ---------------------------------------------------------------------------------------------------------
 
 
-def _parsed(text: str) -> object:
-    if text.lstrip()[:1] not in ("{", "[") or not ("pan" in text or "children" in text or "child_runs" in text):
-        return None
-    return json_inside(text, deepest=3 * MAX_DEPTH)  # of spans inside spans, what each holds is not nested as deep
-
-
-def _spans_and_info(trace: object) -> tuple[Sequence[object], dict[str, Any]]:
-    """The spans in any of the forms, and what is said of all of the trace; no spans where it is in none of them."""
-    if isinstance(trace, list | tuple) and trace:
-        if all(_resources(part) is not None for part in trace):
-            return [span for part in trace for span in exported_spans(part)], {}
-        if all(_is_span(part) for part in trace):
-            return trace, {}
-        return (_flattened(trace), {}) if all(_has_children(part) for part in trace) else ((), {})
+def _listed(trace: object) -> Sequence[Any]:
+    """The entries of a trace that may be spans."""
+    if isinstance(trace, list | tuple):
+        return [span for part in trace for span in (exported_spans(part) or [part])]
     if not isinstance(trace, Mapping):
-        return (), {}
-    if _resources(trace) is not None:
-        return exported_spans(trace), _beside(trace)
-    data = trace["data"] if isinstance(trace.get("data"), Mapping) else {}
-    spans = data.get("spans", trace.get("spans"))
-    if isinstance(spans, list | tuple) and spans:
-        nested = not any(_id(span) for span in spans)
-        return _flattened(spans) if nested else spans, _beside(data) | _beside(trace)
-    if _has_children(trace):
-        return _flattened([trace]), {}
-    return ([trace], {}) if _is_span(trace) else ((), {})
+        return ()
+    data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
+    spans = _first(data, names.SPANS)
+    return spans if isinstance(spans, list | tuple) else exported_spans(trace) or [trace]
 
 
-def _resources(trace: object) -> Sequence[Any] | None:
-    value = _first(trace, ("resourceSpans", "resource_spans"))
-    return value if isinstance(value, list | tuple) else None
+def exported_spans(trace: object) -> list[Any]:
+    """Return the spans in an object of OpenTelemetry's JSON export, none for anything else."""
 
+    def below(parents: Iterable[object], *keys: str) -> list[Any]:
+        lists = (_first(parent, keys) for parent in parents)
+        return [part for parts in lists if isinstance(parts, list | tuple) for part in parts]
 
-def exported_spans(trace: Mapping[str, Any]) -> list[object]:
-    """The spans in an object of OpenTelemetry's JSON export."""
-    spans: list[object] = []
-    for resource in _resources(trace) or ():
-        scopes = _first(resource, ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"))
-        for scope in scopes if isinstance(scopes, list | tuple) else ():
-            exported = _first(scope, ("spans",))
-            spans.extend(exported if isinstance(exported, list | tuple) else ())
-    return spans
-
-
-def _beside(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """The other keys of a trace: what the run was given and returned, where a tracer says it of the whole."""
-    return {
-        name: _opened(value) for name, value in trace.items() if name not in names.TRACE_KEYS and value not in _EMPTY
-    }
+    return below(below(below([trace], "resourceSpans", "resource_spans"), "scopeSpans", "scope_spans"), "spans")
 
 
 def _is_span(value: object) -> bool:
-    """Whether it is a span by itself, with an id that is a span's."""
-    if not isinstance(value, Mapping) or "name" not in value or any(name in value for name in names.CHILDREN):
-        return False
-    own = (*names.IDS, *names.PARENTS, *names.STARTS, *names.TRACES)
-    return bool(_id(value)) and ("id" not in value or any(name in value for name in own))
+    return isinstance(value, Mapping) and "name" in value and any(name in value for name in names.OF_SPANS)
 
 
-def _has_children(value: object) -> bool:
-    return (
-        isinstance(value, Mapping)
-        and "name" in value
-        and any(isinstance(value.get(name), list | tuple) for name in names.CHILDREN)
-    )
-
-
-def _flattened(roots: Sequence[object]) -> list[object]:
-    """Spans that hold their children, each as a span that names its parent; ids are ours, so that none comes twice."""
-    spans: list[object] = []
-    waiting: list[tuple[object, str]] = [(root, "") for root in reversed(roots)]
+def _flat(roots: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The spans and those inside them, each of which then names its parent."""
+    spans: list[Mapping[str, Any]] = []
+    waiting = list(reversed(roots))
     while waiting:
-        value, parent = waiting.pop()
-        if isinstance(value, Mapping):
-            own = f"#{len(spans)}"
-            children = _first(value, names.CHILDREN)
-            waiting.extend((child, own) for child in reversed(children if isinstance(children, list | tuple) else ()))
-            value = {k: v for k, v in value.items() if k not in names.TRACES} | {"spanId": own, "parentSpanId": parent}
-        spans.append(value)
+        span = waiting.pop()
+        spans.append(span)
+        children = _first(span, names.CHILDREN)
+        if isinstance(children, list | tuple) and children:
+            own = _id(span) or f"#{len(spans)}"
+            spans[-1] = {**span, "spanId": own}
+            below = [{**child, "parentSpanId": own} for child in children if isinstance(child, Mapping)]
+            waiting.extend(reversed(below))
     return spans
 
 
@@ -213,14 +176,13 @@ def _flattened(roots: Sequence[object]) -> list[object]:
 
 def _link(value: Mapping[str, Any]) -> _Link:
     attributes = _with_messages(_attributes(value.get("attributes")))
+    others = {name: value[name] for name in names.SHOWN if value.get(name) is not None}
     start, end = _time(value, names.STARTS), _time(value, names.ENDS)
     status, message = _status(value)
     inputs = _taken(value, names.INPUTS, attributes, names.INPUT_ATTRIBUTES)
     outputs = _taken(value, names.OUTPUTS, attributes, names.OUTPUT_ATTRIBUTES)
     kind = _kind(value, attributes)
     events = value.get("events")
-    others = {name: part for name, part in attributes.items() if name not in names.TRACERS}
-    others |= {str(name): part for name, part in value.items() if name not in names.SPAN_KEYS}
     span = Span(
         name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
         kind=kind,
@@ -230,7 +192,7 @@ def _link(value: Mapping[str, Any]) -> _Link:
         seconds=(end - start) / 1e9 if start is not None and end is not None and end >= start else None,
         inputs=inputs,
         outputs=outputs,
-        attributes={name: part for name in sorted(others) if (part := _opened(others[name])) not in _EMPTY},
+        attributes=_shown(attributes | others),
         events=tuple(map(_event, filter(_is_shown, events if isinstance(events, list | tuple) else ()))),
     )
     trace = _first(value, names.TRACES) or _first(value.get("context"), names.TRACES) or ""
@@ -252,8 +214,7 @@ def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, A
 
 
 def _id(value: object) -> str:
-    context = _first(value, ("context",))
-    own = _first(value, names.IDS) or _first(context, names.IDS) or _first(value, ("id",))
+    own = _first(value, names.IDS) or _first(_first(value, ("context",)), names.IDS) or _first(value, ("id",))
     return str(own) if isinstance(own, str | int) and not isinstance(own, bool) else ""
 
 
@@ -266,10 +227,8 @@ def _first(value: object, keys: Sequence[str]) -> Any:
 
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
     for kind in (*(attributes.pop(name, None) for name in names.KIND_ATTRIBUTES), *map(span.get, names.KINDS)):
-        if isinstance(kind, bool) or not isinstance(kind, str | int):
-            continue
-        word = names.OTEL_KINDS.get(kind, "") if isinstance(kind, int) else kind.strip('"').rpartition(".")[2]
-        word = names.OPERATIONS.get(word, word.upper().removeprefix("SPAN_KIND_"))
+        word = names.OTEL_KINDS.get(kind, "") if isinstance(kind, int) else str(kind or "").strip('"')
+        word = names.OPERATIONS.get(word, word.rpartition(".")[2].upper().removeprefix("SPAN_KIND_"))
         tidy = "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
         if tidy and tidy not in names.NO_KIND:
             return tidy
@@ -278,19 +237,14 @@ def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
 
 def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], str]:
     status = span.get("status", span)
-    code = _first(status, ("code", "status_code")) if isinstance(status, Mapping) else status
-    message = str(_first(status, ("message", "description", "status_message")) or "")
-    error = span.get("error")
-    if isinstance(error, str) and error:
-        code, message = "ERROR", message or error
+    code = _first(status, ("code", "status_code", "level")) if isinstance(status, Mapping) else status
+    message = str(_first(status, names.MESSAGES_OF_STATUS) or "")
+    if isinstance(error := span.get("error"), str) and error:
+        return "error", message or error
     word = str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
-    if word in ("1", "OK", "SUCCESS"):
-        return "ok", message
-    if word in ("2", "ERROR", "FAILED"):
-        return "error", message
-    if word not in ("", "0", "UNSET", "NONE"):  # a word of its own is shown as it is
-        message = f"{code}: {message}" if message else str(code)
-    return "unset", message
+    if word in names.STATUSES:
+        return names.STATUSES[word], message
+    return "unset", f"{code}: {message}" if message else str(code)  # a word of its own is shown as it is
 
 
 def _is_shown(event: object) -> bool:
@@ -299,9 +253,18 @@ def _is_shown(event: object) -> bool:
 
 
 def _event(event: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {name: _opened(value) for name, value in sorted(_attributes(event.get("attributes")).items())}
-    others = {str(key): _opened(v) for key, v in event.items() if key not in names.EVENT_KEYS and v not in _EMPTY}
-    return {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {}) | others
+    attributes = _shown(_attributes(event.get("attributes")))
+    others = {name: part for name, part in event.items() if not names.RECORDED.fullmatch(name)}
+    return (
+        {"name": str(event.get("name") or "event")}
+        | ({"attributes": attributes} if attributes else {})
+        | _shown(others)
+    )
+
+
+def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    opened = {name: _opened(attributes[name]) for name in sorted(attributes) if name not in names.TRACERS}
+    return {name: value for name, value in opened.items() if value not in _EMPTY}
 
 
 def _opened(value: object, *, surely: bool = False) -> Any:
@@ -310,17 +273,14 @@ def _opened(value: object, *, surely: bool = False) -> Any:
 
 
 def _time(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    times = (_nanoseconds(key, span.get(key)) for key in keys)
-    return next((time for time in times if time is not None), None)
-
-
-def _nanoseconds(key: str, value: object) -> int | None:
-    """Since the epoch; a number without its unit is taken for the one in which it is a time of our days."""
-    if isinstance(value, str):
-        try:
-            value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            return _from_iso(str(value))
+    """Nanoseconds since the epoch; a number without its unit is taken for the one in which it is a time of our days."""
+    key = next((key for key in keys if span.get(key) is not None), "")
+    value = span.get(key)
+    try:
+        if isinstance(value, str):
+            value = int(value) if value.isdecimal() else datetime.fromisoformat(value.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):  # no time, or one of a year that the system's clock does not know
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
         return None
     if key.endswith(("Nano", "_nano", "_ns")):
@@ -329,16 +289,8 @@ def _nanoseconds(key: str, value: object) -> int | None:
     return int(value * factor) if isinstance(value, int) else round(value * factor)
 
 
-def _from_iso(text: str) -> int | None:
-    try:
-        time = datetime.fromisoformat(text.strip())
-        return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1_000
-    except (ValueError, OverflowError, OSError):  # no time, or one of a year that the system's clock does not know
-        return None
-
-
 def _attributes(value: object) -> dict[str, Any]:
-    """The attributes of a span, an event or a resource by their names, whichever way they are written."""
+    """The attributes of a span or an event by their names, whichever way they are written."""
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
     pairs = value if isinstance(value, list | tuple) else ()
@@ -346,19 +298,17 @@ def _attributes(value: object) -> dict[str, Any]:
 
 
 def _any_value(value: object) -> Any:
-    """An OTLP AnyValue as plain JSON; writers of columns name the other kinds too, with null."""
-    kinds = [pair for pair in value.items() if pair[1] is not None] if isinstance(value, Mapping) else []
-    if len(kinds) != 1:
+    """An OTLP AnyValue as plain JSON."""
+    if not isinstance(value, Mapping) or len(value) != 1:
         return value
-    kind, content = str(kinds[0][0]).replace("_v", "V"), kinds[0][1]
-    if kind in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
-        return content
+    ((key, content),) = value.items()
+    kind = str(key).replace("_v", "V")
     if kind == "intValue":  # a text, since JSON's numbers end at 2^53
         return int(content) if re.fullmatch(r"-?[0-9]{1,40}", str(content)) else content
     values = content.get("values", ()) if isinstance(content, Mapping) else None
-    if kind not in ("arrayValue", "kvlistValue") or not isinstance(values, list | tuple):
-        return content if kind in ("arrayValue", "kvlistValue") else value
-    return [_any_value(part) for part in values] if kind == "arrayValue" else _attributes(values)
+    if kind in ("arrayValue", "kvlistValue") and isinstance(values, list | tuple):
+        return [_any_value(part) for part in values] if kind == "arrayValue" else _attributes(values)
+    return content if kind.endswith("Value") else value
 
 
 def _with_messages(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -386,40 +336,31 @@ def _tree(links: Sequence[_Link]) -> tuple[tuple[Span, ...], list[str]]:
     places: dict[tuple[str, str], int] = {}
     twice = [n for n, link in enumerate(links) if link.id and places.setdefault((link.trace, link.id), n) != n]
     parents = [places.get((link.trace, link.parent)) if link.parent else None for link in links]
-    orphans = [n for n, link in enumerate(links) if link.parent and parents[n] is None]
     starts = [link.span.start for link in links]
     by_start = sorted(range(len(links)), key=lambda n: (starts[n] is None, starts[n] or 0))
     children: dict[int | None, list[int]] = {}
     for n in by_start:
         children.setdefault(parents[n], []).append(n)
-    spans: list[Span] = []
-    placed, circles = set[int](), list[int]()
-    # What no uppermost span leads to is in a circle, or below one: the circle is opened above one of its spans.
+    spans: dict[int, Span] = {}
+    # What no uppermost span leads to is in a circle, or below one: the first of it becomes uppermost.
     for root in (*children.get(None, ()), *by_start):
-        if root not in placed and parents[root] is not None:
-            way, above = set[int](), parents[root]
-            while above is not None and above not in way:
-                way.add(above)
-                above = parents[above]
-            root = root if above is None else above  # noqa: PLW2901  # one of the circle that it is below
-            circles.append(root)
         # A stack, not recursion: an agent's loop nests thousands deep.
         waiting: list[tuple[int, str | None, int]] = [(root, None, 0)]
         while waiting:
             n, parent, depth = waiting.pop()
-            if n not in placed:
-                placed.add(n)
-                span = msgspec.structs.replace(links[n].span, id=f"S{len(spans) + 1}", parent=parent, depth=depth)
-                spans.append(span)
-                waiting.extend((child, span.id, depth + 1) for child in reversed(children.get(n, ())))
+            if n not in spans:
+                own = f"S{len(spans) + 1}"
+                spans[n] = msgspec.structs.replace(links[n].span, id=own, parent=parent, depth=depth)
+                waiting.extend((child, own, depth + 1) for child in reversed(children.get(n, ())))
+    tops = [n for n in spans if links[n].parent and spans[n].parent is None]
+    faults = {
+        "have an id that another span has too; each is shown": twice,
+        "name a parent that the trace does not hold; shown as uppermost": [n for n in tops if parents[n] is None],
+        "are below themselves; shown as uppermost": [n for n in tops if parents[n] is not None],
+    }
     notes = []
-    for faulty, fault in (
-        (twice, "have an id that another span has too; each is shown"),
-        (orphans, "name a parent that the trace does not hold; shown as uppermost"),
-        (circles, "are below themselves; shown as uppermost"),
-    ):
-        if faulty:
-            some = ", ".join(links[n].span.name[:40] for n in faulty[:_NAMED_IN_NOTES])
-            more = f" and {len(faulty) - _NAMED_IN_NOTES} more" if len(faulty) > _NAMED_IN_NOTES else ""
-            notes.append(f"trace: {len(faulty)} of {len(links)} spans ({some}{more}) {fault}")
-    return tuple(spans), notes
+    for fault, faulty in faults.items():
+        some = ", ".join(links[n].span.name[:40] for n in faulty[:_NAMED_IN_NOTES])
+        more = f" and {len(faulty) - _NAMED_IN_NOTES} more" if len(faulty) > _NAMED_IN_NOTES else ""
+        notes += [f"trace: {len(faulty)} of {len(links)} spans ({some}{more}) {fault}"] if faulty else []
+    return tuple(spans.values()), notes

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from memalign.errors import ConfigurationError
-from memalign.integrations.engines import EngineTask, Limits, ready
+from memalign.integrations.engines import EngineTask, Limits
 from memalign.io import Frame
-from memalign.judge import Judge, signature_of
-from memalign.judge.frames import keys_of
+from memalign.judge import Judge
 
 try:
-    import pyarrow  # noqa: F401  # so that a missing engine is said here
+    import pyarrow as pa
     from ray.data import ActorPoolStrategy
 except ImportError as missing:
-    raise ConfigurationError(f"Ray needs what is not here ({missing}): install memalign with its extra ray") from None
+    raise ConfigurationError(f"Ray needs what is not here ({missing}): install memalign[ray]") from None
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -25,6 +24,16 @@ __all__ = ["judge"]
 _CPUS = 0.5  # a worker waits more than it computes; at a whole CPU each none would be left for reading the rows
 
 
+class _Worker:
+    """A process of Ray's, which holds one task."""
+
+    def __init__(self, task: EngineTask) -> None:
+        self._task = task
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        return self._task(table)
+
+
 def judge(
     ds: Dataset,
     judge: Judge,
@@ -32,11 +41,9 @@ def judge(
     tasks: int = 4,
     batch_size: int = 1_000,
     done: Frame | Collection[tuple[str, str]] = (),
-    concurrency: int | None = None,
-    max_cost: float | None = None,
-    rows_per_second: float | None = None,
+    **limits: Unpack[Limits],
 ) -> Dataset:
-    """Give the verdicts on the rows of a data set, with the columns of `Judge.predict_batch`.
+    """Return the verdicts on the rows of a data set, with the columns of `Judge.predict_batch`.
 
     It is lazy, as all of Ray Data is, and every action judges again: write the verdicts once, and read them from there.
 
@@ -44,11 +51,10 @@ def judge(
         ds: Rows with the columns that the judge reads, and `id`.
         judge: Only the driver needs the registry that it came from.
         tasks: Worker processes, half a CPU each, that judge side by side.
-        batch_size: Rows that a worker judges at a time, and again if it is lost.
+        batch_size: Rows that a worker judges at a time. What it loses when it is killed, and judges again, is a block
+            of the data set, or as many blocks as make a batch.
         done: What an earlier run judged: its verdicts as a frame, or pairs of an id and a content hash. Left out.
-        concurrency: Calls in flight of one task; None for as many as suit the model.
-        max_cost: Dollars of all tasks together. Each may spend an equal part; the rest of its rows have an error.
-        rows_per_second: Rows a second of all tasks together.
+        limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.Limits`.
 
     Returns:
         A data set with one row for each row that is judged. A row that fails has an `error` and stops no other.
@@ -57,8 +63,6 @@ def judge(
         InputError: When a limit is not a number above 0.
         ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
     """
-    limits = Limits(concurrency=concurrency, max_cost=max_cost, rows_per_second=rows_per_second)
-    judge = ready(judge, limits)
-    task = {"judge": judge, "limits": limits.share(tasks), "done": keys_of(done, signature_of(judge))}
+    task = EngineTask(judge, tasks, done, **limits)
     settings: dict[str, Any] = {"batch_format": "pyarrow", "batch_size": batch_size, "num_cpus": _CPUS}
-    return ds.map_batches(EngineTask, fn_constructor_kwargs=task, compute=ActorPoolStrategy(size=tasks), **settings)
+    return ds.map_batches(_Worker, fn_constructor_args=(task,), compute=ActorPoolStrategy(size=tasks), **settings)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Unpack
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.integrations.engines import EngineTask, Limits, ready
+from memalign.integrations.engines import EngineTask, Limits
 from memalign.io import Frame
-from memalign.judge import Judge, signature_of
-from memalign.judge.frames import arrow_schema, keys_of
+from memalign.judge import Judge
+from memalign.judge.frames import arrow_schema
 from memalign.types import CONTENT_FIELDS
 
 try:
     import pyarrow as pa
     import pyspark  # noqa: F401  # so that a missing engine is said here
 except ImportError as missing:
-    raise ConfigurationError(
-        f"Spark needs what is not here ({missing}): install memalign with its extra spark"
-    ) from None
+    raise ConfigurationError(f"Spark needs what is not here ({missing}): install memalign[spark]") from None
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,22 +32,19 @@ def judge(
     *,
     tasks: int = 8,
     done: Frame | Collection[tuple[str, str]] = (),
-    concurrency: int | None = None,
-    max_cost: float | None = None,
-    rows_per_second: float | None = None,
+    **limits: Unpack[Limits],
 ) -> DataFrame:
-    """Give the verdicts on the rows of a DataFrame, with the columns of `Judge.predict_batch`.
+    """Return the verdicts on the rows of a DataFrame, with the columns of `Judge.predict_batch`.
 
     It is lazy, as all of Spark is, and every action judges again: write the verdicts once, and read them from there.
 
     Args:
         df: Rows with the columns that the judge reads, and `id`.
         judge: Only the driver needs the registry that it came from.
-        tasks: The partitions that the rows are divided into. Spark judges as many at a time as it has cores.
+        tasks: The partitions that the rows are divided into; one that is lost is judged again. Spark judges as many at
+            a time as it has cores.
         done: What an earlier run judged: its verdicts as a frame, or pairs of an id and a content hash. Left out.
-        concurrency: Calls in flight of one task; None for as many as suit the model.
-        max_cost: Dollars of all tasks together. Each may spend an equal part; the rest of its rows have an error.
-        rows_per_second: Rows a second of all tasks together, if all of them run at once.
+        limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.Limits`.
 
     Returns:
         A DataFrame with one row for each row that is judged. A row that fails has an `error` and stops no other.
@@ -65,21 +60,11 @@ def judge(
             f"the DataFrame has no column of content: {', '.join(columns[1:])}; its columns: {', '.join(df.columns)}; "
             "Judge(columns={'outputs': 'answer'}) says which column a field is"
         )
-    limits = Limits(concurrency=concurrency, max_cost=max_cost, rows_per_second=rows_per_second)
-    judge = ready(judge, limits)
-    predict = _predict(judge, limits.share(tasks), keys_of(done, signature_of(judge)))
-    schema = ", ".join(f"{field.name}: {_TYPES.get(str(field.type), 'string')}" for field in arrow_schema(judge))
-    return df.select(*(f"`{name}`" for name in present)).repartition(tasks).mapInArrow(predict, schema)
-
-
-def _predict(
-    judge: Judge, limits: Limits, done: Collection[tuple[str, str]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give what Spark pickles and runs on every partition."""
+    task = EngineTask(judge, tasks, done, **limits)
 
     def predict(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = EngineTask(judge, limits, done)
         for batch in batches:
             yield from task(pa.Table.from_batches([batch])).to_batches()
 
-    return predict
+    schema = ", ".join(f"{field.name}: {_TYPES.get(str(field.type), 'string')}" for field in arrow_schema(judge))
+    return df.select(*(f"`{name}`" for name in present)).repartition(tasks).mapInArrow(predict, schema)

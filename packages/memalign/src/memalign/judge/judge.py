@@ -14,6 +14,7 @@ from memalign import aio
 from memalign.errors import InputError, UnknownKey
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
 from memalign.judge.frames import FrameT, predict_batch
+from memalign.judge.judgments import JudgmentList
 from memalign.judge.many import OnJudgment, Progress, judge_many
 from memalign.judge.spec import check_instructions, checked_parameters, fingerprint_of, name_of, named_fields
 from memalign.judge.standing import same_cases
@@ -260,7 +261,7 @@ class Judge(Generic[ValueT_co]):
         progress: Progress | None = None,
         max_cost: float | Calls | None = None,
         on_judgment: OnJudgment | None = None,
-    ) -> Sequence[Judgment[ValueT_co]]:
+    ) -> JudgmentList[ValueT_co]:
         """Judge many items; the judgments come back in the order of the items.
 
         An item that fails keeps its error in its judgment and never stops the rest. Where the limit is reached, or
@@ -279,6 +280,9 @@ class Judge(Generic[ValueT_co]):
             max_cost: What this run may spend, in dollars, or the Calls whose limit it shares with other runs.
             on_judgment: Called with the id and the judgment of each item that was judged in this run.
 
+        Returns:
+            A sequence, with `to_frame()` for a DataFrame.
+
         Raises:
             ConfigurationError: There is a limit, and the model's price is not known.
         """
@@ -291,7 +295,7 @@ class Judge(Generic[ValueT_co]):
             max_cost=max_cost,
             on_judgment=on_judgment,
         )
-        return cast("Sequence[Judgment[ValueT_co]]", judgments)
+        return JudgmentList(cast("Sequence[Judgment[ValueT_co]]", judgments), examples)
 
     judge_many = aio.blocking(ajudge_many)
 

@@ -11,9 +11,8 @@ import pytest
 
 import memalign as ma
 from memalign.errors import ConfigurationError, InputError, ModelUnavailable
-from memalign.integrations.engines import EngineTask, Limits, ready
+from memalign.integrations.engines import EngineTask
 from memalign.judge import signature_of
-from memalign.judge.frames import keys_of
 from memalign.models.base import ChatReply
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
@@ -38,8 +37,7 @@ def rows(count: int) -> Any:
 
 def test_limits_are_divided_and_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "memalign.integrations"):
-        part = Limits(concurrency=4, max_cost=10.0, rows_per_second=50).share(8)
-    assert part == Limits(concurrency=4, max_cost=1.25, rows_per_second=6.25)
+        EngineTask(judge_of(paid(0.5)), 8, concurrency=4, max_cost=10.0, rows_per_second=50)
     assert "max_cost=10 is divided by 8 tasks: each has 1.25" in caplog.text
     assert "rows_per_second=50 is divided by 8 tasks: each has 6.25" in caplog.text
 
@@ -57,12 +55,12 @@ def test_limits_are_divided_and_said(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_what_is_no_limit_is_refused(limits: Any, tasks: Any) -> None:
     with pytest.raises(InputError):
-        Limits(**limits).share(tasks)
+        EngineTask(judge_of(paid(0.5)), tasks, **limits)
 
 
 def test_a_task_spends_its_part_over_all_tables() -> None:
     model = paid(0.5)
-    task = EngineTask(judge_of(model), Limits(max_cost=1.6))
+    task = EngineTask(judge_of(model), 2, max_cost=3.2)
     errors = [error for _ in range(2) for error in task(rows(3))["error"].to_pylist()]
     assert errors.count(None) == 3 == len(model.requests)
     assert all("NotJudged" in error and "$1.6" in error for error in errors if error)
@@ -70,39 +68,45 @@ def test_a_task_spends_its_part_over_all_tables() -> None:
 
 def test_a_task_keeps_its_rate() -> None:
     model, begin = paid(0.0), time.monotonic()
-    verdicts = EngineTask(judge_of(model), Limits(rows_per_second=50))(rows(100))
+    verdicts = EngineTask(judge_of(model), 4, rows_per_second=200)(rows(100))
     assert time.monotonic() - begin >= 100 / 50
     assert verdicts["id"].to_pylist() == [f"i-{n}" for n in range(100)]
 
 
 def test_an_empty_table_has_no_verdict() -> None:
-    for limits in (Limits(), Limits(rows_per_second=5)):
-        assert len(EngineTask(judge_of(paid(0.0)), limits)(rows(0))) == 0
+    assert len(EngineTask(judge_of(paid(0.0)), 1)(rows(0))) == 0
+    assert len(EngineTask(judge_of(paid(0.0)), 1, rows_per_second=5)(rows(0))) == 0
 
 
 def test_a_call_of_unknown_price_stops_the_task() -> None:
     model = paid(None)
     with pytest.raises(ConfigurationError, match="max_cost cannot hold"):
-        EngineTask(judge_of(model), Limits(max_cost=10.0))(rows(20))
+        EngineTask(judge_of(model), 1, max_cost=10.0)(rows(20))
     assert len(model.requests) == 1
 
 
 def test_a_failed_row_has_an_error_and_is_judged_again() -> None:
     answers: list[Any] = [ModelUnavailable("it is down"), {"rationale": "", "value": True}]
     judge = judge_of(ScriptedChatModel(lambda _: answers.pop(0)))
-    first = EngineTask(judge, Limits(concurrency=1))(rows(2))
+    first = EngineTask(judge, 1, concurrency=1)(rows(2))
     assert first["error"].to_pylist() == ["ModelUnavailable: it is down", None]
     answers.append({"rationale": "", "value": False})
-    second = EngineTask(judge, Limits(), keys_of(first, signature_of(judge)))(rows(2))
+    second = EngineTask(judge, 1, first)(rows(2))
     assert second["id"].to_pylist() == ["i-0"]
 
 
 def test_a_limit_without_a_price_is_refused_before_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     judge = judge_of("openai:nobody-knows-it")
-    with pytest.raises(ConfigurationError, match="max_cost cannot hold: what a call of openai:nobody-knows-it costs"):
-        ready(judge, Limits(max_cost=1.0))
-    assert ready(judge, Limits(concurrency=1)) is judge
+    with pytest.raises(ConfigurationError, match="max_cost cannot hold, because the price of openai:nobody-knows-it"):
+        EngineTask(judge, 1, max_cost=1.0)
+    assert EngineTask(judge, 1, concurrency=1).judge is judge
+
+
+def test_workers_use_the_model_that_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MEMALIGN_MODEL", "openai:test")
+    assert EngineTask(judge_of(None), 1).judge.model == "openai:test"
 
 
 def test_a_judge_travels_to_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:

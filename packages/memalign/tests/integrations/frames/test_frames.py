@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import pytest
 
 import memalign as ma
@@ -222,10 +224,41 @@ def test_a_ledger_and_evaluation_name_their_subject() -> None:
     assert [list(cases[name]) for name in ("id", "label", "correct")] == [["t-1", "t-2"], [False, True], [False, True]]
 
 
-def test_judgments_go_in_frames_and_stand_beside_rows() -> None:
-    frame = pd.DataFrame(ROWS)
-    judged = frame.merge(ma.to_frame(judge().judge_many(frame)), on="id", suffixes=("_expert", ""))
+def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Path) -> None:
+    rows = kind(ROWS)
+    library = type(rows).__module__.partition(".")[0]
+    for judgments in (judge().judge_many(rows), judge().judge_many(rows, out=tmp_path / "judged.jsonl")):
+        frame = judgments.to_frame()
+        assert type(frame).__module__.startswith(library if library in ("polars", "pyarrow") else "pandas")
+        table = nw.from_native(frame, eager_only=True)
+        assert table.columns == ["id", "value", "confidence", "rationale", "error"]
+        assert table["id"].to_list() == ["t-1", "t-2", "t-3"]
+        assert table["value"].to_list() == [True, True, True]
+
+
+def test_all_columns_of_judgments_on_request() -> None:
+    judgments = judge().judge_many(ROWS)
+    everything = judgments.to_frame("all", library="polars")
+    assert {"calls", "input_tokens", "cost", "seconds", "findings", "guideline_ids", "model"} <= set(everything.columns)
+    assert judgments.to_frame(["id", "cost"], library="polars").columns == ["id", "cost"]
+    assert judge().judge_many([]).to_frame().shape == (0, 5)
+    with pytest.raises(InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"):
+        judgments.to_frame(["price"])
+
+
+def test_the_verdicts_of_a_frame_have_its_index() -> None:
+    frame = pd.DataFrame(ROWS).iloc[::-1]
+    frame["verdict"] = judge().judge_many(frame).to_frame()["id"]
+    assert list(frame["verdict"]) == list(frame["id"]) == ["t-3", "t-2", "t-1"]
+    judged = pd.DataFrame(ROWS).merge(judge().judge_many(ROWS).to_frame(), on="id", suffixes=("_expert", ""))
     assert list(judged["value"]) == [True, True, True]
+
+
+def test_judgments_are_a_sequence() -> None:
+    judgments = judge().judge_many(ROWS)
+    assert judgments == list(judgments)
+    assert judgments != judgments[:2]
+    assert [judgment.id for judgment in judgments[1:]] == ["t-2", "t-3"]
 
 
 def test_a_library_that_is_missing_is_named() -> None:
