@@ -144,3 +144,37 @@ def test_what_holds_no_span_is_named(tmp_path: Path) -> None:
 def test_a_file_of_spans_shows_in_its_beginning(tmp_path: Path, text: str, expected: bool) -> None:
     (tmp_path / "file.json").write_text(text, "utf-8")
     assert holds_spans(tmp_path / "file.json") is expected
+
+
+EXPORTS: dict[str, list[dict[str, Any]]] = {
+    "phoenix": [
+        {"name": "agent", "context": {"trace_id": "t", "span_id": "1"}, "span_kind": "CHAIN", "start_time": "2026-03-01T12:00:00+00:00", "end_time": "2026-03-01T12:00:02+00:00", "status_code": "OK", "attributes": {"input.value": "q", "output.value": "a"}},
+        {"name": "look up", "context": {"trace_id": "t", "span_id": "2"}, "parent_id": "1", "span_kind": "TOOL", "start_time": "2026-03-01T12:00:01+00:00", "end_time": "2026-03-01T12:00:02+00:00", "status_code": "ERROR", "status_message": "late"},
+    ],
+    "langfuse": [
+        {"id": "1", "traceId": "t", "type": "CHAIN", "name": "agent", "startTime": "2026-03-01 12:00:00+00:00", "endTime": "2026-03-01 12:00:02+00:00", "level": "DEFAULT", "input": "q", "output": "a"},
+        {"id": "2", "traceId": "t", "parentObservationId": "1", "type": "TOOL", "name": "look up", "startTime": "2026-03-01 12:00:01+00:00", "endTime": "2026-03-01 12:00:02+00:00", "level": "ERROR", "statusMessage": "late"},
+    ],
+    "langsmith": [
+        {"id": "1", "trace_id": "t", "parent_run_ids": [], "run_type": "chain", "name": "agent", "start_time": "2026-03-01 12:00:00+00:00", "end_time": "2026-03-01 12:00:02+00:00", "status": "success", "inputs": "q", "outputs": "a", "feedback_stats": {"tone": {"avg": 1.0}}},
+        {"id": "2", "trace_id": "t", "parent_run_ids": ["1"], "run_type": "tool", "name": "look up", "start_time": "2026-03-01 12:00:01+00:00", "end_time": "2026-03-01 12:00:02+00:00", "status": "error", "error": "late"},
+    ],
+    "braintrust": [
+        {"span_id": "1", "root_span_id": "t", "span_parents": None, "name": "agent", "kind": "chain", "start": 1772366400.0, "end": 1772366402.0, "input": "q", "output": "a", "scores": {"tone": 1}},
+        {"span_id": "2", "root_span_id": "t", "span_parents": ["1"], "name": "look up", "kind": "tool", "start": 1772366401.0, "end": 1772366402.0, "error": "late"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", EXPORTS)
+def test_spans_of_every_tool_are_read_from_such_a_file(tmp_path: Path, tool: str) -> None:
+    fields = case(written(tmp_path / "spans.json", {"resourceSpans": [{"scopeSpans": [{"spans": EXPORTS[tool]}]}]}))
+    assert (fields["id"], fields["inputs"], fields["outputs"]) == ("t", "q", "a")
+    tree = span_tree(fields["trace"])
+    assert tree is not None
+    assert not tree.notes
+    assert [(s.name, s.kind, s.depth, s.status == "error", s.message, s.seconds) for s in tree.spans] == [
+        ("agent", "CHAIN", 0, False, "", 2.0),
+        ("look up", "TOOL", 1, True, "late", 1.0),
+    ]
+    assert "tone" not in repr(tree)

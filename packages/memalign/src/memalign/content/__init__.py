@@ -4,7 +4,7 @@ from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import check_field, check_fields, media_in
 from memalign.content.paths import Part, each_side, first_lacking, part_in, parts_of_sides, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
-from memalign.content.traces import Span, SpanTree, exported_spans, span_tree
+from memalign.content.traces import Span, SpanTree, exported_spans, span_tree, trace_of
 
 __all__ = [
     "Part",
@@ -23,6 +23,7 @@ __all__ = [
     "parts_of_sides",
     "sides_of",
     "span_tree",
+    "trace_of",
     "turns_of",
     "words_of",
 ]

@@ -7,9 +7,12 @@ from typing import Literal
 
 SPANS = ("spans", "observations")
 IDS = ("spanId", "span_id")
-PARENTS = ("parentSpanId", "parent_span_id", "parent_id", "parentId", "parent_run_id", "parentObservationId")
+PARENTS = (
+    *("parentSpanId", "parent_span_id", "parent_id", "parentId", "parent_run_id", "parent_run_ids"),
+    *("parentObservationId", "span_parents"),
+)
 CHILDREN = ("children", "child_spans", "child_runs")
-TRACES = ("traceId", "trace_id")
+TRACES = ("traceId", "trace_id", "root_span_id")
 STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time_ns", "start_time", "startTime", "start")
 ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time_ns", "end_time", "endTime", "end")
 OF_SPANS = (*IDS, *PARENTS, *CHILDREN, *TRACES, *STARTS, "context")

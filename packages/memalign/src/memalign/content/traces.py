@@ -23,7 +23,7 @@ from memalign.content import trace_names as names
 from memalign.content.encoding import json_inside
 from memalign.types import MAX_DEPTH
 
-__all__ = ["Span", "SpanTree", "exported_spans", "span_tree"]
+__all__ = ["Span", "SpanTree", "exported_spans", "span_tree", "trace_of"]
 
 _EMPTY: tuple[object, ...] = (None, "", [], {}, ())
 _NAMED_IN_NOTES = 5
@@ -195,8 +195,15 @@ def _link(value: Mapping[str, Any]) -> _Link:
         attributes=_shown(attributes | others),
         events=tuple(map(_event, filter(_is_shown, events if isinstance(events, list | tuple) else ()))),
     )
-    trace = _first(value, names.TRACES) or _first(value.get("context"), names.TRACES) or ""
-    return _Link(_id(value), str(_first(value, names.PARENTS) or ""), str(trace), span)
+    parent = _first(value, names.PARENTS) or ""
+    if isinstance(parent, list | tuple):  # all above it, the nearest last
+        parent = parent[-1]
+    return _Link(_id(value), str(parent), trace_of(value), span)
+
+
+def trace_of(span: object) -> str:
+    """Return the id of the trace that a span belongs to, "" if it names none."""
+    return str(_first(span, names.TRACES) or _first(_first(span, ("context",)), names.TRACES) or "")
 
 
 def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
