@@ -59,7 +59,7 @@ def test_one_document_is_one_case(tmp_path: Path) -> None:
         "My order is late.",
         {"reply": "It is in transit."},
     )
-    assert fields["meta"]["spans"] == 2
+    assert len(fields["trace"]) == 2
 
 
 def test_a_trace_may_lie_on_many_lines(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ EXPORTS: dict[str, list[dict[str, Any]]] = {
         {"id": "2", "trace_id": "t", "parent_run_ids": ["1"], "run_type": "tool", "name": "look up", "start_time": "2026-03-01 12:00:01+00:00", "end_time": "2026-03-01 12:00:02+00:00", "status": "error", "error": "late"},
     ],
     "braintrust": [
-        {"span_id": "1", "root_span_id": "t", "span_parents": None, "name": "agent", "kind": "chain", "start": 1772366400.0, "end": 1772366402.0, "input": "q", "output": "a", "scores": {"tone": 1}},
+        {"span_id": "1", "root_span_id": "t", "span_parents": None, "name": "agent", "kind": "chain", "start": 1772366400.0, "end": 1772366402.0, "input": "q", "output": "a", "scores": {"tone": 1}, "metadata": {"comment": "no tone"}},
         {"span_id": "2", "root_span_id": "t", "span_parents": ["1"], "name": "look up", "kind": "tool", "start": 1772366401.0, "end": 1772366402.0, "error": "late"},
     ],
 }  # fmt: skip

@@ -21,8 +21,8 @@ INPUTS = ("inputs", "input")
 OUTPUTS = ("outputs", "output")
 KINDS = ("span_type", "spanType", "span_kind", "run_type", "type", "kind")
 MESSAGES_OF_STATUS = ("message", "description", "status_message", "statusMessage")
-SHOWN = ("error", "model", "modelParameters", "metadata", "tags")
-"""Other fields of a span that are shown."""
+SHOWN = ("model", "modelParameters", "tags")
+"""Other fields of a span that are shown; not `metadata`, in which tools keep what people said of the run."""
 RECORDED = re.compile(r"name|attributes|.*(time|dropped).*", re.IGNORECASE)
 """Fields of an event that are shown otherwise, or say how it was recorded."""
 INPUT_ATTRIBUTES = (

@@ -177,6 +177,8 @@ def _flat(roots: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _link(value: Mapping[str, Any]) -> _Link:
     attributes = _with_messages(_attributes(value.get("attributes")))
     others = {name: value[name] for name in names.SHOWN if value.get(name) is not None}
+    if isinstance(error := value.get("error"), Mapping | list):  # a text is the message of the status
+        others["error"] = error
     start, end = _time(value, names.STARTS), _time(value, names.ENDS)
     status, message = _status(value)
     inputs = _taken(value, names.INPUTS, attributes, names.INPUT_ATTRIBUTES)
@@ -192,7 +194,7 @@ def _link(value: Mapping[str, Any]) -> _Link:
         seconds=(end - start) / 1e9 if start is not None and end is not None and end >= start else None,
         inputs=inputs,
         outputs=outputs,
-        attributes=_shown(attributes | others),
+        attributes=_tidy(attributes | others),
         events=tuple(map(_event, filter(_is_shown, events if isinstance(events, list | tuple) else ()))),
     )
     parent = _first(value, names.PARENTS) or ""
@@ -260,16 +262,14 @@ def _is_shown(event: object) -> bool:
 
 
 def _event(event: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = _shown(_attributes(event.get("attributes")))
+    attributes = _tidy(_attributes(event.get("attributes")))
     others = {name: part for name, part in event.items() if not names.RECORDED.fullmatch(name)}
     return (
-        {"name": str(event.get("name") or "event")}
-        | ({"attributes": attributes} if attributes else {})
-        | _shown(others)
+        {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {}) | _tidy(others)
     )
 
 
-def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _tidy(attributes: Mapping[str, Any]) -> dict[str, Any]:
     opened = {name: _opened(attributes[name]) for name in sorted(attributes) if name not in names.TRACERS}
     return {name: value for name, value in opened.items() if value not in _EMPTY}
 

@@ -68,12 +68,9 @@ class EngineTask:
         self._rate = _part("rows_per_second", limits.get("rows_per_second"), tasks)
         self._calls: Calls | None = None
         model = open_judging_model(judge)
-        priced = not isinstance(model, PricedModel) or model.price_of(Usage(input_tokens=1)) is not None
-        if self._max_cost is not None and not priced:
-            raise ConfigurationError(
-                f"max_cost cannot hold, because the price of {model.name} is not known; give it in the judge's "
-                "parameter models, or leave max_cost out"
-            )
+        if self._max_cost and isinstance(model, PricedModel) and model.price_of(Usage(input_tokens=1)) is None:
+            what = f"max_cost cannot hold, because the price of {model.name} is not known"
+            raise ConfigurationError(f"{what}; give it in the judge's parameter models, or leave max_cost out")
         self.judge = judge.replace(model=model.name) if judge.model is None else judge
         self._done = keys_of(done, signature_of(self.judge))
 
@@ -92,10 +89,8 @@ class EngineTask:
 
     def _judged(self, table: pa.Table) -> pa.Table:
         self._calls = self._calls or Calls(max_cost=self._max_cost)  # of this task alone, for all of its tables
-        verdicts: pa.Table = self.judge.predict_batch(
-            table, done=self._done, concurrency=self._concurrency, max_cost=self._calls
-        )
-        return verdicts
+        predict = self.judge.predict_batch
+        return predict(table, done=self._done, concurrency=self._concurrency, max_cost=self._calls)
 
 
 def _part(name: str, limit: float | None, tasks: int) -> float | None:

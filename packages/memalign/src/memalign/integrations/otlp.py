@@ -2,7 +2,7 @@
 
 A file is OTLP/JSON (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), one document or one a line, as
 the collector's file exporter writes it. Its spans may have the fields of any tracer that `memalign.content` reads.
-OpenTelemetry has no annotations by people, so there is no feedback in such a file.
+There is no feedback in such a file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
 
     Returns:
         First a RowError for every line that cannot be read; then rows with `id` (the trace's), `inputs` and `outputs`
-        (those of the uppermost span that has them), `trace` (the spans) and `meta`.
+        (those of the uppermost span that has them), and `trace` (the spans).
 
     Raises:
         InputError: When the file as a whole cannot be read.
@@ -57,18 +57,16 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
     traces: dict[str, list[dict[str, Any]]] = {}
     errors: list[RowError] = []
     for number, document in _documents(location_of(path)):
-        spans = [span for span in exported_spans(document) if isinstance(span, dict) and "name" in span]
         if isinstance(document, RowError):
             errors.append(document)
-        elif not spans:
-            errors.append(
-                RowError(line=number, reason="no spans: there is no resourceSpans with a span that has a name")
-            )
+            continue
+        spans = [span for span in exported_spans(document) if isinstance(span, dict) and "name" in span]
         for span in spans:
-            if trace := trace_of(span):
-                traces.setdefault(trace, []).append(span)
-            else:
-                errors.append(RowError(line=number, reason=f"the span {span['name']!r} names no trace"))
+            traces.setdefault(trace_of(span), []).append(span)
+        if nameless := [span["name"] for span in traces.pop("", [])]:
+            errors.append(RowError(line=number, reason=f"the span {nameless[0]!r} names no trace"))
+        elif not spans:
+            errors.append(RowError(line=number, reason="no spans: nothing in resourceSpans has a name"))
     return [*errors, *(Row(line=n, fields=_fields(trace, traces[trace])) for n, trace in enumerate(traces, 1))]
 
 
@@ -91,8 +89,7 @@ def _fields(trace: str, spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
     inputs = [step.inputs for step in steps if step.inputs is not None] or [None]
     outputs = [step.outputs for step in steps if step.outputs is not None] or [None]
     answer = outputs[0] if steps and steps[0].outputs is not None else outputs[-1]
-    meta = {"began": min((step.start for step in steps if step.start), default=None), "spans": len(spans)}
-    fields = {"id": trace, "inputs": _plain(inputs[0]), "outputs": _plain(answer), "trace": list(spans), "meta": meta}
+    fields = {"id": trace, "inputs": _plain(inputs[0]), "outputs": _plain(answer), "trace": list(spans)}
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
@@ -111,6 +108,6 @@ def _turn(message: Any) -> dict[str, str]:
     content, parts = message.get("content"), message.get("parts")
     if isinstance(parts, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in parts):
         content = "\n".join(str(part.get("content", "")) for part in parts)
-    elif message.keys() != {"role", "content"} or not isinstance(content, str):
+    elif message.keys() != {"role", "content"}:
         return {}
-    return {"role": str(message.get("role")), "content": content}
+    return {"role": str(message.get("role")), "content": content} if isinstance(content, str) else {}

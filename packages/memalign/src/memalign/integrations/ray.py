@@ -51,8 +51,7 @@ def judge(
         ds: Rows with the columns that the judge reads, and `id`.
         judge: Only the driver needs the registry that it came from.
         tasks: Worker processes, half a CPU each, that judge side by side.
-        batch_size: Rows that a worker judges at a time. What it loses when it is killed, and judges again, is a block
-            of the data set, or as many blocks as make a batch.
+        batch_size: Rows that a worker judges at a time. What is judged again if it is lost is a block, or a batch.
         done: What an earlier run judged: its verdicts as a frame, or pairs of an id and a content hash. Left out.
         limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.Limits`.
 

@@ -41,8 +41,7 @@ def judge(
     Args:
         df: Rows with the columns that the judge reads, and `id`.
         judge: Only the driver needs the registry that it came from.
-        tasks: The partitions that the rows are divided into; one that is lost is judged again. Spark judges as many at
-            a time as it has cores.
+        tasks: The partitions of the rows, of which Spark judges one on each core; one that is lost is judged again.
         done: What an earlier run judged: its verdicts as a frame, or pairs of an id and a content hash. Left out.
         limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.Limits`.
 
@@ -56,10 +55,8 @@ def judge(
     columns = [judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)]
     present = [name for name in columns if name in df.columns]
     if not set(present) - {columns[0]}:
-        raise InputError(
-            f"the DataFrame has no column of content: {', '.join(columns[1:])}; its columns: {', '.join(df.columns)}; "
-            "Judge(columns={'outputs': 'answer'}) says which column a field is"
-        )
+        lacks = f"no column of content: {', '.join(columns[1:])}; its columns: {', '.join(df.columns)}"
+        raise InputError(f"the DataFrame has {lacks}; name them, as Judge(columns={{'outputs': 'answer'}}) does")
     task = EngineTask(judge, tasks, done, **limits)
 
     def predict(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ Library = Literal["pandas", "polars", "pyarrow"]
 
 COLUMNS = ("id", "value", "confidence", "rationale", "error")
 """What a frame of judgments shows unless more is asked for."""
-_LIBRARIES = ("pandas", "polars", "pyarrow")
+_LIBRARIES: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
 
 
 class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
@@ -31,10 +31,10 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
     """
 
     def __init__(self, judgments: Sequence[Judgment[ValueT_co]], source: object = None) -> None:
-        library = type(source).__module__.partition(".")[0]
+        package = type(source).__module__.partition(".")[0]
         self._judgments = judgments
-        self._library = library if library in _LIBRARIES else "pandas"
-        self._index: Any = getattr(source, "index", None) if library == "pandas" else None
+        self._library: Library = next((library for library in _LIBRARIES if library == package), "pandas")
+        self._index: Any = getattr(source, "index", None) if package == "pandas" else None
 
     def to_frame(self, columns: Sequence[str] | Literal["all"] = COLUMNS, *, library: Library | None = None) -> Any:
         """Return the judgments as a DataFrame, in the order of the items.
@@ -77,9 +77,6 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
-
-    def __repr__(self) -> str:
-        return repr(self._judgments)
 
 
 def to_frame(records: Any, *, library: Library = "pandas") -> Any:
@@ -131,7 +128,7 @@ def _cells(record: object) -> dict[str, Any]:
     return cells
 
 
-def _frame(rows: Sequence[dict[str, Any]], library: str, columns: Sequence[str] = ()) -> Any:
+def _frame(rows: Sequence[dict[str, Any]], library: Library, columns: Sequence[str] = ()) -> Any:
     """Return rows as a frame of a library, with all of their columns unless some are named."""
     if library not in _LIBRARIES:
         raise InputError(f"library {library!r} makes no DataFrames here; use pandas, polars or pyarrow")
