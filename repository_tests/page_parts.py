@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 import tomllib
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,6 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-import price  # noqa: E402
 from loopback import Loopback  # noqa: E402
 
 import memalign as ma  # noqa: E402
@@ -72,10 +72,10 @@ def default_models() -> str:
 
 def provider_keys() -> str:
     keyed = [(f"`{name}:`", " or ".join(f"`{key}`" for key in keys)) for name, keys in PROVIDERS.items() if keys]
-    keyed += [("", "")] * (-len(keyed) % 3)
-    rows = [[cell for pair in keyed[start : start + 3] for cell in pair] for start in range(0, len(keyed), 3)]
+    keyed += [("", "")] * (len(keyed) % 2)
+    rows = [[cell for pair in keyed[start : start + 2] for cell in pair] for start in range(0, len(keyed), 2)]
     rest = ", ".join(f"`{name}:`" for name, keys in PROVIDERS.items() if not keys)
-    names = table(("models", "key") * 3, rows)
+    names = table(("models", "key") * 2, rows)
     return f"{names}\nFor {rest}, pydantic-ai finds the credentials in other ways.\n"
 
 
@@ -311,29 +311,97 @@ CHAT = ("openai:gpt-4.1-mini", "google:gemini-3.1-flash-lite", "anthropic:claude
 DECIDER = "typesafe:jev-latest"
 
 
+THINGS = ("parcel", "invoice", "refund", "password", "subscription", "lamp", "voucher", "address")
+DEMANDS = (
+    *(
+        "name the next step and who takes it",
+        "say when the customer hears from us again",
+        "give the exact amount or date",
+    ),
+    *("apologise before explaining", "answer the question that was asked first", "link the form that is needed"),
+    *("explain the reason in one plain sentence", "offer a choice between two ways", "confirm what was understood"),
+)
+REASON = "The reply has to name the next step and who takes it; how it does that decides, and its tone is fitting here."
+
+
+def tickets(count: int) -> list[dict[str, Any]]:
+    """Short support replies with an expert's label and comment; no two alike, and the same every time."""
+    return [
+        {
+            "id": f"t-{n}",
+            "inputs": f"My {THINGS[n % 8]} (order {10_000 + 7 * n}) has not come, and nobody answered twice. Who can help me?",
+            "outputs": f"Thank you for writing. About order {10_000 + 7 * n}: our warehouse sends a new one on day {n % 28}.",
+            "value": n % 3 > 0,
+            "rationale": f"We always {DEMANDS[n % 9]}. This was about a {THINGS[n % 8]}, where customers worry most.",
+            "source": ("ana", "ben", "chloe", "dan", "eva")[n % 5],
+        }
+        for n in range(count)
+    ]
+
+
+def _month_chat(body: Any) -> Any:
+    """What a chat model might say: a guideline of two demands for five comments, or findings, a reason and a verdict."""
+    properties = body["response_format"]["json_schema"]["schema"]["properties"]
+    prompt = "\n".join(message["content"] for message in body["messages"])
+    if "changes" not in properties:
+        shown = re.findall(r"^(G\d+): ", prompt, re.MULTILINE)[:2]
+        findings = [{"guideline": name, "evidence": "sends a new one", "value": True} for name in shown]
+        return {"findings": findings, "rationale": REASON, "value": True}
+    change = properties["changes"]["items"]["properties"]
+    labels, changes = change["feedback"]["items"]["enum"], []
+    for start in range(0, len(labels), 5):
+        draw = zlib.crc32(f"{start} {prompt}".encode())
+        demands, thing = (DEMANDS[draw % 9], DEMANDS[draw // 9 % 9]), THINGS[draw // 81 % 8]
+        text = f"When the query is about a {thing}, a helpful reply must {' and '.join(demands)}, unless the case is closed."
+        questions = [{"question": f"Does the reply about a {thing} {demand}?", "answer": "yes"} for demand in demands]
+        entry = {
+            "action": "ADD",
+            "feedback": labels[start : start + 5],
+            "text": text,
+            "guideline": "",
+            "checks": questions,
+        }
+        changes.append({name: entry.get(name, "true" if name == "value" else []) for name in change})
+    return {"changes": changes, "conflicts": []}
+
+
+def _month_decide(body: Any) -> Any:
+    answers = {}
+    for name, question in body["questions"].items():
+        options = list(question["criteria"])
+        shares = {option: 0.7 if option == options[0] else 0.3 / (len(options) - 1) for option in options}
+        answers[name] = {"type": "choice", "choice": options[0], "confidence": 0.7, "probabilities": shares}
+    return answers
+
+
 @functools.cache
 def month() -> dict[str, Counter[str]]:
     """What a month asks of a chat model, and of a decision model beside it: calls and tokens by kind of work."""
-    feedback, work = price.rows(COMMENTS + SAMPLE), {}
-    items = [{name: row[name] for name in ("inputs", "outputs")} for row in feedback[COMMENTS:]]
-    with Loopback(price.chat, price.decide) as server, mock.patch.dict(os.environ, {"OPENAI_API_KEY": "k"}):
+    rows, work = tickets(COMMENTS + SAMPLE), dict[str, Counter[str]]()
+    items = [{name: row[name] for name in ("inputs", "outputs")} for row in rows[COMMENTS:]]
+    with Loopback(_month_chat, _month_decide) as server, mock.patch.dict(os.environ, {"OPENAI_API_KEY": "k"}):
         os.environ["OPENAI_BASE_URL"] = server.base_url
-        for side in (price.Memalign(feedback), price.Memalign(feedback, decision=f"system-one:jev@{server.base_url}")):
-            kind = "decision" if "decision" in work or "chat judging" in work else "chat"
+        for kind, model in (("chat", CHAT[0]), ("decision", f"system-one:jev@{server.base_url}")):
+            parameters = {"reflection_model": CHAT[0]}
+            judge = ma.Judge(
+                name="helpfulness",
+                instructions=INSTRUCTIONS,
+                feedback_value_type=bool,
+                model=model,
+                parameters=parameters,
+            )
             server.take(forget=True)
-            for lot in range(LOTS):
-                side.align(lot * COMMENTS // LOTS, (lot + 1) * COMMENTS // LOTS)
+            for start in range(0, COMMENTS, COMMENTS // LOTS):
+                judge = judge.align(rows[start : start + COMMENTS // LOTS]).judge
+            assert not judge.memory.pending
             # Calls side by side: which of them finds the cache filled is chance, so none of it counts.
             work[f"{kind} learning"] = Counter({**server.take(), "cached": 0})
-            side.judge(items[0])  # from the second judgment on the prefix is in the provider's cache
+            judge(**items[0])  # from the second judgment on the prefix is in the provider's cache
             server.take()
             for item in items[1:]:
-                side.judge(item)
-            sample = server.take()
-            scale = JUDGMENTS + LOTS * HELD_OUT
-            work[f"{kind} judging"] = Counter(
-                {name: round(count * scale / (SAMPLE - 1)) for name, count in sample.items()}
-            )
+                judge(**item)
+            times = (JUDGMENTS + LOTS * HELD_OUT) / (SAMPLE - 1)
+            work[f"{kind} judging"] = Counter({name: round(n * times) for name, n in server.take().items()})
     return work
 
 
