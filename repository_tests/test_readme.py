@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import memalign
 from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint
 
@@ -94,7 +95,7 @@ def test_badges_say_what_the_packages_say() -> None:
 # -- CONTRIBUTING: the way through the files ---------------------------------------------------------------------------
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-SOURCE = ROOT / "packages" / "memalign" / "src" / "memalign"
+SOURCE = Path(memalign.__file__).parent
 
 
 def way(heading: str) -> list[tuple[str, str]]:
@@ -133,10 +134,10 @@ def follows(table: list[tuple[str, str]], calls: list[tuple[str, str]]) -> str:
 
 
 def test_learning_and_judging_go_the_way_that_contributing_shows(endpoint: Endpoint) -> None:
-    import memalign as ma
-
     instructions = "Good enough?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
-    judge = ma.Judge(name="tone", instructions=instructions, feedback_value_type=bool, model="openai:gpt-4.1-mini")
+    judge = memalign.Judge(
+        name="tone", instructions=instructions, feedback_value_type=bool, model="openai:gpt-4.1-mini"
+    )
     row = {"id": "t-1", "inputs": "When?", "outputs": "On Friday.", "value": False, "rationale": "Never promise a day."}
     result, learning = calls_of(lambda: judge.aalign([row]))
     judgment, judging = calls_of(lambda: result.judge.ajudge(inputs="When will it come?", outputs="On Monday."))

@@ -100,7 +100,7 @@ def test_a_package_page_shows_how_to_install_it_and_links_nowhere(wheels: dict[s
         (metadata,) = [files.read(file).decode() for file in files.namelist() if file.endswith(".dist-info/METADATA")]
         page = metadata.partition("\n\n")[2]
         assert page.startswith(f"# {name}\n")
-        assert 'pip install "memalign @ git+REPOSITORY-URL#subdirectory=packages/memalign"' in page
+        assert 'pip install "git+REPOSITORY-URL#subdirectory=packages/memalign"' in page
         assert not re.search(r"\]\((?!https?://)", page)
         for version in ("3.11", "3.12", "3.13", "3.14"):
             assert f"Classifier: Programming Language :: Python :: {version}\n" in metadata
