@@ -159,3 +159,17 @@ def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
     assert levels == sorted(levels)
     folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
     assert folders <= set(named)
+
+
+def test_contributing_names_files_and_functions_that_exist() -> None:
+    places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
+    files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
+    assert len(files) > 15
+    assert {name for name in files if not any((place / name).exists() for place in places)} == set()
+    for name in ("parse", "json_schema", "agree", "kind"):
+        assert hasattr(memalign.values.ValueType, name)
+    from memalign.cli import app
+    from memalign.models.providers import PROVIDERS
+
+    assert app._GROUPS
+    assert PROVIDERS
