@@ -105,7 +105,7 @@ def names_decision_model(name: str) -> bool:
 
 
 def resolve_decision(
-    name: str | DecisionModel,
+    name: str | Target | DecisionModel,
     *,
     headers: Mapping[str, str] | None = None,
     prices: Prices | None = None,
@@ -114,7 +114,7 @@ def resolve_decision(
     """The decision model of that name, one instance a process and address; a DecisionModel is given back as it is.
 
     Args:
-        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, or `local:<name>` for the embedded model.
+        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `local:<name>`, or a Target, as for `resolve`.
         headers: Sent with every request.
         prices: What its tokens cost, whatever a list says.
         context_tokens: What it takes, whatever a list says.
@@ -123,9 +123,9 @@ def resolve_decision(
         ConfigurationError: It is the name of a chat model or of nothing that is known; a key, an address or a package
             is missing: with what to set or install. The embedded model takes no settings.
     """
-    if not isinstance(name, str):
+    if not isinstance(name, str | Target):
         return name
-    provider, model = parse_name(name)
+    provider, model = parse_name(name) if isinstance(name, str) else (name.provider, name.model)
     if provider == "local":
         return _local(model, {"headers": headers, "prices": prices, "context": context_tokens})
     if provider not in DECISION_PROVIDERS:
@@ -136,7 +136,8 @@ def resolve_decision(
     from memalign.models.decision import ProviderDecisionModel
 
     extra = {"extra_headers": dict(headers)} if headers else {}
-    return _provider_model(ProviderDecisionModel, target_of(name), extra, prices, context_tokens)
+    target = target_of(name) if isinstance(name, str) else name
+    return _provider_model(ProviderDecisionModel, target, extra, prices, context_tokens)
 
 
 def _local(model: str, settings: Mapping[str, Any]) -> LocalChatModel:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 # Read when MLflow is imported: no word to its makers, and traces that are there when they are asked for.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices
 
-import mlflow
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # MLflow's own, such as of a plugin that an environment names and no longer has
+    import mlflow
 import pytest
 
 from tests.support.endpoint import Endpoint
@@ -73,17 +76,3 @@ def endpoint(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield server
-
-
-@pytest.fixture
-def fetches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The addresses of the dictionaries that MLflow reads from artifacts, one for each time."""
-    read: list[str] = []
-    load = mlflow.artifacts.load_dict
-
-    def counted(uri: str) -> Any:
-        read.append(uri)
-        return load(uri)
-
-    monkeypatch.setattr(mlflow.artifacts, "load_dict", counted)
-    return read

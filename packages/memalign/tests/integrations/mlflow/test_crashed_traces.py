@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mlflow
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from memalign.integrations.mlflow.trace_feedback import content_of
+from memalign.integrations.mlflow.traces import content_of
 from tests.support.endpoint import system_of
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge
 
@@ -39,10 +39,10 @@ def silent(number: int) -> str:
 
 def test_what_is_missing_is_said_in_its_place():
     one, two = fetched(crashed(1), silent(2))
-    assert content_of(one, FIELDS)["outputs"] == (
+    assert content_of([one], FIELDS)["outputs"] == (
         "(the application gave no outputs: it failed with RuntimeError: no stock)"
     )
-    assert content_of(two, FIELDS) == {
+    assert content_of([two], FIELDS) == {
         "inputs": {"question": "question 2"},
         "outputs": "(the application gave no outputs)",
     }

@@ -22,8 +22,7 @@ from mlflow.genai.scorers import (
 )
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from memalign.integrations.mlflow.base_judges import base_of
-from memalign.integrations.mlflow.label_types import scale_of
+from memalign.integrations.mlflow.base_judges import base_of, core_label, mlflow_label, value_type_of
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
@@ -52,18 +51,18 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
     ],
 )
 def test_a_value_type_of_mlflow_becomes_ours(theirs, ours):
-    assert scale_of(theirs).value_type.spec == ours
+    assert value_type_of(theirs).spec == ours
 
 
 def test_a_choice_without_text_comes_back_unchanged():
-    scale = scale_of(Literal[1, 3, 9])
-    assert scale.label("3") == 3
+    assert mlflow_label(Literal[1, 3, 9], "3") == 3
+    assert core_label(value_type_of(Literal[1, 3, 9]), 3) == "3"
 
 
 @pytest.mark.parametrize("theirs", [list[str], dict[str, bool], Optional[bool], int | None])  # noqa: UP045
 def test_an_impossible_value_type_is_refused_by_name(theirs):
     with pytest.raises(MlflowException, match="cannot be aligned") as error:
-        scale_of(theirs)
+        value_type_of(theirs)
     refused(error)
 
 
@@ -90,7 +89,7 @@ def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
     trace_id = traced(1)
     says(trace_id, 9, "nine of nine")
     aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(fetched(trace_id), MemAlignOptimizer())
-    assert aligned._episodic_memory[0].result == 9
+    assert aligned(trace=fetched(trace_id)[0]).value == 9
     assert aligned(inputs="q", outputs="a").value == 3
 
 

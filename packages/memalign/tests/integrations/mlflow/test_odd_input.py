@@ -8,8 +8,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
 
-from memalign.integrations.mlflow import MemAlignOptimizer, get_scorer
-from memalign.integrations.mlflow.mlflow_errors import in_mlflows_words
+from memalign.integrations.mlflow import MemAlignOptimizer, load
+from memalign.integrations.mlflow.errors import in_mlflows_words
 from memalign.models.provider_errors import Subject
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
 
@@ -24,7 +24,7 @@ def test_any_name_that_mlflow_takes_is_kept(name: str):
     assert aligned.name == name
     aligned.register()
     assert [each.name for each in scorers.list_scorers()] == [name]
-    loaded = get_scorer(name=name)
+    loaded = load(name)
     assert loaded(inputs="q", outputs="answer 1").name == name
     assert loaded(inputs="q", outputs="answer 1").value is False
     assert len(loaded.align(fetched(lesson(2, name=name)))._semantic_memory) == 2

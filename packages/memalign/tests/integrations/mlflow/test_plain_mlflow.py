@@ -13,7 +13,7 @@ import mlflow
 import pytest
 from mlflow.genai import scorers
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt, get_scorer
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.mlflow_world import fetched, lesson, tone_judge
 
@@ -41,7 +41,7 @@ def told(**facts):
 """
 
 RUN = """
-judge = get_scorer(name="tone")
+judge = load("tone")
 trace = mlflow.get_trace(ids[0])
 told(
     kind=type(judge).__name__,
@@ -100,7 +100,7 @@ def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint
     assert (found["kind"], found["listed"]) == ("InstructionsJudge", ["tone"])
     assert found["instructions"] == aligned.instructions
     assert (found["first"], found["other"]) == (False, True)
-    assert get_scorer(name="tone").memalign_judge == aligned.memalign_judge
+    assert load("tone").memalign_judge == aligned.memalign_judge
 
 
 def test_a_judge_aligned_by_mlflow_is_adopted(endpoint: Endpoint, mind, store, experiment, tmp_path):
@@ -109,16 +109,16 @@ def test_a_judge_aligned_by_mlflow_is_adopted(endpoint: Endpoint, mind, store, e
     program = LEARN % tone_judge().instructions
     assert plain(program, store, experiment, ids, tmp_path)["guidelines"] == ["case 1 is unkind", "case 2 is unkind"]
     endpoint.answer = mind.answer
-    adopted = get_scorer(name="tone")
+    adopted = load("tone")
     assert isinstance(adopted, MemAlignJudge)
     assert [each.guideline_text for each in adopted._semantic_memory] == ["case 1 is unkind", "case 2 is unkind"]
-    assert {each.trace_id: each.result for each in adopted._episodic_memory} == dict.fromkeys(ids, False)
-    assert adopted._settings.reflection_lm == "openai:/large"
+    assert {each._trace_id: each.result for each in adopted._episodic_memory} == dict.fromkeys(ids, False)
+    assert adopted._optimizer.reflection_lm == "openai:/large"
     assert adopted(inputs={"question": "question 1"}, outputs="answer 1").value is False
     more = adopted.align(fetched(lesson(3)))
     assert len(more._semantic_memory) == 3
     more.register()
-    assert [type(each) for each in scorers.list_scorers()] == [MemAlignJudge]
-    assert adopt(scorers.get_scorer(name="tone")).instructions == more.instructions
+    assert [type(each).__name__ for each in scorers.list_scorers()] == ["InstructionsJudge"]
+    assert load("tone").instructions == more.instructions
     assert len(more.unalign([ids[0]])._semantic_memory) == 2
     assert mlflow.get_trace(ids[0]) is not None

@@ -11,10 +11,11 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
+from mlflow.genai.judges.instructions_judge import InstructionsJudge
 from mlflow.tracking._tracking_service.utils import _get_store
 
 import memalign as ma
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt, as_scorer, get_scorer
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, as_scorer, load
 from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def test_a_registered_judge_returns_with_its_whole_memory(aligned):
     registered = aligned.register()
     assert registered.status.value == "STOPPED"
     assert [each.name for each in scorers.list_scorers()] == ["tone"]
-    loaded = scorers.get_scorer(name="tone")
+    loaded = load("tone")
     assert isinstance(loaded, MemAlignJudge)
     assert loaded.instructions == aligned.instructions
     assert len(loaded._semantic_memory) == len(loaded._episodic_memory) == 2
@@ -69,24 +70,26 @@ def test_a_registered_version_outlives_its_traces(aligned, experiment):
     aligned.align(fetched(lesson(3))).register()
     says(first[0], True, "never mind", by="ben")
     mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=[first[1]])
-    old = get_scorer(name="tone", version=1)
+    old = load("tone", version=1)
     assert old.memalign_judge == aligned.memalign_judge
-    assert len(get_scorer(name="tone")._semantic_memory) == 3
+    assert len(load("tone")._semantic_memory) == 3
 
 
-def test_the_memory_is_fetched_once_when_needed(aligned, fetches):
+def test_mlflow_itself_gives_a_plain_judge_with_the_guidelines(aligned):
     aligned.register()
-    loaded = scorers.get_scorer(name="tone")
-    assert loaded.instructions == aligned.instructions
-    assert fetches == []
-    for _ in range(3):
-        loaded(inputs="q", outputs="answer 9")
-    assert len(fetches) == 1
+    aligned.align(fetched(lesson(3))).register()
+    (listed,) = scorers.list_scorers()
+    first = scorers.get_scorer(name="tone", version=1)
+    assert [type(each) for each in (listed, first)] == [InstructionsJudge] * 2
+    assert first.instructions == aligned.instructions
+    assert load(first).memalign_judge == aligned.memalign_judge
+    assert len(load(listed)._semantic_memory) == 3
+    assert load(aligned) is aligned
 
 
 def test_another_name_is_another_scorer(aligned):
     aligned.register(name="warmth")
-    loaded = get_scorer(name="warmth")
+    loaded = load("warmth")
     assert (loaded.name, loaded.memalign_judge.name) == ("warmth", "warmth")
     assert loaded(inputs="q", outputs="answer 9").name == "warmth"
     assert aligned.name == "tone"
@@ -99,25 +102,23 @@ def test_settings_and_address_survive_without_headers(endpoint, monkeypatch):
     optimizer = MemAlignOptimizer(parameters={"samples": 2}, authority=["ana"], shard_size=2)
     judge.align(fetched(lesson(1)), optimizer).register()
     assert "secret" not in json.dumps(record_of("tone"))
-    loaded = get_scorer(name="tone", extra_headers={"Authorization": "given again"})
+    loaded = load("tone", extra_headers={"Authorization": "given again"})
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     loaded(inputs="q", outputs="answer 9")
     assert endpoint.requests[-1]["temperature"] == 0.2
     assert endpoint.headers[-1]["authorization"] == "given again"
-    assert loaded._settings == optimizer._settings
+    assert loaded._optimizer == optimizer
     assert loaded.memalign_judge.parameters == {"temperature": 0.2, "samples": 2}
 
 
-def test_a_judge_whose_memory_is_gone_is_adopted(aligned, tmp_path):
+def test_a_memory_that_is_gone_is_made_again_on_request(aligned, tmp_path):
     aligned.register()
     run_id = record_of("tone")["instructions_judge_pydantic_data"]["memalign"]["run_id"]
     for file in Path(tmp_path).rglob("judge.json"):
         file.unlink()
-    loaded = scorers.get_scorer(name="tone")
-    assert loaded.instructions == aligned.instructions
-    with pytest.raises(MlflowException, match=run_id):
-        loaded(inputs="q", outputs="a")
-    again = adopt(loaded)
+    with pytest.raises(MlflowException, match=f"{run_id}.*rebuild=True"):
+        load("tone")
+    again = load("tone", rebuild=True)
     assert again.instructions == aligned.instructions
     assert len(again._episodic_memory) == 2
     assert again(inputs="q", outputs="answer 1").value is False
@@ -128,7 +129,7 @@ def test_a_memory_that_was_changed_is_refused(aligned, tmp_path):
     (file,) = Path(tmp_path).rglob("judge.json")
     file.write_text(file.read_text().replace("case 1 is unkind", "case 1 is lovely"))
     with pytest.raises(MlflowException, match="damaged or was edited"):
-        _ = scorers.get_scorer(name="tone").memalign_judge
+        load("tone")
 
 
 def test_a_refused_judge_leaves_no_run(aligned, experiment, monkeypatch):
@@ -158,9 +159,9 @@ def test_without_an_experiment_registering_says_so(aligned):
 
 def test_other_scorers_are_read_by_mlflow_as_before(endpoint):
     tone_judge(name="plain").register()
-    assert type(scorers.get_scorer(name="plain")).__name__ == "InstructionsJudge"
+    assert type(scorers.get_scorer(name="plain")) is InstructionsJudge
     with pytest.raises(MlflowException, match="was never aligned"):
-        get_scorer(name="plain")
+        load("plain")
 
 
 # -- from MLflow's optimizer, from our registry, and back -------------------------------------------------------------------
@@ -195,7 +196,7 @@ def test_an_adopted_mlflow_judge_learns_and_forgets(endpoint, caplog):
         ],
     )
     with caplog.at_level(logging.WARNING):
-        adopted = get_scorer(name="tone")
+        adopted = load("tone")
     assert "1 traces are gone" in caplog.text
     assert [each.guideline_text for each in adopted._semantic_memory] == [
         "case 1 is unkind",
@@ -216,27 +217,14 @@ def test_an_adopted_mlflow_judge_learns_and_forgets(endpoint, caplog):
     }
 
 
-def test_one_of_mlflows_records_does_not_break_listings(aligned):
-    # Without DSPy, which is not in this environment, MLflow cannot read what its own optimizer wrote.
-    trace_id = lesson(1, name="theirs")
-    theirs(tone_judge(name="theirs"), [trace_id], [{"guideline_text": "case 1 is unkind", "source_trace_ids": None}])
-    aligned.register()
-    listed = {each.name: each for each in scorers.list_scorers()}
-    assert set(listed) == {"theirs", "tone"}
-    assert listed["theirs"](inputs="q", outputs="answer 1").value is False
-    assert listed["theirs"].align(fetched(lesson(3, name="theirs"))).memalign_judge.memory.case(trace_id) is not None
-
-
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"flags": 5}, "damaged"),
-        ({"value_type": "stars"}, "stars"),
-        ({"format": 9}, "newer memalign"),
+        ({"omitted": 5}, "damaged"),
         ({"instructions": "another text {{ outputs }}"}, "edited after it was aligned"),
     ],
 )
-def test_one_of_our_records_does_not_break_listings(aligned, changes, why, caplog):
+def test_one_of_our_records_does_not_break_listings(aligned, changes, why):
     aligned.register()
     record = record_of("tone")
     record["instructions_judge_pydantic_data"]["memalign"] |= changes
@@ -244,10 +232,9 @@ def test_one_of_our_records_does_not_break_listings(aligned, changes, why, caplo
     (listed,) = scorers.list_scorers()
     assert type(listed).__name__ == "InstructionsJudge"
     assert listed.instructions == aligned.instructions
-    assert why in caplog.text
     with pytest.raises(MlflowException, match=why):
-        get_scorer(name="tone")
-    assert get_scorer(name="tone", version=1).memalign_judge == aligned.memalign_judge
+        load("tone")
+    assert load("tone", version=1).memalign_judge == aligned.memalign_judge
 
 
 def test_a_judge_moves_to_our_registry_and_back(aligned, tmp_path):
@@ -256,7 +243,7 @@ def test_a_judge_moves_to_our_registry_and_back(aligned, tmp_path):
     back = as_scorer(registry.load("tone"))
     assert back.instructions == aligned.instructions
     back.register(name="back")
-    assert get_scorer(name="back").memalign_judge.memory == aligned.memalign_judge.memory
+    assert load("back").memalign_judge.memory == aligned.memalign_judge.memory
 
 
 def test_any_judge_is_a_scorer_with_its_scale(endpoint):
@@ -269,7 +256,7 @@ def test_any_judge_is_a_scorer_with_its_scale(endpoint):
     result = mlflow.genai.evaluate(data=[{"inputs": {"q": "x"}, "outputs": "a"}], scorers=[score])
     assert list(result.result_df["quality/value"]) == [4]
     score.register()
-    assert get_scorer(name="quality").memalign_judge.value_type.spec == "int:1..5"
+    assert load("quality").memalign_judge.value_type.spec == "int:1..5"
 
 
 @pytest.mark.parametrize("given", ["tone", tone_judge()])

@@ -8,8 +8,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 import memalign
-from memalign.integrations.mlflow import MemAlignOptimizer, get_scorer
-from memalign.integrations.mlflow.base_judges import model_of
+from memalign.integrations.mlflow import MemAlignOptimizer, load
+from memalign.integrations.mlflow.routes import judge_model
 from tests.support.endpoint import Endpoint, bad_request
 from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
 
@@ -63,7 +63,7 @@ def test_openai_api_base_goes_before_openai_base_url(here: Endpoint, elsewhere: 
     monkeypatch.setenv("OPENAI_API_KEY", "theirs")
     aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(**NAMED))
     aligned.register()
-    loaded = get_scorer(name="tone")
+    loaded = load("tone")
     assert loaded.align(fetched(lesson(2)))(**CASE).value is False
     assert loaded.unalign(loaded._episodic_trace_ids)(**CASE).value is True
     assert asked(elsewhere) == 0
@@ -182,7 +182,7 @@ def test_models_of_databricks_are_asked_at_its_host(here: Endpoint, elsewhere: E
     assert aligned(**CASE).value is False
     assert aligned.model == "databricks:/small"
     aligned.register()
-    assert get_scorer(name="tone")(**CASE).value is False
+    assert load("tone")(**CASE).value is False
     assert asked(elsewhere) == 0
     asked_for = {(path, body["model"]) for path, body in zip(here.paths, here.bodies, strict=True)}
     assert asked_for == {
@@ -195,7 +195,7 @@ def test_models_of_databricks_are_asked_at_its_host(here: Endpoint, elsewhere: E
 
 def test_ollama_needs_no_variable(here: Endpoint, monkeypatch):
     monkeypatch.delenv("OLLAMA_BASE_URL", raising=False)
-    assert model_of(tone_judge(model="ollama:/llama3")).name == "openai:llama3@http://localhost:11434/v1"  # type: ignore[union-attr]
+    assert judge_model(tone_judge(model="ollama:/llama3")).name == "openai:llama3@http://localhost:11434/v1"  # type: ignore[union-attr]
     monkeypatch.setenv("OLLAMA_BASE_URL", here.base_url)
     aligned = tone_judge(model="ollama:/llama3").align(fetched(lesson(1)), MemAlignOptimizer())
     assert aligned(**CASE).value is False

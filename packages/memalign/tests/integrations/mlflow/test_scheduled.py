@@ -1,4 +1,4 @@
-"""Aligned judges as scheduled scorers: a server with jobs judges new traces by a model of its own gateway."""
+"""Aligned judges as scheduled scorers: a server with jobs judges new traces by their guidelines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from mlflow.genai.scorers import ScorerSamplingConfig, ToolCallEfficiency
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from tests.support.entry_points import installed_entry_points
 from tests.support.gateway import gateway_model
 from tests.support.mlflow_server import tracking_server
 from tests.support.mlflow_world import Mind, fetched, following, lesson, says, tone_judge, traced
@@ -28,9 +27,8 @@ PATIENCE = 400
 
 @pytest.fixture
 def working_server(store: str, experiment: str, tmp_path: Path) -> Iterator[str]:
-    """A tracking server with jobs and our entry point, over the store; an experiment of its own is set."""
-    points = installed_entry_points(tmp_path / "points")
-    with tracking_server(tmp_path, store, jobs=True, paths=points) as address:
+    """A tracking server with jobs over the store; an experiment of its own is set."""
+    with tracking_server(tmp_path, store, jobs=True) as address:
         mlflow.set_tracking_uri(address)
         mlflow.set_experiment(f"scheduled {experiment}")
         yield address
@@ -48,7 +46,7 @@ def verdict(trace_id: str, name: str) -> Any:
 
 
 @pytest.mark.usefixtures("working_server")
-def test_scheduled_judges_judge_new_traces_with_their_memory(endpoint: Endpoint):
+def test_scheduled_judges_judge_new_traces_with_their_guidelines(endpoint: Endpoint):
     house = gateway_model(endpoint, "house")
     case, turn = lesson(1), traced(3, session="s-1")
     says(turn, False, "say: case 3 is unkind", name="service")
@@ -66,6 +64,6 @@ def test_scheduled_judges_judge_new_traces_with_their_memory(endpoint: Endpoint)
     said = verdict(new, "tone")
     assert said.error is None
     assert said.feedback.value is False
-    assert case in str(said.metadata["retrieved_example_trace_ids"])  # the whole memory, not the guidelines alone
+    assert "retrieved_example_trace_ids" not in said.metadata  # the guidelines alone: workers ask MLflow's own judge
     assert verdict(later, "service").feedback.value is False
     assert verdict(new, calls.name).feedback.value == "no"

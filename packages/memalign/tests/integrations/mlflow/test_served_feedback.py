@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import mlflow
 import pytest
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, get_scorer
-from memalign.integrations.mlflow.trace_feedback import read_feedback
+import memalign as ma
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
+from memalign.integrations.mlflow.assessments import read_feedback
 from tests.support.mlflow_world import fetched, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
 
 pytestmark = pytest.mark.slow
+JUDGE = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +46,12 @@ def test_rows_and_content_are_the_same_both_ways(store: str):
         value=True,
         source=mlflow.entities.AssessmentSource(source_type="HUMAN", source_id="User"),
     )
-    served = read_feedback(fetched(one, two), "tone", ("inputs", "outputs"))
+    served = read_feedback(fetched(one, two), "tone", JUDGE)
     assert sorted(row.source.partition(":")[0] for row in served.rows) == ["unknown"] * 4
     assert len({row.key for row in served.rows}) == 4
     assert "no stock" in served.content[two]["outputs"]
     mlflow.set_tracking_uri(store)
-    assert read_feedback(fetched(one, two), "tone", ("inputs", "outputs")) == served
+    assert read_feedback(fetched(one, two), "tone", JUDGE) == served
 
 
 def test_a_turn_stands_for_its_session(endpoint: Endpoint):
@@ -58,6 +60,6 @@ def test_a_turn_stands_for_its_session(endpoint: Endpoint):
     judge = tone_judge(instructions="Was the customer treated kindly? {{ conversation }}")
     aligned = MemAlignOptimizer().align(judge, fetched(*turns))
     aligned.register()
-    loaded: MemAlignJudge = get_scorer(name="tone")
+    loaded: MemAlignJudge = load("tone")
     assert loaded.align(fetched(turns[1])) is loaded
     assert loaded.unalign(fetched(turns[1]))._semantic_memory == []

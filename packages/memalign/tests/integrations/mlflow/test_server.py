@@ -10,7 +10,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
 from mlflow.genai.scorers import ScorerSamplingConfig
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignOptimizer
 from tests.support.gateway import gateway_model
 from tests.support.mlflow_world import fetched, lesson, tone_judge
 
@@ -33,7 +33,7 @@ def every_row_has_its_verdict(learned: int) -> None:
     """Evaluate rows that repeat the learned cases: each must be judged by the example of its own case, and no other."""
     optimizer = MemAlignOptimizer(retrieval_k=1)
     aligned = tone_judge().align(fetched(*(lesson(n) for n in range(learned))), optimizer)
-    case = {each.outputs: each.trace_id for each in aligned._episodic_memory}
+    case = {each.example.outputs: each.id for each in aligned.memalign_judge.memory.cases}
     rows = [
         {"inputs": {"question": f"question {n % (2 * learned)}"}, "outputs": f"answer {n % (2 * learned)}"}
         for n in range(ROWS)
@@ -77,7 +77,6 @@ def test_a_gateway_judge_is_scheduled_changed_and_stopped(endpoint: Endpoint):
     aligned = tone_judge(model=gateway_model(endpoint, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
     registered = aligned.register()
     started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
-    assert isinstance(started, MemAlignJudge)
     assert (started.sample_rate, started.status.value) == (0.5, "STARTED")
     assert scorers.get_scorer(name="tone").sample_rate == 0.5
     changed = started.update(sampling_config=ScorerSamplingConfig(sample_rate=0.1, filter_string="status = 'OK'"))

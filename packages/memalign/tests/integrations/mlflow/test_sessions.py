@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
-from mlflow.genai import scorers
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.endpoint import user_of
 from tests.support.mlflow_world import fetched, says, tone_judge, traced
 
@@ -29,6 +28,12 @@ def session_judge(**changes: Any) -> Any:
     return tone_judge(instructions=INSTRUCTIONS, **changes)
 
 
+def turns_of(judge: MemAlignJudge, case_id: str) -> Any:
+    case = judge.memalign_judge.memory.case(case_id)
+    assert case is not None
+    return case.example.conversation
+
+
 @pytest.fixture
 def ids(experiment: str) -> list[str]:
     one, two = session("s-1", 1, 2), session("s-2", 3, 4)
@@ -45,7 +50,7 @@ def aligned(endpoint: Endpoint, ids: list[str]) -> MemAlignJudge:
 def test_a_session_is_one_case_named_by_trace(aligned, ids):
     assert aligned.is_session_level_scorer
     assert aligned._episodic_trace_ids == sorted([ids[0], ids[2]])
-    turns = {each.trace_id: each.conversation for each in aligned._episodic_memory}[ids[0]]
+    turns = turns_of(aligned, ids[0])
     assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2
     assert turns[3]["content"] == "answer 2"
     assert len(aligned._semantic_memory) == 2
@@ -101,22 +106,21 @@ def test_new_words_leave_the_other_turns_words(aligned, ids):
     says(ids[1], False, "say: case 2 is short", by="eva")
     again = aligned.align(fetched(ids[1]))
     assert again._episodic_trace_ids == aligned._episodic_trace_ids
-    said = {each.source: each.conversation[0]["content"] for each in again._episodic_memory if each.trace_id == ids[0]}
-    assert set(said) == {"ana", "eva"}
-    assert "question 1" in said["eva"]
+    assert {each.source for each in again._episodic_memory if each._trace_id == ids[0]} == {"ana", "eva"}
+    assert "question 1" in turns_of(again, ids[0])[0]["content"]
 
 
 def test_a_session_seen_last_turn_first_stays_one(endpoint, ids):
     part = MemAlignOptimizer().align(session_judge(), fetched(ids[3]))
     whole = part.align(fetched(*ids[2:]))
     (episode,) = whole._episodic_memory
-    assert "question 3" in episode.conversation[0]["content"]
+    assert "question 3" in turns_of(whole, episode._trace_id)[0]["content"]
     assert [each.guideline_text for each in whole._semantic_memory] == ["case 4 is unkind"]
 
 
 def test_a_loaded_judge_knows_its_sessions(aligned, ids):
     aligned.register()
-    loaded = scorers.get_scorer(name="tone")
+    loaded = load("tone")
     assert loaded.align(fetched(ids[3])) is loaded
     assert loaded.unalign([ids[3]])._episodic_trace_ids == [ids[0]]
 
@@ -124,14 +128,14 @@ def test_a_loaded_judge_knows_its_sessions(aligned, ids):
 def test_a_grown_session_is_learned_as_it_is(aligned, ids):
     longer = [*ids[:2], *session("s-1", 7)]
     again = aligned.align(fetched(*longer))
-    turns = {each.trace_id: each.conversation for each in again._episodic_memory}[ids[0]]
+    turns = turns_of(again, ids[0])
     assert turns[-1]["content"] == "answer 7"
     assert len(again._episodic_memory) == 2
 
 
 def test_a_session_scorer_comes_back_from_the_registry(aligned, ids):
     aligned.register()
-    loaded = scorers.get_scorer(name="tone")
+    loaded = load("tone")
     assert loaded.is_session_level_scorer
     assert loaded.memalign_judge == aligned.memalign_judge
     result = mlflow.genai.evaluate(data=fetched(*ids[:2]), scorers=[loaded])
@@ -143,13 +147,14 @@ def test_tool_calls_join_the_conversation_when_wanted(endpoint, ids):
     judge = session_judge()
     judge._include_tool_calls_in_conversation = True
     aligned = MemAlignOptimizer().align(judge, fetched(*ids))
-    assert any("found" in str(turn) for each in aligned._episodic_memory for turn in each.conversation)
+    assert any("found" in str(turn) for turn in turns_of(aligned, ids[0]))
     aligned.register()
-    loaded = scorers.get_scorer(name="tone")
+    loaded = load("tone")
     assert loaded.align(fetched(*ids)) is loaded
 
 
 def test_a_record_alone_does_not_have_the_sessions(aligned):
+    aligned.register()
     with pytest.raises(MlflowException, match="names only the first trace") as error:
-        adopt(aligned)
+        load("tone", rebuild=True)
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"

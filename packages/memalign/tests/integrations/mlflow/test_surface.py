@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
-from mlflow.genai import scorers
 from mlflow.genai.judges import make_judge
 from mlflow.genai.judges.base import Judge
+from mlflow.genai.judges.instructions_judge import InstructionsJudge
 from mlflow.genai.scorers import Scorer
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
-from memalign.models.local import LocalChatModel
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.endpoint import Endpoint
 
-CASE = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
+CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
 
 
 @pytest.fixture
@@ -51,7 +48,7 @@ def aligned(endpoint: Endpoint) -> MemAlignJudge:
         lambda judge: judge.model_copy(),
         lambda judge: judge.model_copy(deep=True),
         lambda judge: pickle.loads(pickle.dumps(judge)),
-        lambda judge: pickle.loads(pickle.dumps(judge.register() and scorers.get_scorer(name="tone"))),
+        lambda judge: pickle.loads(pickle.dumps(judge.register() and load("tone"))),
     ],
     ids=["copy", "deepcopy", "model_copy", "model_copy deep", "pickle", "pickle of a registered one"],
 )
@@ -79,7 +76,7 @@ def test_a_printed_judge_tells_how_much_it_learned(aligned):
 def test_all_settings_survive_align_and_registration(aligned, endpoint, monkeypatch):
     aligned.register()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    for judge in (aligned, scorers.get_scorer(name="tone")):
+    for judge in (aligned, load("tone")):
         assert judge.description == "Whether we are kind"
         assert judge.aggregations == ["mean", "max"]
         assert judge.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
@@ -94,7 +91,7 @@ def test_a_time_limit_survives_align_and_registration(endpoint):
     aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
     assert aligned.timeout == 7
     aligned.register()
-    assert scorers.get_scorer(name="tone").timeout == 7
+    assert load("tone").timeout == 7
     assert aligned.align(fetched(lesson(2))).timeout == 7
 
 
@@ -106,18 +103,16 @@ def test_aggregations_are_metrics_of_an_evaluation(aligned):
 
 def test_an_unregistered_dump_reads_as_mlflow_reads(aligned):
     again = Scorer.model_validate(aligned.model_dump())
-    assert isinstance(again, MemAlignJudge)
+    assert type(again) is InstructionsJudge
     assert again.instructions == aligned.instructions
-    assert {each.trace_id for each in again._episodic_memory} == set(aligned._episodic_trace_ids)
 
 
-def test_many_may_ask_a_loaded_judge_at_once(aligned, fetches):
+def test_many_may_ask_a_loaded_judge_at_once(aligned):
     aligned.register()
-    loaded = scorers.get_scorer(name="tone")
+    loaded = load("tone")
     with ThreadPoolExecutor(8) as pool:
         verdicts = list(pool.map(lambda _: loaded(**CASE).value, range(16)))
     assert verdicts == [False] * 16
-    assert len(fetches) == 1
 
 
 # -- one trace, several words ----------------------------------------------------------------------------------------------
@@ -157,37 +152,26 @@ def test_a_changed_trace_costs_nothing_for_the_other(endpoint):
 # -- models in this process ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The embedded model for one test: an open one keeps its settings, and other tests have others."""
-    monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")  # beside other work, two threads wait for each other
-    model = LocalChatModel.open("qwen2.5-coder-0.5b")
-    yield
-    model.close()
+def test_mlflow_cannot_ask_a_model_in_this_process_and_nothing_is_patched():
+    from mlflow.genai.judges.adapters import utils
 
-
-@pytest.mark.embedded
-@pytest.mark.usefixtures("small")
-def test_mlflow_judges_ask_a_model_in_this_process():
     judge = tone_judge(model="local:/qwen2.5-coder-0.5b")
-    feedback = judge(inputs="Where is the key?", outputs="Look under the mat, my dear.")
-    assert feedback.value in (True, False)
-    assert feedback.source.source_id == "local:/qwen2.5-coder-0.5b"
-    assert feedback.metadata["mlflow.assessment.judgeInputTokens"] > 0
+    with pytest.raises(MlflowException):
+        judge(**CASE)
+    assert utils.get_adapter.__module__ == "mlflow.genai.judges.adapters.utils"
+    assert Scorer.model_validate.__func__.__module__ == "mlflow.genai.scorers.base"
 
 
 @pytest.mark.parametrize(
-    ("changes", "asked", "message"),
+    ("changes", "message"),
     [
-        ({"base_url": "http://127.0.0.1:9"}, CASE, "takes no base_url"),
-        ({"inference_params": {"top_p": 0.5}}, CASE, "takes no top_p"),
-        ({"instructions": "A tool? {{ trace }}"}, {}, "calls no tools"),
-        ({"model": "local:/nobody"}, CASE, "nobody"),
+        ({"base_url": "http://127.0.0.1:9"}, "takes no base_url"),
+        ({"inference_params": {"top_p": 0.5}}, "takes no top_p"),
+        ({"model": "local:/nobody"}, "nobody"),
     ],
 )
-def test_missing_abilities_of_a_local_model_are_named(changes, asked, message):
+def test_missing_abilities_of_a_local_model_are_named(changes, message):
     judge: Any = tone_judge(**{"model": "local:/qwen2.5-coder-0.5b"} | changes)
-    given = asked or {"trace": fetched(traced(1))[0]}
     with pytest.raises(MlflowException, match=message) as error:
-        judge(**given)
+        MemAlignOptimizer().align(judge, fetched(lesson(1)))
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"

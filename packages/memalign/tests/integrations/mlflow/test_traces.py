@@ -6,14 +6,19 @@ import mlflow
 import pytest
 from mlflow.entities import AssessmentSource, Feedback
 
-from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback
+import memalign as ma
+from memalign.integrations.mlflow.assessments import read_feedback
+from memalign.integrations.mlflow.traces import content_of
 from tests.support.mlflow_world import fetched, says, traced
 
 FIELDS = ("inputs", "outputs")
 
 
-def said(*ids: str, fields: tuple[str, ...] = FIELDS, name: str = "tone") -> list[tuple[str, object, str | None]]:
-    return [(row.source, row.value, row.rationale) for row in read_feedback(fetched(*ids), name, fields).rows]
+JUDGE = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
+
+
+def said(*ids: str) -> list[tuple[str, object, str | None]]:
+    return [(row.source, row.value, row.rationale) for row in read_feedback(fetched(*ids), "tone", JUDGE).rows]
 
 
 def override(trace_id: str, given: str, value: object, *, by: str = "ana", kind: str = "HUMAN") -> str:
@@ -34,7 +39,7 @@ def test_other_names_are_other_judges_whatever_the_case():
     says(trace_id, False, name="safety")
     says(trace_id, True, name="Tone ")
     assert said(trace_id) == [("ana", True, None)]
-    assert read_feedback(fetched(trace_id), "accuracy", FIELDS).skipped == {
+    assert read_feedback(fetched(trace_id), "accuracy", JUDGE).skipped == {
         trace_id: "no feedback named 'accuracy'; feedback there: Tone , safety"
     }
 
@@ -58,10 +63,10 @@ def test_the_latest_word_of_a_person_counts():
     says(trace_id, True, "fine")
     says(trace_id, False, "no, cold")
     says(trace_id, True, by="ben")
-    found = read_feedback(fetched(trace_id), "tone", FIELDS)
+    found = read_feedback(fetched(trace_id), "tone", JUDGE)
     assert [(row.source, row.value) for row in found.rows] == [("ana", False), ("ben", True)]
     (note,) = found.notes
-    assert note.startswith(f"{trace_id}: of ana's 2 assessments the latest counts, and a-")
+    assert note.startswith(f"{trace_id}: of what ana said the latest counts, and a-")
 
 
 def test_a_label_and_name_keep_their_case():
@@ -102,14 +107,14 @@ def test_assessments_that_were_never_stored_are_read():
             (True, "yes", "ana"),
         ]
     ]
-    found = read_feedback([trace], "tone", FIELDS)
+    found = read_feedback([trace], "tone", JUDGE)
     assert {row.source: row.rationale for row in found.rows} == {
         "ana": "yes",
         "unknown": "cold",
         "unknown:2": "warm",
         "unknown:3": "kind",
     }
-    assert "of ana's 2 assessments the latest counts" in found.notes[0]
+    assert "of what ana said the latest counts" in found.notes[0]
 
 
 def test_a_placeholders_edit_replaces_what_it_said():
@@ -132,7 +137,7 @@ def test_a_trace_lacking_a_field_is_skipped():
     with mlflow.start_span("bare") as span:
         pass
     says(span.trace_id, True)
-    found = read_feedback(fetched(span.trace_id), "tone", FIELDS)
+    found = read_feedback(fetched(span.trace_id), "tone", JUDGE)
     assert found.skipped == {span.trace_id: "the judge's instructions name {{ inputs }}, and the trace has none"}
 
 
@@ -140,7 +145,7 @@ def test_a_trace_without_spans_takes_nothing_back():
     trace_id = traced(1)
     says(trace_id, False, "cold")
     (bare,) = mlflow.search_traces(return_type="list", include_spans=False)
-    found = read_feedback([bare], "tone", FIELDS)
+    found = read_feedback([bare], "tone", JUDGE)
     assert list(found.skipped) == [trace_id]
     assert not found.content
 
@@ -156,13 +161,13 @@ def test_only_people_say_what_was_expected():
     for kind, by, value in (("CODE", "script", "guess"), ("HUMAN", "ana", "Paris")):
         source = AssessmentSource(source_type=kind, source_id=by)
         mlflow.log_expectation(trace_id=trace_id, name="capital", value=value, source=source)
-    assert content_of(fetched(trace_id)[0], ("expectations",)) == {"expectations": {"capital": "Paris"}}
+    assert content_of(fetched(trace_id), ("expectations",)) == {"expectations": {"capital": "Paris"}}
 
 
 def test_feedback_on_a_trace_is_not_judged():
     trace_id = traced(1)
-    before = content_of(fetched(trace_id)[0], ("trace",))
+    before = content_of(fetched(trace_id), ("trace",))
     says(trace_id, False, "a secret verdict")
-    after = content_of(fetched(trace_id)[0], ("trace",))
+    after = content_of(fetched(trace_id), ("trace",))
     assert after == before
     assert "secret" not in str(after)

@@ -3,10 +3,15 @@
     from memalign.integrations.mlflow import MemAlignOptimizer
 
     aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
+    aligned.register()
 
-Where memalign is installed `mlflow.genai.scorers.get_scorer` and `list_scorers` read judges that were registered by it,
-with or without this import. Importing this module teaches MLflow's judges to ask models of this process (`local:/…`).
-Needs MLflow (`pip install "mlflow>=3.11.1"`, or the extra `mlflow`), and neither DSPy nor LiteLLM.
+    from memalign.integrations.mlflow import load
+
+    aligned = load("send")
+
+Nothing of MLflow is changed: its own `get_scorer` gives a plain judge with the guidelines in its instructions, and
+`load` the judge with its whole memory. Needs MLflow (`pip install "mlflow>=3.11.1"`, or the extra `mlflow`), and
+neither DSPy nor LiteLLM.
 """
 
 from __future__ import annotations
@@ -18,13 +23,9 @@ from memalign.errors import ConfigurationError
 if find_spec("mlflow") is None:
     raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "mlflow>=3.11.1"')
 
-from memalign.integrations.mlflow.aligned_judge import MemAlignJudge, as_scorer
-from memalign.integrations.mlflow.in_process_models import teach_embedded
-from memalign.integrations.mlflow.mlflow_optimizer import MemAlignOptimizer
-from memalign.integrations.mlflow.registry_loading import adopt, get_scorer
-from memalign.integrations.mlflow_entry import teach_mlflow
+from memalign.integrations.mlflow.assessments import log_feedback
+from memalign.integrations.mlflow.judge import MemAlignJudge
+from memalign.integrations.mlflow.loading import as_scorer, load
+from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
 
-__all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer"]
-
-teach_mlflow()
-teach_embedded()
+__all__ = ["MemAlignJudge", "MemAlignOptimizer", "as_scorer", "load", "log_feedback"]

@@ -32,18 +32,18 @@ _WORDS = (
     (r"--skip-invalid, skip_invalid=True in Python", "MemAlignOptimizer(skip_invalid=True)"),
     (r"write it yourself \(memalign guideline NAME --add\)", "write it into the judge's instructions"),
 )
-"""Options of our command line that messages name, and what stands for them in MLflow."""
+"""Options of our command line that messages name, and what a caller of MLflow does instead."""
 
 
 def in_mlflows_words(message: str) -> str:
-    """The message with what a caller of MLflow can do, in the place of our command line's options."""
+    """The message with what a caller of MLflow can do in place of our command line's options."""
     for option, words in _WORDS:
         message = re.sub(option, words, message)
     return message
 
 
 def invalid(message: str) -> MlflowException:
-    """The error for what a caller gave."""
+    """The error for a caller's mistake."""
     return MlflowException(message, error_code=INVALID_PARAMETER_VALUE)
 
 
@@ -53,12 +53,11 @@ def translated() -> Iterator[None]:
     try:
         yield
     except MemalignError as error:
-        raise MlflowException(in_mlflows_words(str(error)), error_code=_code(error)) from error
-
-
-def _code(error: MemalignError) -> int:
-    if isinstance(error, InputError | ConfigurationError):
-        return int(INVALID_PARAMETER_VALUE)
-    if isinstance(error, RateLimited):
-        return int(REQUEST_LIMIT_EXCEEDED)
-    return int(TEMPORARILY_UNAVAILABLE if isinstance(error, ModelUnavailable) else INTERNAL_ERROR)
+        code = INTERNAL_ERROR
+        if isinstance(error, InputError | ConfigurationError):
+            code = INVALID_PARAMETER_VALUE
+        elif isinstance(error, RateLimited):
+            code = REQUEST_LIMIT_EXCEEDED
+        elif isinstance(error, ModelUnavailable):
+            code = TEMPORARILY_UNAVAILABLE
+        raise MlflowException(in_mlflows_words(str(error)), error_code=code) from error

@@ -1,0 +1,295 @@
+"""The judge that an alignment gives: MLflow's surface, with our memory behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+from mlflow.entities import AssessmentSource, Feedback
+from mlflow.genai.judges.base import Judge
+from mlflow.genai.scorers.base import ScorerKind
+
+import memalign
+from memalign.integrations.mlflow.base_judges import core_name, mlflow_label
+from memalign.integrations.mlflow.errors import invalid, translated
+from memalign.integrations.mlflow.record import core_from, record_of, registration
+from memalign.integrations.mlflow.routes import is_embedded
+from memalign.integrations.mlflow.traces import absent_fields, content_of, plain
+from memalign.integrations.mlflow.verdicts import (
+    LearnedGuideline,
+    ask_mlflow,
+    instructions_with,
+    learned_guidelines,
+    metadata_of,
+    rationale_of,
+)
+from memalign.judge.decision import finding_text
+from memalign.registry.bundle import bundle_of
+from memalign.types import Example, Judgment
+
+if TYPE_CHECKING:
+    from memalign.align import AlignResult
+    from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
+
+__all__ = ["MemAlignJudge"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """What one person said of one trace, under the names that MLflow's own judge has."""
+
+    _trace_id: str
+    source: str
+    result: Any
+    rationale: str | None
+
+
+class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to mypy
+    """An MLflow judge that learned from people's feedback; `MemAlignOptimizer`, `load` and `as_scorer` make them.
+
+    It never changes: `align` and `unalign` give another one.
+    """
+
+    _base_judge: Any
+    _core: memalign.Judge
+    _optimizer: MemAlignOptimizer
+    _alignment: Any = None
+    _reference: Any = None  # where the registered memory is kept
+
+    def __init__(
+        self, *, base: Any, core: memalign.Judge, optimizer: MemAlignOptimizer, alignment: AlignResult | None = None
+    ) -> None:
+        # Name, description, aggregations; in newer versions of MLflow also a time limit and the level of sessions.
+        super().__init__(**{field: getattr(base, field) for field in type(base).model_fields})
+        self._base_judge, self._core, self._optimizer, self._alignment = base, core, optimizer, alignment
+
+    # -- judging -------------------------------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        expectations: dict[str, Any] | None = None,
+        trace: Any = None,
+        session: list[Any] | None = None,
+    ) -> Feedback:
+        """Judge one item; fields that are not given are taken from the trace.
+
+        Args:
+            inputs: What the application was asked.
+            outputs: What it answered.
+            expectations: What people expect of it.
+            trace: The MLflow trace of the item.
+            session: The traces of a session, for a judge of `{{ conversation }}`.
+
+        Returns:
+            MLflow's Feedback; the metadata names the guidelines and, most similar first, the traces that were shown.
+
+        Raises:
+            MlflowException: A field is missing (INVALID_PARAMETER_VALUE), or the model failed.
+        """
+        core, fields = self._core, self._core.fields
+        arguments = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
+        content = {name: plain(value) for name, value in arguments.items() if value is not None and name in fields}
+        silent = frozenset[str]()
+        if trace is not None:
+            silent = absent_fields(trace).intersection(fields) - content.keys()
+            content = content_of([trace], set(fields) - {"conversation"}) | content
+        if session and "conversation" in fields:
+            content = content_of(session, fields, self._base_judge) | content
+        missing = [name for name in fields if name not in content]
+        by_tools = "trace" in fields or (silent and set(missing) <= silent)
+        if trace is not None and by_tools and not is_embedded(self._base_judge):
+            # Tools that look into the trace are MLflow's, also where its root span says nothing.
+            with mlflow.tracing.context(enabled=False):
+                return ask_mlflow(core, self._base_judge, content, {**arguments, "trace": trace})
+        if missing:
+            names = ", ".join("session" if name == "conversation" else name for name in missing)
+            raise invalid(f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}")
+        with translated(), mlflow.tracing.context(enabled=False):  # autologging would make a trace of each model call
+            judgment = core(Example(id="item", **{name: content[name] for name in fields}))
+        return self._feedback(judgment, None if trace is None else trace.info.trace_id)
+
+    def _feedback(self, judgment: Judgment, trace_id: str | None) -> Feedback:
+        usage, memory = judgment.usage, self._core.memory
+        metadata = {
+            "guideline": self._base_judge.instructions,  # MLflow's UI shows it as the criterion
+            "mlflow.assessment.judgeInputTokens": usage.input_tokens,
+            "mlflow.assessment.judgeOutputTokens": usage.output_tokens,
+            "mlflow.assessment.judgeCost": usage.cost,
+            "memalign.cached_tokens": usage.cached_tokens,
+            "memalign.confidence": judgment.confidence,
+            "memalign.notes": list(judgment.notes) or None,
+            "memalign.findings": [finding_text(finding) for finding in judgment.findings] or None,
+        }
+        if judgment.findings or judgment.decided_by != "model":
+            metadata["memalign.decided_by"] = judgment.decided_by
+        if judgment.decided_by == "calibrator":
+            metadata["memalign.own_value"] = mlflow_label(self.feedback_value_type, judgment.own_value)
+        metadata |= metadata_of(memory, judgment.guideline_ids, judgment.example_ids)
+        return Feedback(
+            name=self.name,
+            value=mlflow_label(self.feedback_value_type, judgment.value),
+            rationale=rationale_of(judgment, memory),
+            source=AssessmentSource(source_type="LLM_JUDGE", source_id=self.model),
+            trace_id=trace_id,
+            metadata={name: value for name, value in metadata.items() if value is not None},
+        )
+
+    # -- learning and forgetting ---------------------------------------------------------------------------------------
+
+    def align(self, traces: list[Any], optimizer: Any = None) -> Any:
+        """Learn from the feedback in traces.
+
+        Args:
+            traces: Traces with people's feedback.
+            optimizer: None for the one that aligned this judge before.
+
+        Returns:
+            The judge that learned; this one where there was nothing new.
+
+        Raises:
+            MlflowException: As for `MemAlignOptimizer.align`.
+        """
+        # MLflow's own `align` refuses judges of sessions, and does nothing else beside calling the optimizer.
+        return (optimizer or self._optimizer).align(self, traces)
+
+    def unalign(self, traces: Iterable[Any]) -> MemAlignJudge:
+        """Forget the feedback on traces, and all that came from it; what others taught beside it is distilled again.
+
+        Args:
+            traces: Traces, or the ids of traces that are gone. Any trace of a session stands for the session. A warning
+                names those that the judge never learned from.
+
+        Returns:
+            The judge without that feedback.
+
+        Raises:
+            MlflowException: It is no list of traces (INVALID_PARAMETER_VALUE).
+        """
+        return self._optimizer.unalign(self, traces)
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def memalign_judge(self) -> memalign.Judge:
+        """The memalign judge behind this one: `memalign.Registry().save(…)` keeps it, `evaluate` measures it."""
+        return self._core
+
+    @property
+    def base_judge(self) -> Any:
+        """The judge of MLflow's that was aligned."""
+        return self._base_judge
+
+    @property
+    def alignment(self) -> AlignResult | None:
+        """The report of the align or unalign that made this judge; None for one that was loaded."""
+        report: AlignResult | None = self._alignment
+        return report
+
+    @property
+    def instructions(self) -> str:
+        """The author's text, then the guidelines in force."""
+        return instructions_with(self._base_judge.instructions, self._core.memory)
+
+    @property
+    def feedback_value_type(self) -> Any:
+        """As the base judge has it."""
+        return self._base_judge.feedback_value_type
+
+    @property
+    def model(self) -> str:
+        """As the base judge has it."""
+        return str(self._base_judge.model)
+
+    @property
+    def kind(self) -> ScorerKind:
+        """What plain MLflow takes the judge for."""
+        return ScorerKind.INSTRUCTIONS
+
+    @property
+    def is_session_level_scorer(self) -> bool:
+        """Whether it judges whole sessions."""
+        return bool(self._base_judge.is_session_level_scorer)
+
+    def get_input_fields(self) -> list[Any]:
+        """As the base judge has them."""
+        return list(self._base_judge.get_input_fields())
+
+    @property
+    def _semantic_memory(self) -> list[LearnedGuideline]:
+        return learned_guidelines(self._core.memory)
+
+    @property
+    def _episodic_memory(self) -> list[Episode]:
+        kind = self.feedback_value_type
+        return [
+            Episode(
+                _trace_id=entry.id,
+                source=entry.source,
+                result=mlflow_label(kind, entry.value),
+                rationale=entry.rationale,
+            )
+            for entry in self._core.memory.annotations()
+        ]
+
+    @property
+    def _episodic_trace_ids(self) -> list[str]:
+        return [case.id for case in self._core.memory.cases]
+
+    # -- MLflow's registry, copies and pickle --------------------------------------------------------------------------
+
+    def register(self, *, name: str | None = None, experiment_id: str | None = None) -> MemAlignJudge:
+        """Register the judge as plain MLflow can load and run it, with its whole memory as a run's artifact.
+
+        Args:
+            name: Another name to register it under.
+            experiment_id: The experiment; None for the active one.
+
+        Returns:
+            The registered judge.
+
+        Raises:
+            MlflowException: MLflow refuses it; nothing is left behind then.
+        """
+        renamed = self._named(name or self.name)
+        with registration(renamed.name, renamed._core, experiment_id) as reference:
+            renamed._reference = reference
+            registered: MemAlignJudge = super(MemAlignJudge, renamed).register(experiment_id=experiment_id)
+        return registered
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        """The record that MLflow stores: its own form for judges of instructions."""
+        return record_of(self._base_judge, self._core, self._optimizer.record(), self._reference or {})
+
+    def _create_copy(self) -> MemAlignJudge:
+        return self._named(self.name)
+
+    def _named(self, name: str) -> MemAlignJudge:
+        base, core = self._base_judge, self._core
+        if name != base.name:
+            base, core = base.model_copy(update={"name": name}), core.replace(name=core_name(name))
+        copied = MemAlignJudge(base=base, core=core, optimizer=self._optimizer, alignment=self._alignment)
+        copied._reference = self._reference
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> MemAlignJudge:
+        copied: MemAlignJudge = self.__copy__()  # nothing in it changes, and a model's connections cannot be copied
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._base_judge, bundle_of(self._core), self._optimizer)
+
+    def __repr__(self) -> str:
+        learned = f"guidelines={len(self._semantic_memory)}, traces={len(self._episodic_trace_ids)}"
+        return f"MemAlignJudge(name={self.name!r}, model={self.model!r}, {learned})"
+
+    __str__ = __repr__
+
+
+def _unpickled(base: Any, document: dict[str, Any], optimizer: MemAlignOptimizer) -> MemAlignJudge:
+    """A judge from `pickle`, without the report that made it."""
+    return MemAlignJudge(base=base, core=core_from(document, base, optimizer.routed_embedding()), optimizer=optimizer)

@@ -1,0 +1,105 @@
+"""MLflow's review queues and experts on our page teach the same judge; MLflow is the one place where all of it is."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+
+import memalign as ma
+from memalign.integrations.mlflow import MemAlignOptimizer, log_feedback
+from tests.support.mlflow_world import fetched, says, tone_judge, traced
+
+if TYPE_CHECKING:
+    from tests.support.endpoint import Endpoint
+
+
+def assessments(trace_id: str) -> list[tuple[str, Any, str | None, bool]]:
+    every = mlflow.get_trace(trace_id).info.assessments
+    return sorted((each.source.source_id, each.value, each.rationale, each.valid is not False) for each in every)
+
+
+def test_experts_feedback_is_logged_once_and_changes_override():
+    one, two = traced(1), traced(2)
+    rows = [
+        ma.Feedback(id=one, value=False, rationale="Too cold.", source="ana"),
+        ma.Feedback(id=one, value=True, source="ben"),
+        ma.Feedback(id=two, rationale="Names no day.", source="ana"),
+        ma.Feedback(id="tr-gone", value=True, source="ana"),
+    ]
+    outcomes = {f"{one}@ana": "logged", f"{one}@ben": "logged", f"{two}@ana": "logged", "tr-gone@ana": "missing"}
+    assert log_feedback(rows, name="tone") == outcomes
+    again = {key: "missing" if key == "tr-gone@ana" else "unchanged" for key in outcomes}
+    assert log_feedback(rows, name="tone") == again
+    assert assessments(one) == [("ana", False, "Too cold.", True), ("ben", True, None, True)]
+    assert assessments(two) == [("ana", None, "Names no day.", True)]
+    changed = ma.Feedback(id=one, value=False, rationale="Too cold, and late.", source="ana")
+    assert log_feedback([changed], name="tone") == {f"{one}@ana": "overridden"}
+    assert log_feedback([changed], name="tone") == {f"{one}@ana": "unchanged"}
+    assert assessments(one) == [
+        ("ana", False, "Too cold, and late.", True),
+        ("ana", False, "Too cold.", False),
+        ("ben", True, None, True),
+    ]
+
+
+def test_other_peoples_and_programs_words_stay_as_they_are():
+    trace_id = traced(1)
+    says(trace_id, True, "fine", by="ana", name="safety")
+    says(trace_id, True, "fine", by="ana", kind="LLM_JUDGE")
+    assert log_feedback([ma.Feedback(id=trace_id, value=False, source="ana")], name="tone") == {
+        f"{trace_id}@ana": "logged"
+    }
+    assert [valid for *_, valid in assessments(trace_id)] == [True] * 3
+
+
+def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoint):
+    trace_id = traced(1)
+    judge = ma.Judge(
+        name="tone", instructions="Kind? {{ inputs }} {{ outputs }}", feedback_value_type=bool, model="openai:small"
+    )
+    row = {"id": trace_id, "inputs": "question 1", "outputs": "answer 1", "source": "ana"}
+    taught = judge.align([{**row, "value": False, "rationale": "say: case 1 is unkind"}]).judge
+    assert log_feedback(taught) == {f"{trace_id}@ana": "logged"}
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == ["case 1 is unkind"]
+    before = len(endpoint.requests)
+    assert log_feedback(aligned.memalign_judge) == {f"{trace_id}@ana": "unchanged"}
+    assert aligned.align(fetched(trace_id)) is aligned
+    assert len(endpoint.requests) == before
+
+
+def test_without_a_name_nothing_is_logged():
+    with pytest.raises(MlflowException, match="needs the assessments' name") as error:
+        log_feedback([ma.Feedback(id="tr-1", value=True)])
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+@pytest.mark.skipif(find_spec("mlflow.genai.review_queues") is None, reason="this MLflow has no review queues")
+@pytest.mark.parametrize("place", ["store", pytest.param("server", marks=pytest.mark.slow)])
+def test_a_review_queues_answers_teach(endpoint: Endpoint, place: str, request: pytest.FixtureRequest):
+    from mlflow.genai.label_schemas import InputPassFail, create_label_schema
+    from mlflow.genai.review_queues import (
+        add_items_to_review_queue,
+        create_review_queue,
+        list_review_queue_items,
+        set_review_queue_item_status,
+    )
+
+    if place == "server":
+        mlflow.set_tracking_uri(request.getfixturevalue("server"))
+        mlflow.set_experiment(f"queue {request.node.nodeid}")
+    ids = [traced(1), traced(2)]
+    choice = InputPassFail(positive_label="Kind", negative_label="Unkind")
+    schema = create_label_schema(name="tone", type="feedback", input=choice, enable_comment=True)
+    queue = create_review_queue("experts", queue_type="custom", users=["ana"], schema_ids=[schema.schema_id])
+    add_items_to_review_queue(queue.queue_id, item_ids=ids)
+    says(ids[0], False, "say: case 1 is unkind", by="ana")  # what the queue's page does with an answer
+    set_review_queue_item_status(queue.queue_id, item_id=ids[0], status="complete", completed_by="ana")
+    reviewed = [item.item_id for item in list_review_queue_items(queue.queue_id, status="complete")]
+    aligned = tone_judge().align(fetched(*reviewed), MemAlignOptimizer())
+    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == ["case 1 is unkind"]
+    assert [(episode._trace_id, episode.source) for episode in aligned._episodic_memory] == [(ids[0], "ana")]
