@@ -382,12 +382,9 @@ def test_every_decision_is_listed_with_its_reasons() -> None:
         assert all(part in text for part in ("**Status.**", "**What.**", "**What would change our mind.**")), page.name
 
 
-WITHOUT_OPENING = ("conversations-and-traces.md", "web-service.md")
-
-
 @pytest.mark.parametrize(
     "page",
-    [page for page in WRITTEN if page.is_relative_to(DOCS / "how-to") and page.name not in WITHOUT_OPENING],
+    [page for page in WRITTEN if page.is_relative_to(DOCS / "how-to")],
     ids=name_of,
 )
 def test_a_guide_begins_with_what_it_leads_to(page: Path) -> None:
