@@ -17,7 +17,6 @@ import itertools
 import json
 import statistics
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,12 +29,12 @@ from simulated import INSTRUCTIONS, MODELS, POLICIES, Competence, decide, rows
 from simulated import chat as simulated_chat
 
 import memalign as ma
-from memalign.judge.decision import calibrator_of
 
 SIZES = (2, 5, 10, 20, 50)
 UNSEEN = 100
 SEEDS = (1, 2)
 SHARES = (0.5, 0.7, 0.85, 0.97)
+MANY = "twenty rules"
 ARMS = {"chat": "a chat model alone", "checks": "a chat model with checks", "decision": "a decision model judges"}
 """With checks, a decision model answers them beside it; where one judges, the chat model only writes guidelines."""
 
@@ -57,30 +56,27 @@ class Cell(NamedTuple):
 
 def competences(arm: str, seed: int) -> list[Competence]:
     """Following against checking in full, and every other competence for itself; only those that the arm uses."""
-    pairs = list(itertools.product(SHARES, SHARES if arm != "chat" else (0.85,)))
     ends = (min(SHARES), max(SHARES))
-    corners = [pair for pair in pairs if pair[0] in ends and (arm == "chat" or pair[1] in ends)]
-    grid = {pair: Competence(following=pair[0], checking=pair[1], seed=seed) for pair in pairs}
-    alone: dict[str, tuple[float, ...]] = {"zero": (0.5, 0.9, 0.75), "distilling": (0.5, 0.97, 0.7)}
-    settings: list[dict[str, Any]] = [{name: share} for name, shares in alone.items() for share in shares]
-    settings += [{"citing": 0.5}] if arm == "chat" else []
-    single = [Competence(**{"following": 0.85, "seed": seed} | setting) for setting in settings]
-    return [*(grid[pair] for pair in corners), *single, *(grid[pair] for pair in pairs if pair not in corners)]
+    pairs = list(itertools.product(SHARES, SHARES if arm != "chat" else (0.85,)))
+    pairs.sort(key=lambda pair: not (pair[0] in ends and (arm == "chat" or pair[1] in ends)))  # the corners first
+    grid = [Competence(following=following, checking=checking, seed=seed) for following, checking in pairs]
+    alone = [("zero", 0.5), ("zero", 0.9), ("zero", 0.75), ("distilling", 0.5), ("distilling", 0.97)]
+    alone += [("distilling", 0.7), *([("citing", 0.5)] if arm == "chat" else [])]
+    single = [Competence(**{"following": 0.85, "seed": seed} | {name: share}) for name, share in alone]  # type: ignore[arg-type]
+    corners = 2 if arm == "chat" else 4
+    return [*grid[:corners], *single, *grid[corners:]]
 
 
 def cells(arms: Iterable[str]) -> list[Cell]:
     """All of them; the arms take turns, so that the first cells have every arm, policy and number of comments."""
-    arms, ranks = list(arms), range(max(len(competences(arm, 0)) for arm in ARMS))
-    turns = [
-        (arm, competences(arm, seed)[rank])
-        for seed, rank, arm in itertools.product(SEEDS, ranks, arms)
-        if rank < len(competences(arm, seed))
-    ]
-    return [Cell(arm, policy, able, size) for arm, able in turns for policy in POLICIES for size in SIZES]
+    turns = [itertools.zip_longest(*(competences(arm, seed) for arm in ARMS)) for seed in SEEDS]
+    abilities = [(arm, able) for turn in itertools.chain(*turns) for arm, able in zip(ARMS, turn, strict=True)]
+    wanted = [(arm, able) for arm, able in abilities if able is not None and arm in arms]
+    return [Cell(arm, policy, able, size) for arm, able in wanted for policy in POLICIES for size in SIZES]
 
 
 def measured(cell: Cell, address: str) -> list[dict[str, Any]]:
-    """Teach a judge, and have it judge what it was not taught: a line for each case, and the first has what it cost."""
+    """Teach a judge, and have it judge what it was not taught: a line for each case."""
     policy, seed = POLICIES[cell.policy], cell.competence.seed
     MODELS["simulated"] = policy, cell.competence
     writer, decider = f"openai:simulated@{address}", f"system-one:simulated@{address}"
@@ -92,24 +88,18 @@ def measured(cell: Cell, address: str) -> list[dict[str, Any]]:
         check_model=decider if cell.arm == "checks" else None,
         parameters={"reflection_model": writer} if cell.arm == "decision" else {},
     )
-    started = time.perf_counter()
-    result = judge.align(rows(policy, cell.size, seed))
-    cost: dict[str, Any] = {"calls": result.usage.calls, "seconds": round(time.perf_counter() - started, 2)}
-    calibrator = None if cell.arm == "chat" else calibrator_of(result.judge)
-    if calibrator is not None:
-        cost["held_out"] = [calibrator.worth.n, calibrator.worth.fixed, calibrator.worth.broken]
+    aligned = judge.align(rows(policy, cell.size, seed)).judge
     cases = policy.cases(UNSEEN, seed, first=100_000)
     items = [{"id": f"c-{case.number}", **case.fields} for case in cases]
     lines = []
-    for case, judgment in zip(cases, result.judge.judge_many(items), strict=True):
+    for case, judgment in zip(cases, aligned.judge_many(items), strict=True):
         if judgment.error is not None:
             raise RuntimeError(f"{cell.key}: {judgment.error}")
         sure, value = judgment.confidence, judgment.value
         line = {"cell": cell.key, "id": judgment.id, "label": policy.label(case), "value": value}
         line["own"] = value if judgment.own_value is None else judgment.own_value
         line["calibrated"] = None if cell.arm == "chat" or sure is None else value == (sure >= 0.5)
-        lines.append(line | {"by": judgment.decided_by, "findings": len(judgment.findings)})
-    lines[0] |= {"guidelines": len(result.judge.memory.guidelines), **cost}
+        lines.append(line)
     return lines
 
 
@@ -166,8 +156,13 @@ def tables(by_cell: dict[Cell, Score]) -> str:
             means = [[f"{statistics.mean(column):.2f}" for column in zip(*group, strict=True)] for group in groups]
             texts = [f"{mean[0]} ({', '.join(mean[1:])})" if mean else "" for mean in means]
             lines.append(f"| {policy} | " + " | ".join(texts) + " |")
+        able = {c: s for c, s in chosen.items() if c.competence.following >= 0.85 and c.policy != MANY}
+        gains = [s.delivered - c.competence.zero for c, s in able.items() if c.size == 2 and arm == "chat"]
+        if gains:
+            gain = f"{100 * statistics.mean(gains):+.0f} points from two comments"
+            lines.append(f"\nFollows rules in .85 of the cases or more: {gain}, {len(gains)} cells of five policies")
         late = {cell: score.regret for cell, score in chosen.items() if cell.size >= 10}
-        if late:
+        if arm != "chat" and late:
             over, worst = sum(regret > 0.05 + 1e-9 for regret in late.values()), max(late, key=late.__getitem__)
             mean = f"\nRegret from 10 comments on: {statistics.mean(late.values()):.3f} on average"
             lines.append(f"{mean}, over .05 in {over} of {len(late)} cells, at worst {late[worst]:.2f} ({worst.key})")

@@ -70,11 +70,7 @@ class Loopback:
         self._server.server_close()
 
     def take(self, *, forget: bool = False) -> Counter[str]:
-        """What was asked since the last time; with `forget`, nothing is in the cache from here on.
-
-        Returns:
-            Counts of calls, refused, tokens_in, cached, tokens_out, decisions, decision_tokens and embed_tokens.
-        """
+        """What was asked since the last time, by kind; with `forget`, nothing is in the cache from here on."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             if forget:

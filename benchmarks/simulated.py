@@ -80,7 +80,7 @@ class Case:
         return {"inputs": " ".join(letter), "outputs": " ".join(reply) or "Noted."}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rule:
     """One thing that experts of the house say.
 
@@ -173,22 +173,17 @@ def rows(policy: Policy, count: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-PLAIN = Rule(wish="a good reply says by when", fact="date")
-MEMBERS = Rule(wish="club members get their money back", fact="refund", needs="member")
-OTHERS = Rule(wish="without club card nobody is paid back", fact="refund", lacks="member", turned=True)
-SORRY = Rule(wish="every reply says sorry", fact="apology")
-NOT_SORRY = Rule(
-    wish="who broke it himself need not hear sorry", fact="own fault", needs="own fault", always=True, rank=1
-)
-ORDER = Rule(wish="what was asked is answered first", fact="order")
-FOG = Rule(wish="a reply names the line that is open", fact="phone", rank=-1)
+PLAIN = Rule("a good reply says by when", "date")
+MEMBERS = Rule("club members get their money back", "refund", needs="member")
+OTHERS = Rule("without club card nobody is paid back", "refund", lacks="member", turned=True)
+SORRY = Rule("every reply says sorry", "apology")
+NOT_SORRY = Rule("who broke it himself need not hear sorry", "own fault", needs="own fault", always=True, rank=1)
+ORDER = Rule("what was asked is answered first", "order")
+FOG = Rule("a reply names the line that is open", "phone", rank=-1)
 """What a distiller writes that missed the point: a rule about something that means nothing."""
-MANY = [
-    Rule(wish=f"with any {topic} a colleague takes over", fact=f"step of {topic}", needs=f"about {topic}")
-    for topic in TOPICS
-]
+MANY = [Rule(f"with any {what} a colleague takes over", f"step of {what}", needs=f"about {what}") for what in TOPICS]
 TASTE = {"apology": 3.0, "date": 2.1, "name": 2.0, "terms": -1.9, "offer": -1.2, "thanks": 1.1}
-TASTES = [Rule(wish=f"a matter of {fact}", fact=fact, turned=weight < 0) for fact, weight in TASTE.items()]
+TASTES = [Rule(f"a matter of {fact}", fact, turned=weight < 0) for fact, weight in TASTE.items()]
 POLICIES = {
     policy.name: policy
     for policy in (
