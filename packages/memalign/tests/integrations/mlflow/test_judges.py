@@ -23,7 +23,7 @@ from mlflow.genai.scorers import (
 
 from memalign.integrations.mlflow import MemAlignOptimizer
 from memalign.integrations.mlflow.base_judges import base_of, core_label, mlflow_label, value_type_of
-from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.endpoint import Endpoint, system_of
 from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
 
@@ -227,34 +227,3 @@ def test_an_unalignable_judge_is_refused_with_reason(endpoint: Endpoint, judge, 
         MemAlignOptimizer().align(judge(), fetched(lesson(1)))
     refused(error)
     assert endpoint.requests == []
-
-
-def test_a_trace_judge_keeps_tools_and_reads_guidelines(endpoint: Endpoint, mind):
-    calls: list[dict[str, Any]] = []
-
-    def other(body: dict[str, Any]) -> Any:
-        calls.append(body)
-        return {"result": False, "rationale": "the tool was used"}
-
-    mind.other = other
-    endpoint.answer = lambda body: (
-        {"rationale": "r", "value": True}
-        if "judgment" in str(body.get("response_format", "")) and not body.get("tools")
-        else mind.answer(body)
-    )
-    judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
-    trace_id = traced(1)
-    says(trace_id, False, "say: Look at the tools.")
-    trace = fetched(trace_id)[0]
-    aligned = judge.align([trace], MemAlignOptimizer())
-    feedback = aligned(trace=trace)
-    assert feedback.value is False
-    assert feedback.metadata["memalign.guideline_ids"] == ["G1"]
-    assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
-    asked = calls[-1]
-    assert any("span" in tool["function"]["name"] for tool in asked["tools"])
-    system = system_of(asked)
-    assert system.index("Look at the tools.") < system.index("Similar past cases (1)")
-    assert 'Comment: "say: Look at the tools."' in system
-    assert "Similar past cases" not in user_of(asked)
-    assert judge.instructions == "Was a tool used? {{ trace }}"

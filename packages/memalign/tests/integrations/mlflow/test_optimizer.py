@@ -63,19 +63,6 @@ def test_a_trace_that_people_judged_has_their_verdict(aligned, endpoint):
     assert asked(endpoint) == before
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_emptied_feedback_is_refused_as_by_mlflow_and_says_what_forgets(aligned, endpoint, whole):
-    one, two = aligned._episodic_trace_ids
-    mlflow.delete_assessment(trace_id=one, assessment_id=fetched(one)[0].info.assessments[0].assessment_id)
-    before = asked(endpoint)
-    with pytest.raises(MlflowException, match="call unalign") as error:
-        aligned.align(fetched(one) if whole else fetched(one, two))
-    assert one in refused(error)
-    assert "no feedback named 'tone'" in refused(error)
-    assert asked(endpoint) == before
-    assert aligned.unalign([one])._episodic_trace_ids == [two]
-
-
 def test_a_wrong_label_elsewhere_forgets_nothing(endpoint):
     one = traced(1)
     said = says(one, False, "say: case 1 is unkind", by="ana")

@@ -22,8 +22,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
 from mlflow.genai.scorers import Scorer
 
-from memalign.integrations import mlflow as bridge
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.mlflow_world import (
     INSTRUCTIONS,
@@ -76,7 +75,12 @@ def texts(judge: Any) -> set[str]:
 
 
 def episodes(judge: Any) -> list[tuple[str, str, str]]:
-    return sorted((case._trace_id, str(case.result).lower(), case.rationale) for case in judge._episodic_memory)
+    """The trace, label and comment of everything that people said."""
+    if isinstance(judge, MemAlignJudge):
+        kept = [(row.key.id, row.value, row.rationale) for row in judge.memalign_judge.memory.annotations()]
+    else:
+        kept = [(case._trace_id, case.result, case.rationale) for case in judge._episodic_memory]
+    return sorted((trace_id, str(label).lower(), words or "") for trace_id, label, words in kept)
 
 
 def traces_of(judge: Any) -> Counter[str]:
@@ -90,8 +94,7 @@ def unkind(*numbers: int) -> set[str]:
 
 def loaded(optimizer: Optimizer) -> Any:
     """The registered judge with its memory, as either side loads it."""
-    ours = getattr(bridge, "load", scorers.get_scorer)
-    return ours(name="tone") if optimizer is MemAlignOptimizer else scorers.get_scorer(name="tone")
+    return load("tone") if optimizer is MemAlignOptimizer else scorers.get_scorer(name="tone")
 
 
 def prompts(endpoint: Endpoint, words: str) -> list[str]:
@@ -283,6 +286,17 @@ def test_what_one_of_several_takes_back_is_forgotten(optimizer):
     again = optimizer().align(aligned, fetched(trace_id))
     assert [rationale for _, _, rationale in episodes(again)] == ["say: ana is right", "say: ben is right"]
     assert texts(again) == {"ana is right", "ben is right"}
+
+
+@pytest.mark.parametrize("emptied", [3, 1])
+def test_a_trace_whose_feedback_is_all_gone_stops_the_align(aligned, optimizer, endpoint, emptied):
+    before, asked = episodes(aligned), len(endpoint.bodies)
+    for trace_id in list(traces_of(aligned))[:emptied]:
+        (assessment,) = fetched(trace_id)[0].info.assessments
+        mlflow.delete_assessment(trace_id=trace_id, assessment_id=assessment.assessment_id)
+    with pytest.raises(MlflowException, match="unalign"):
+        optimizer().align(aligned, fetched(*traces_of(aligned), lesson(4)))
+    assert (episodes(aligned), len(endpoint.bodies)) == (before, asked)
 
 
 def test_a_judges_name_is_matched_whatever_its_case_and_spaces(optimizer):

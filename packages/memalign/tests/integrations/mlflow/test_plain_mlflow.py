@@ -14,8 +14,8 @@ import pytest
 from mlflow.genai import scorers
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
-from tests.support.endpoint import Endpoint, system_of, user_of
-from tests.support.mlflow_world import fetched, lesson, tone_judge
+from tests.support.endpoint import Endpoint
+from tests.support.mlflow_world import as_mlflow_asks, fetched, lesson, tone_judge
 
 COMPETITOR = Path(__file__).parents[5] / ".competitors" / "bin" / "python"
 pytestmark = [
@@ -78,24 +78,11 @@ def plain(program: str, store: str, experiment: str, ids: list[str], home: Path)
     return {name: value for line in lines for name, value in json.loads(line).items()}
 
 
-def theirs(body: dict[str, Any]) -> dict[str, Any]:
-    """As MLflow's prompts ask: a lesson from each example when distilling, else a verdict by the guidelines."""
-    if "messages" not in body:  # texts to embed
-        return {}
-    prompt = system_of(body) + user_of(body)
-    if "source_trace_ids" in prompt:
-        found = [n for n in range(1, 10) if f"say: case {n} is unkind" in prompt]
-        rules = [{"guideline_text": f"case {n} is unkind", "source_trace_ids": [i]} for i, n in enumerate(found)]
-        return {"guidelines": rules}
-    asked = next((n for n in range(1, 10) if f"answer {n}" in user_of(body)), 0)
-    return {"result": f"case {asked} is unkind" not in prompt.partition("Distilled Guidelines")[2], "rationale": "so"}
-
-
 def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint, store, experiment, tmp_path):
     ids = [lesson(1), lesson(2)]
     aligned = tone_judge().align(fetched(*ids), MemAlignOptimizer())
     aligned.register()
-    endpoint.answer = lambda body: json.dumps(theirs(body))
+    endpoint.answer = lambda body: json.dumps(as_mlflow_asks(body))
     found = plain(RUN, store, experiment, ids, tmp_path)
     assert (found["kind"], found["listed"]) == ("InstructionsJudge", ["tone"])
     assert found["instructions"] == aligned.instructions
@@ -105,14 +92,14 @@ def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint
 
 def test_a_judge_aligned_by_mlflow_is_adopted(endpoint: Endpoint, mind, store, experiment, tmp_path):
     ids = [lesson(1), lesson(2)]
-    endpoint.answer = lambda body: json.dumps(theirs(body))
+    endpoint.answer = lambda body: json.dumps(as_mlflow_asks(body))
     program = LEARN % tone_judge().instructions
     assert plain(program, store, experiment, ids, tmp_path)["guidelines"] == ["case 1 is unkind", "case 2 is unkind"]
     endpoint.answer = mind.answer
     adopted = load("tone")
     assert isinstance(adopted, MemAlignJudge)
     assert [each.guideline_text for each in adopted._semantic_memory] == ["case 1 is unkind", "case 2 is unkind"]
-    assert {each._trace_id: each.result for each in adopted._episodic_memory} == dict.fromkeys(ids, False)
+    assert {each.id: each.value for each in adopted._episodic_memory} == dict.fromkeys(ids, False)
     assert adopted._optimizer.reflection_lm == "openai:/large"
     assert adopted(inputs={"question": "question 1"}, outputs="answer 1").value is False
     more = adopted.align(fetched(lesson(3)))

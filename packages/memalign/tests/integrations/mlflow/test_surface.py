@@ -12,7 +12,6 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai.judges import make_judge
 from mlflow.genai.judges.base import Judge
-from mlflow.genai.judges.instructions_judge import InstructionsJudge
 from mlflow.genai.scorers import Scorer
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
@@ -101,12 +100,6 @@ def test_aggregations_are_metrics_of_an_evaluation(aligned):
     assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
 
 
-def test_an_unregistered_dump_reads_as_mlflow_reads(aligned):
-    again = Scorer.model_validate(aligned.model_dump())
-    assert type(again) is InstructionsJudge
-    assert again.instructions == aligned.instructions
-
-
 def test_many_may_ask_a_loaded_judge_at_once(aligned):
     aligned.register()
     loaded = load("tone")
@@ -116,23 +109,6 @@ def test_many_may_ask_a_loaded_judge_at_once(aligned):
 
 
 # -- one trace, several words ----------------------------------------------------------------------------------------------
-
-
-def test_a_trace_that_is_given_twice_counts_once(endpoint):
-    (trace,) = fetched(lesson(1))
-    aligned = tone_judge().align([trace, trace], MemAlignOptimizer())
-    assert len(aligned._episodic_memory) == len(aligned._semantic_memory) == 1
-
-
-def test_taking_feedback_back_leaves_that_of_others(endpoint):
-    trace_id = traced(1)
-    said = says(trace_id, False, "say: case 1 is unkind", by="ana")
-    says(trace_id, False, "say: case 1 is rude", by="ben")
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    mlflow.delete_assessment(trace_id=trace_id, assessment_id=said)
-    again = aligned.align(fetched(trace_id))
-    assert [each.source for each in again._episodic_memory] == ["ben"]
-    assert [each.guideline_text for each in again._semantic_memory] == ["case 1 is rude"]
 
 
 def test_a_changed_trace_costs_nothing_for_the_other(endpoint):

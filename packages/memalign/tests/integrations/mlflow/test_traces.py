@@ -26,14 +26,6 @@ def override(trace_id: str, given: str, value: object, *, by: str = "ana", kind:
     return mlflow.override_feedback(trace_id=trace_id, assessment_id=given, value=value, source=source).assessment_id  # type: ignore[no-any-return]
 
 
-def test_only_what_people_said_counts():
-    trace_id = traced(1)
-    says(trace_id, True, by="gpt", kind="LLM_JUDGE")
-    says(trace_id, True, by="script", kind="CODE")
-    says(trace_id, False, "cold", by="ana")
-    assert said(trace_id) == [("ana", False, "cold")]
-
-
 def test_other_names_are_other_judges_whatever_the_case():
     trace_id = traced(1)
     says(trace_id, False, name="safety")
@@ -148,12 +140,6 @@ def test_a_trace_without_spans_takes_nothing_back():
     found = read_feedback([bare], "tone", JUDGE)
     assert list(found.skipped) == [trace_id]
     assert not found.content
-
-
-def test_a_trace_given_twice_is_read_once():
-    trace_id = traced(1)
-    says(trace_id, True)
-    assert len(said(trace_id, trace_id)) == 1
 
 
 def test_only_people_say_what_was_expected():
