@@ -94,6 +94,7 @@ def test_ten_thousand_levels_are_no_recursion() -> None:
         {},
         {"resourceSpans": []},
         {"spans": []},
+        {"name": "a run", "start": 1, "steps": ["SEEN"]},
         7,
     ],
 )

@@ -135,7 +135,7 @@ class TestShown:
             {"attributes": {"links": ["SEEN"]}},
             {"attributes": [{"key": "a", "value": {"arrayValue": {"values": "SEEN"}}}]},
             {"attributes": [{"key": "a", "value": {"kvlistValue": {"values": "SEEN"}}}]},
-            {"model": "SEEN"},
+            {"attributes": {"model": "a"}, "prompt": "SEEN"},
             {"inputs": {}, "input": "SEEN"},
             {"attributes": {"input.value": "a", "gen_ai.prompt": "SEEN"}},
             {"error": {"type": "SEEN"}},

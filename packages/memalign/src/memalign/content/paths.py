@@ -31,11 +31,9 @@ class Part(NamedTuple):
         return _parsed(text)
 
     def __str__(self) -> str:
-        plain = (isinstance(step, str) and re.fullmatch(r"\w+", step) for step in self.steps)
-        written = (
-            f".{s}" if p else f"[{json.dumps(s, ensure_ascii=False)}]" for s, p in zip(self.steps, plain, strict=True)
-        )
-        return self.field + "".join(written)
+        plain = {step for step in self.steps if isinstance(step, str) and re.fullmatch(r"\w+", step)}
+        steps = (f".{step}" if step in plain else f"[{json.dumps(step, ensure_ascii=False)}]" for step in self.steps)
+        return self.field + "".join(steps)
 
     def of(self, content: Mapping[str, Any]) -> Any:
         """The part, in the content fields of a case. Raises InputError that says where the way to it ends."""
@@ -147,9 +145,8 @@ def parts_of_sides(
 
     def leads_into_side(part: Part) -> bool:
         field = content.get(part.field)
-        return (
-            isinstance(field, dict) and sides.keys() <= field.keys() and part.steps[:1] in {(name,) for name in sides}
-        )
+        paired = isinstance(field, dict) and sides.keys() <= field.keys()
+        return paired and part.steps[:1] in {(name,) for name in sides}
 
     if len(sides) != 2 or not any(map(leads_into_side, parts)):
         return None

@@ -21,10 +21,6 @@ INPUTS = ("inputs", "input")
 OUTPUTS = ("outputs", "output")
 KINDS = ("span_type", "spanType", "span_kind", "run_type", "type", "kind")
 MESSAGES_OF_STATUS = ("message", "description", "status_message", "statusMessage")
-SHOWN = ("model", "modelParameters", "tags")
-"""Other fields of a span that are shown; not `metadata`, in which tools keep what people said of the run."""
-RECORDED = re.compile(r"name|attributes|.*(time|dropped).*", re.IGNORECASE)
-"""Fields of an event that are shown otherwise, or say how it was recorded."""
 INPUT_ATTRIBUTES = (
     *("mlflow.spanInputs", "input.value", "traceloop.entity.input", "gen_ai.input.messages"),
     *("gen_ai.tool.call.arguments", "gen_ai.prompt", "llm.input_messages", "langfuse.observation.input", "input"),
@@ -54,13 +50,17 @@ STATUSES: dict[str, Literal["ok", "error", "unset"]] = {
     **dict.fromkeys(("2", "ERROR", "FAILED"), "error"),
     **dict.fromkeys(("", "0", "UNSET", "NONE", "DEFAULT"), "unset"),
 }
+READ = {*SPANS, *IDS, *PARENTS, *CHILDREN, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES_OF_STATUS}
+READ |= {"name", "attributes", "events", "context", "span_attributes", "status", "status_code", "level"}
+"""Fields of a span that are read."""
+HIDDEN = re.compile(
+    r".*(scores?|feedback|assessment|annotation|evaluation|comment|metadata).*"  # they would tell the judge the verdict
+    r"|.*(time|dropped|trace_?[Ss]tate|instrumentation|metrics).*|id|.*(_id|_ids|Id|Ids)"
+    r"|flags|links|resource|scope|created|is_root|dotted_order",
+)
+"""Fields that are not shown, because of what they say or because they tell how a span was recorded; others are."""
 VERDICTS = "gen_ai.evaluation"  # how the names of events begin that hold what an evaluator said
 ASSESSMENTS = ("assessments", "feedback", "annotations", "scores", "evaluations")
 """What people and programs say of a conversation: it would tell the judge the verdict."""
-TRACERS = frozenset(
-    (
-        *("mlflow.traceRequestId", "mlflow.spanFunctionName", "mlflow.experimentId", "mlflow.spanLogLevel"),
-        *("input.mime_type", "output.mime_type"),
-    )
-)
+TRACERS = re.compile(r"mlflow\.(traceRequestId|spanFunctionName|experimentId|spanLogLevel)|(in|out)put\.mime_type")
 """Attributes that say how a span was recorded."""

@@ -7,13 +7,13 @@
 - spans with their children inside them.
 
 What a span was given, what it returned and what kind of step it is lies in fields or attributes whose names differ
-(`trace_names`). Only fields named there are shown, because others may hold what an evaluator said of the run.
+(`trace_names`). Fields of other names are shown too, but for those in which tools keep what was said of the run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -118,9 +118,8 @@ def span_tree(trace: object) -> SpanTree | None:
     spans = [span for span in listed if _is_span(span)]
     if not spans or (isinstance(trace, list | tuple) and len(spans) < len(listed)):
         return None
-    notes = []
-    if strays := len(listed) - len(spans):
-        notes.append(f"trace: {strays} of {len(listed)} entries are no spans and are left out")
+    strays = len(listed) - len(spans)
+    notes = [f"trace: {strays} of {len(listed)} entries are no spans and are left out"] if strays else []
     tree, repairs = _tree(list(map(_link, _flat(spans))))
     beside = trace if isinstance(trace, Mapping) and trace is not spans[0] else {}
     info = {name: _opened(beside[name]) for name in (*names.INPUTS, *names.OUTPUTS) if beside.get(name) not in _EMPTY}
@@ -152,7 +151,11 @@ def exported_spans(trace: object) -> list[Any]:
 
 
 def _is_span(value: object) -> bool:
-    return isinstance(value, Mapping) and "name" in value and any(name in value for name in names.OF_SPANS)
+    """Whether it has a name, and children or an id that is a span's."""
+    if not isinstance(value, Mapping) or "name" not in value:
+        return False
+    children = isinstance(_first(value, names.CHILDREN), list | tuple)
+    return children or (bool(_id(value)) and any(name in value for name in names.OF_SPANS))
 
 
 def _flat(roots: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -176,15 +179,12 @@ def _flat(roots: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _link(value: Mapping[str, Any]) -> _Link:
     attributes = _with_messages(_attributes(value.get("attributes")))
-    others = {name: value[name] for name in names.SHOWN if value.get(name) is not None}
-    if isinstance(error := value.get("error"), Mapping | list):  # a text is the message of the status
-        others["error"] = error
     start, end = _time(value, names.STARTS), _time(value, names.ENDS)
     status, message = _status(value)
+    read = names.READ | {"error"} if isinstance(value.get("error"), str) else names.READ
     inputs = _taken(value, names.INPUTS, attributes, names.INPUT_ATTRIBUTES)
     outputs = _taken(value, names.OUTPUTS, attributes, names.OUTPUT_ATTRIBUTES)
     kind = _kind(value, attributes)
-    events = value.get("events")
     span = Span(
         name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
         kind=kind,
@@ -194,12 +194,11 @@ def _link(value: Mapping[str, Any]) -> _Link:
         seconds=(end - start) / 1e9 if start is not None and end is not None and end >= start else None,
         inputs=inputs,
         outputs=outputs,
-        attributes=_tidy(attributes | others),
-        events=tuple(map(_event, filter(_is_shown, events if isinstance(events, list | tuple) else ()))),
+        attributes=_tidy(attributes) | _others(value, read),
+        events=_events(value.get("events")),
     )
     parent = _first(value, names.PARENTS) or ""
-    if isinstance(parent, list | tuple):  # all above it, the nearest last
-        parent = parent[-1]
+    parent = parent[-1] if isinstance(parent, list | tuple) else parent  # of all above it the nearest comes last
     return _Link(_id(value), str(parent), trace_of(value), span)
 
 
@@ -256,21 +255,25 @@ def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], s
     return "unset", f"{code}: {message}" if message else str(code)  # a word of its own is shown as it is
 
 
-def _is_shown(event: object) -> bool:
-    """Whether it is an event, and does not say how good the run was, which would tell the judge the verdict."""
-    return isinstance(event, Mapping) and not str(event.get("name", "")).startswith(names.VERDICTS)
+def _events(value: object) -> tuple[dict[str, Any], ...]:
+    """Those that do not say how good the run was, which would tell the judge the verdict."""
+    events = [event for event in value if isinstance(event, Mapping)] if isinstance(value, list | tuple) else []
+    return tuple(_event(event) for event in events if not str(event.get("name", "")).startswith(names.VERDICTS))
 
 
 def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     attributes = _tidy(_attributes(event.get("attributes")))
-    others = {name: part for name, part in event.items() if not names.RECORDED.fullmatch(name)}
-    return (
-        {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {}) | _tidy(others)
-    )
+    named = {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {})
+    return named | _others(event, read=("name", "attributes"))
+
+
+def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
+    """The fields of a span or an event that are shown although no convention names them."""
+    return _tidy({str(k): part for k, part in value.items() if k not in read and not names.HIDDEN.fullmatch(str(k))})
 
 
 def _tidy(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    opened = {name: _opened(attributes[name]) for name in sorted(attributes) if name not in names.TRACERS}
+    opened = {name: _opened(attributes[name]) for name in sorted(attributes) if not names.TRACERS.fullmatch(name)}
     return {name: value for name, value in opened.items() if value not in _EMPTY}
 
 
@@ -368,6 +371,6 @@ def _tree(links: Sequence[_Link]) -> tuple[tuple[Span, ...], list[str]]:
     notes = []
     for fault, faulty in faults.items():
         some = ", ".join(links[n].span.name[:40] for n in faulty[:_NAMED_IN_NOTES])
-        more = f" and {len(faulty) - _NAMED_IN_NOTES} more" if len(faulty) > _NAMED_IN_NOTES else ""
-        notes += [f"trace: {len(faulty)} of {len(links)} spans ({some}{more}) {fault}"] if faulty else []
+        some += ", …" if len(faulty) > _NAMED_IN_NOTES else ""
+        notes += [f"trace: {len(faulty)} of {len(links)} spans ({some}) {fault}"] if faulty else []
     return tuple(spans.values()), notes
