@@ -160,7 +160,7 @@ def autoj(files: Sequence[Path]) -> Iterator[Row]:
             words = line["target_output"].replace("Response 1", "Response A").replace("Response 2", "Response B")
             facts = {"rationale": words if line["gt_label"] == line["pred_label"] else None, "group": short(query)}
             name, label = short(query, first, second), ("A", "B", "tie")[int(line["gt_label"])]
-            yield row(name, {"query": query}, {"A": first, "B": second}, label, task=task[0], **facts)
+            yield row(name, {"query": query}, {"A": first, "B": second}, label, task=task[0].replace("summar", "summary"), **facts)
 
 
 def feedback_collection(files: Sequence[Path]) -> Iterator[Row]:

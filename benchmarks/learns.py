@@ -200,16 +200,13 @@ def compete(
     from scale import Competitor
 
     model, _, address = str(settings.model).removeprefix("openai:").partition("@")
-    rows = [
-        {**row.content, "value": row.value, "rationale": row.rationale, "source": row.source} for row in draw.taught
-    ]
-    judge, values = draw.task.judge(settings), draw.task.value_type.spec
-    setup = {"model": model.strip("/"), "instructions": judge.instructions, "values": values, "fields": judge.fields}
+    rows = [{**row.content, **{name: getattr(row, name) for name in ("value", "rationale", "source")}} for row in draw.taught]
+    setup = {"model": model.strip("/"), "instructions": draw.task.judge(settings).instructions}
+    setup["values"] = draw.task.value_type.spec
     with Competitor(settings.competitors, rows, address or PUBLIC, COMPETITORS[method], **setup) as competitor:
-        competitor.ask({"align": [0, len(rows)]})
+        competitor.align(0, len(rows))
         for start in range(0, len(cases), BATCH):
-            items = [case.content for case in cases[start : start + BATCH]]
-            yield from competitor.ask({"items": items})["values"]
+            yield from competitor.verdicts([case.content for case in cases[start : start + BATCH]])["values"]
 
 
 def baseline(draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.Namespace) -> list[Value]:
