@@ -4,7 +4,7 @@
     python benchmarks/fetch.py DATA averitec saf          some of them
 
 `sources.toml` says of each set its repository, revision, licence, digests, and whose the labels are. Downloads lie in
-`DATA/downloads`, and one with the right digest is not asked for again. `DATA/tasks.toml` says what each file is made
+`DATA/downloads`, and one with the right digest is not asked for again. `DATA/tasks.json` says what each file is made
 of. A set that cannot be had is named, and the exit code is then 1.
 """
 
@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-SOURCES = Path(__file__).with_name("sources.toml")
 CRITERIA, FEWEST = 10, 90  # criteria of the Feedback Collection that become tasks, and rows that each has at least
 Row = dict[str, Any]
 
@@ -125,22 +124,6 @@ def financebench(files: Sequence[Path]) -> Iterator[Row]:
                 yield row(name, inputs, {"answer": str(line["model_answer"])}, label, **facts)
 
 
-def hotpotqa(files: Sequence[Path]) -> Iterator[Row]:
-    """First answers of systems in the logs of Reflexion's runs; a wrong one that shares half its words is left out."""
-    for path in files:
-        trial = re.split(r"^BEGIN TRIAL \d+\s*$", path.read_text("utf-8"), flags=re.M)[1]
-        parts = re.split(r"^Correct answer:(.*)$", trial, flags=re.M)
-        for run, gold in zip(parts[0::2], map(str.strip, parts[1::2]), strict=False):
-            question = re.search(r"\bQuestion:((?:(?!\bQuestion:).)*?)^Thought", run, re.M | re.S)
-            end = re.search(r"Finish\[(.+)\]\s*\nObservation(?: \d+)?: Answer is (CORRECT|INCORRECT)", run)
-            if question and end:
-                words, meant = ({*re.findall(r"\w+", text.lower())} for text in (end[1], gold))
-                if end[2] == "CORRECT" or 4 * len(words & meant) < len(words) + len(meant):
-                    facts = {"expectations": gold, "source": "-".join(path.parts[-4:-1]), "group": short(question[1])}
-                    inputs, outputs = {"question": question[1].strip()}, {"answer": end[1]}
-                    yield row(short(question[1], facts["source"]), inputs, outputs, end[2] == "CORRECT", **facts)
-
-
 def halubench(files: Sequence[Path]) -> Iterator[Row]:
     """Answers to questions on a passage, which is the group."""
     from pyarrow import parquet
@@ -159,8 +142,9 @@ def autoj(files: Sequence[Path]) -> Iterator[Row]:
             query, first, second = map(str.strip, item.groups())
             words = line["target_output"].replace("Response 1", "Response A").replace("Response 2", "Response B")
             facts = {"rationale": words if line["gt_label"] == line["pred_label"] else None, "group": short(query)}
+            facts["task"] = task[0].replace("summar", "summary")
             name, label = short(query, first, second), ("A", "B", "tie")[int(line["gt_label"])]
-            yield row(name, {"query": query}, {"A": first, "B": second}, label, task=task[0].replace("summar", "summary"), **facts)
+            yield row(name, {"query": query}, {"A": first, "B": second}, label, **facts)
 
 
 def feedback_collection(files: Sequence[Path]) -> Iterator[Row]:
@@ -182,7 +166,7 @@ def _lines(path: Path) -> Iterator[Row]:
     return map(json.loads, path.read_text("utf-8").splitlines())
 
 
-READERS = (averitec, ukp_convincing, saf, shepherd, financebench, hotpotqa, halubench, autoj, feedback_collection)
+READERS = (averitec, ukp_convincing, saf, shepherd, financebench, halubench, autoj, feedback_collection)
 
 
 def tasks_of(name: str, source: Row, folder: Path, files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
@@ -194,11 +178,10 @@ def tasks_of(name: str, source: Row, folder: Path, files: Sequence[Path]) -> Ite
         criteria.setdefault(task, item.pop("criterion", source.get("criterion")))
         tasks.setdefault(task, {}).setdefault(f"{item['id']}@{item['source']}", item)
     for task, items in tasks.items():
-        title = f"{name}_{task}" if task else name
-        path = folder / f"{title}.jsonl"
+        path = folder / f"{name}{task and '_'}{task}.jsonl"
         path.write_text("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items.values()), "utf-8")
         facts = {key: source[key] for key in ("values", "licence", "labels", "address")}
-        yield title, {"criterion": criteria[task], **facts, "rows": len(items), "sha256": digest(path)}
+        yield path.stem, {"criterion": criteria[task], **facts, "rows": len(items), "sha256": digest(path)}
 
 
 def main() -> None:
@@ -206,29 +189,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("sets", nargs="*", help="all without any")
-    parser.add_argument("--sources", type=Path, default=SOURCES)
+    parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))
     parser.add_argument("--mirror", help="scheme and host of a server to ask in place of the public ones")
     options = parser.parse_args()
     sources: Row = tomllib.loads(options.sources.read_text("utf-8"))
-    listed, missing = options.data / "tasks.toml", 0
-    tasks: dict[str, Row] = tomllib.loads(listed.read_text("utf-8")) if listed.exists() else {}
+    listed, missing = options.data / "tasks.json", 0
+    tasks: dict[str, Row] = json.loads(listed.read_bytes()) if listed.exists() else {}
     for name in options.sets or sources:
-        source = sources[name]
+        source, folder = sources[name], options.data / "downloads" / name
         address = re.sub(r"^https?://[^/]+", options.mirror or r"\g<0>", source["address"])
-        files = {path: options.data / "downloads" / name / path for path in source["files"]}
         try:
-            for path, file in files.items():
-                download(f"{address}/{urllib.parse.quote(path)}", file, source["files"][path])
-            tasks |= dict(tasks_of(name, source, options.data, [*files.values()]))
+            for path, wanted in source["files"].items():
+                download(f"{address}/{urllib.parse.quote(path)}", folder / path, wanted)
+            tasks |= dict(tasks_of(name, source, options.data, [folder / path for path in source["files"]]))
         except Exception as error:  # noqa: BLE001  # not there, or of another form: the other sets are made
             missing += 1
             print(f"{name} is not made: {type(error).__name__}: {error}", file=sys.stderr)
     for title, facts in tasks.items():
         print(f"{title}: {facts['rows']:,} rows; {facts['licence']}")
-    entries = (
-        [f"[{title}]", *(f"{key} = {json.dumps(facts[key])}" for key in facts), ""] for title, facts in tasks.items()
-    )
-    listed.write_text("\n".join(line for entry in entries for line in entry), "utf-8")
+    listed.write_text(json.dumps(tasks, indent=1), "utf-8")
     sys.exit(1 if missing else 0)
 
 

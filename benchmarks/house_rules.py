@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,27 +69,25 @@ def verdicts(name: str, settings: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows and their sums as a Markdown table; a way that was not taken has a hyphen."""
-    titles = ("policy", "kind", "n", *COLUMNS)
-    lines = [" | ".join(titles), " | ".join("---" for _ in titles)]
-    lines += [" | ".join(cells(row["policy"], row["kind"], [row])) for row in rows]
-    without = [row for row in rows if "no literal" in row["kind"]]
-    sums = {"the eight with literals": [row for row in rows if row not in without], "the four without": without}
-    lines += [" | ".join(cells(name, "", group)) for name, group in {**sums, "all": rows}.items() if group]
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def cells(name: str, kind: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+def line(name: str, kind: str, rows: Sequence[dict[str, Any]]) -> str:
     """One line of the table: shares of the cases over all of these rows, and of how many where it is not all."""
-    line = [name, kind, str(sum(len(row["groups"]) for row in rows))]
+    cells = [name, kind, str(sum(len(row["groups"]) for row in rows))]
     for column in COLUMNS:
         taken = [row for row in rows if row[column]]
-        right = [verdict for row in taken for verdict in row[column]]
-        groups = [group for row in taken for group in row["groups"]]
+        right, groups = ([part for row in taken for part in row[key]] for key in (column, "groups"))
         part = f" of {len(taken)}" if 0 < len(taken) < len(rows) else ""
-        line.append(f"{share(right, groups):.2f}{part}" if taken else "-")
-    return line
+        cells.append(f"{share(right, groups):.2f}{part}" if taken else "-")
+    return f"| {' | '.join(cells)} |"
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The rows and their sums as a Markdown table; a way that was not taken has a hyphen."""
+    titles = ("policy", "kind", "n", *COLUMNS)
+    yield from (f"| {' | '.join(titles)} |", "|---" * len(titles) + "|")
+    yield from (line(row["policy"], row["kind"], [row]) for row in rows)
+    without = [row for row in rows if "no literal" in row["kind"]]
+    sums = {"the eight with literals": [row for row in rows if row not in without], "the four without": without}
+    yield from (line(name, "", group) for name, group in {**sums, "all": rows}.items() if group)
 
 
 def main() -> None:
@@ -106,7 +104,7 @@ def main() -> None:
     settings.folder.mkdir(parents=True, exist_ok=True)
     for name in settings.policies if not settings.table_only else ():
         run(name, settings)
-    print(table([verdicts(name, settings) for name in settings.policies]))
+    print(*table([verdicts(name, settings) for name in settings.policies]), sep="\n")
 
 
 if __name__ == "__main__":

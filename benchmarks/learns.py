@@ -6,7 +6,7 @@
     python benchmarks/learns.py DATA --model openai:gpt-4.1-mini
     python benchmarks/learns.py --settings benchmarks/authors_grid.toml DATA --model openai:gpt-4.1-mini
 
-DATA has a file of feedback for each task, and `tasks.toml`, which says its criterion and values. In each run some cases
+DATA has a file of feedback for each task, and `tasks.json`, which says its criterion and values. In each run some cases
 are drawn to be taught and others, of other groups, to be judged, the same for every method. `OUT` keeps the judges
 (`judges.db`) and the judgments (`TASK/RUN/METHOD.jsonl`), and the same command goes on where it was stopped. The table
 has accuracy, and the differences of the library's own paired comparison: 95 % intervals by group of cases.
@@ -15,15 +15,14 @@ has accuracy, and the differences of the library's own paired comparison: 95 % i
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import random
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from baselines import BASELINES, AnyLikeness, episodic, ruled, share
@@ -52,50 +51,35 @@ COMPETITORS = {"mlflow": "MLflow's MemAlign", "miprov2": "MIPROv2", "simba": "SI
 # -- what is taught, and what is judged ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(NamedTuple):
     """A file of feedback, and what its judge is asked."""
 
     name: str
     criterion: str
     value_type: ValueType
-    rows: tuple[ma.Feedback, ...]
-
-    @classmethod
-    def read(cls, folder: Path, name: str, facts: Mapping[str, Any]) -> Task:
-        """The task of that name in a folder."""
-        value_type = ValueType.of(facts["values"])
-        rows = read_feedback(folder / f"{name}.jsonl", value_type=value_type).rows
-        return cls(name=name, criterion=facts["criterion"], value_type=value_type, rows=rows)
-
-    @cached_property
-    def fields(self) -> tuple[str, ...]:
-        """The fields that its items have."""
-        return tuple(name for name in FIELDS if any(row.content.get(name) is not None for row in self.rows))
+    rows: Sequence[ma.Feedback]
 
     def judge(self, settings: argparse.Namespace) -> ma.Judge:
         """The judge that has learned nothing."""
-        fields = "\n".join(f"{name.capitalize()}: {{{{ {name} }}}}" for name in self.fields)
-        writer = {"reflection_model": settings.reflection_model} if settings.reflection_model else {}
+        fields = [name for name in FIELDS if any(row.content.get(name) is not None for row in self.rows)]
         return ma.Judge(
             name=self.name,
-            instructions=f"{self.criterion}\n\n{fields}",
+            instructions="\n".join([f"{self.criterion}\n", *(f"{{{{ {name} }}}}" for name in fields)]),
             feedback_value_type=self.value_type.annotation,
             model=settings.model,
             check_model=settings.check_model,
             retrieval_k=settings.k,
-            parameters=writer,
+            parameters={"reflection_model": settings.reflection_model} if settings.reflection_model else {},
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draw:
+class Draw(NamedTuple):
     """One run of a task: the feedback that is taught, the cases that are judged, and the labels of both."""
 
     task: Task
     run: int
-    taught: tuple[ma.Feedback, ...]
-    unseen: tuple[ma.Example, ...]
+    taught: Sequence[ma.Feedback]
+    unseen: Sequence[ma.Example]
     labels: Mapping[str, Value]
 
     @classmethod
@@ -106,37 +90,29 @@ class Draw:
         for example in cases.examples:
             groups.setdefault(str(example.meta.get("group", example.id)), []).append(example)
         pools = list(groups.values()) if len(groups) >= MANY_GROUPS else [[example] for example in cases.examples]
-        rng = random.Random(f"{task.name} {run}")
+        rng, names, count = (
+            random.Random(f"{task.name} {run}"),
+            set[str](),
+            min(settings.taught, len(cases.labels) // 2),
+        )
         rng.shuffle(pools)
-        taught: list[ma.Example] = []
-        count = min(settings.taught, len(cases.examples) // 2)
-        while len(taught) < count:
+        while len(names) < count:
             pool = pools.pop()
-            taught += rng.sample(pool, min(len(pool), math.ceil(count / PARTS), count - len(taught)))
-        names = {example.id for example in taught}
+            drawn = rng.sample(pool, min(len(pool), math.ceil(count / PARTS), count - len(names)))
+            names |= {example.id for example in drawn}
         unseen = [example for pool in pools for example in pool]
         rng.shuffle(unseen)
-        return cls(
-            task=task,
-            run=run,
-            taught=tuple(row for row in cases.rows if row.id in names),
-            unseen=tuple(unseen[: settings.unseen or None]),
-            labels=cases.labels,
-        )
+        taught = [row for row in cases.rows if row.id in names]
+        return cls(task, run, taught, unseen[: settings.unseen or None], cases.labels)
 
     def suits(self, method: str) -> bool:
         """Whether the method has anything to learn from."""
         return method != "comments only" or any(row.rationale for row in self.taught)
 
-    @property
-    def name(self) -> str:
-        """The task, and which run of it."""
-        return f"{self.task.name}/{self.run}"
-
     def path(self, method: str, settings: argparse.Namespace) -> Path:
         """Where the judgments of a method are."""
-        folder: Path = settings.out
-        return folder / self.name / f"{method.replace(' ', '-')}.jsonl"
+        path: Path = settings.out / self.task.name / str(self.run) / f"{method.replace(' ', '-')}.jsonl"
+        return path
 
 
 # -- ways to learn -----------------------------------------------------------------------------------------------------
@@ -148,7 +124,7 @@ def aligned(draw: Draw, settings: argparse.Namespace, what: str = "all") -> ma.J
     judge, optimizer = draw.task.judge(settings), ma.MemAlign(max_cost=settings.max_cost)
     if settings.dry is not None:
         return aio.run(optimizer.align(judge, rows, calls=Calls(dry_run=settings.dry))).judge
-    registry, name = ma.Registry(f"sqlite:///{settings.out / 'judges.db'}"), f"{draw.name} {what}".replace("/", " ")
+    registry, name = ma.Registry(f"sqlite:///{settings.out / 'judges.db'}"), f"{draw.task.name} {draw.run} {what}"
     if name not in {entry.name for entry in registry.list()}:
         registry.create(judge.replace(name=name))
     return registry.align(name, rows, optimizer=optimizer).judge  # what was learned already costs nothing
@@ -200,7 +176,10 @@ def compete(
     from scale import Competitor
 
     model, _, address = str(settings.model).removeprefix("openai:").partition("@")
-    rows = [{**row.content, **{name: getattr(row, name) for name in ("value", "rationale", "source")}} for row in draw.taught]
+    rows = [
+        {**row.content, **{name: getattr(row, name) for name in ("value", "rationale", "source")}}
+        for row in draw.taught
+    ]
     setup = {"model": model.strip("/"), "instructions": draw.task.judge(settings).instructions}
     setup["values"] = draw.task.value_type.spec
     with Competitor(settings.competitors, rows, address or PUBLIC, COMPETITORS[method], **setup) as competitor:
@@ -213,12 +192,11 @@ def baseline(draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.N
     """The verdicts of what needs no model; where no mined rule fires, the commonest label."""
     examples = {row.id: row.example for row in draw.taught if row.example is not None}
     taught = [(case, draw.labels[name]) for name, case in examples.items()]
-    if method != "mined":
-        verdicts: list[Value] = BASELINES[method](taught, cases)
-        return verdicts
-    rules = ruled(draw.taught, draw.task.value_type)
-    fired, commonest = [rules(case) if rules else None for case in cases], BASELINES["majority"](taught, cases)
-    return [other if value is None else value for value, other in zip(fired, commonest, strict=True)]
+    verdicts: list[Value] = BASELINES["majority" if method == "mined" else method](taught, cases)
+    if method == "mined" and (rules := ruled(draw.taught, draw.task.value_type)) is not None:
+        fired = map(rules, cases)
+        return [commonest if value is None else value for value, commonest in zip(fired, verdicts, strict=True)]
+    return verdicts
 
 
 def estimated(draw: Draw, method: str, settings: argparse.Namespace) -> ma.Usage:
@@ -256,7 +234,7 @@ def scored(draw: Draw, method: str, settings: argparse.Namespace) -> Iterator[Sc
         if (judgment := judgments.get(case.id)) is not None and judgment.value is not None:
             group = f"{draw.task.name} {case.meta.get('group', case.id)}"
             label, tolerance = draw.labels[case.id], draw.task.value_type.tolerance
-            name = f"{draw.name} {case.id}"
+            name = f"{draw.task.name} {draw.run} {case.id}"
             yield ScoredCase(id=name, label=label, value=judgment.value, group=group, tolerance=tolerance)
 
 
@@ -310,17 +288,21 @@ def main() -> None:
     if (settings_file := parser.parse_known_args()[0].settings) is not None:
         parser.set_defaults(**tomllib.loads(settings_file.read_text("utf-8")))
     settings = parser.parse_args()
-    facts = tomllib.loads((settings.data / "tasks.toml").read_text("utf-8"))
+    facts = json.loads((settings.data / "tasks.json").read_bytes())
     if missing := {*(settings.tasks or ())} - facts.keys():
         parser.error(f"{settings.data} lacks {', '.join(sorted(missing))}; fetch.py makes them, --tasks names others")
-    tasks = [Task.read(settings.data, name, facts[name]) for name in settings.tasks or facts]
+    tasks = []
+    for name in settings.tasks or facts:
+        value_type = ValueType.of(facts[name]["values"])
+        rows = read_feedback(settings.data / f"{name}.jsonl", value_type=value_type).rows
+        tasks.append(Task(name, facts[name]["criterion"], value_type, rows))
     draws = [Draw.of(task, run, settings) for run in range(settings.runs) for task in tasks]
     if settings.dry_run:
         print(dry_table(draws, settings))
         return
     for draw in draws if not settings.table else ():
         for method in filter(draw.suits, settings.methods):
-            print(f"{draw.name}: {method}", file=sys.stderr)
+            print(f"{draw.task.name} {draw.run}: {method}", file=sys.stderr)
             judge_all(draw, method, settings)
     groups = {task.name: [draw for draw in draws if draw.task is task] for task in tasks}
     for title, group in ({"all tasks": draws} | groups if len(groups) > 1 else groups).items():

@@ -62,28 +62,23 @@ def policy(name: str) -> Policy:
 def feedback(name: str, part: Literal["teaching", "unseen"], n: int, *, seed: int = 0) -> list[Feedback]:
     """The first `n` of a policy's items, with label and comment; any even number has both labels alike."""
     page, rng = policy(name), random.Random(f"{name}:{part}:{seed}")
-    most = 20 if part == "teaching" else 60
     dealer = _Dealer(page.pools | (page.teaching if part == "teaching" else page.unseen), page.cells, rng)
-    cells = _cells(page.cells, most)
+    cells = _cells(page.cells, 20 if part == "teaching" else 60)
     for cell in cells:
         _item(page, cell, dealer)  # counts what each label will ask for
     dealer.deal()
-    made: dict[str, list[dict[str, Any]]] = {cell.name: [] for cell in page.cells}
+    items: dict[str, list[dict[str, Any]]] = {cell.name: [] for cell in page.cells}
     for cell in cells:
-        made[cell.name].append(_item(page, cell, dealer))
-    order = _mixed(cells, rng)
-    rows = [
-        Feedback(id=f"{name}-{part[0]}{number:02d}", **made[cell.name].pop()) for number, cell in enumerate(order, 1)
-    ]
-    return rows[:n]
+        items[cell.name].append(_item(page, cell, dealer))
+    order = enumerate(_mixed(cells, rng), 1)
+    return [Feedback(id=f"{name}-{part[0]}{number:02d}", **items[cell.name].pop()) for number, cell in order][:n]
 
 
 class _Dealer:
     """What the pools give to items: both labels are dealt the same entries, each in an order of its own."""
 
     def __init__(self, pools: dict[str, Pool], cells: Sequence[Cell], rng: random.Random) -> None:
-        self._pools = pools | {f"comments: {cell.name}": cell.comments for cell in cells}
-        self._rng = rng
+        self._pools, self._rng = pools | {f"comments: {cell.name}": cell.comments for cell in cells}, rng
         self._asked = Counter[tuple[str, bool]]()
         self._dealt: dict[tuple[str, bool], list[Entry]] = {}
 
@@ -97,11 +92,11 @@ class _Dealer:
     def deal(self) -> None:
         """Give each label as much of every pool as it has asked for: every entry once before any again."""
         for name in self._pools:
-            questions = {label: self._asked[name, label] for label in (True, False)}
+            counts = {label: self._asked[name, label] for label in (True, False)}
             entries: list[Entry] = []
-            while len(entries) < max(questions.values()):
+            while len(entries) < max(counts.values()):
                 entries += self._once(name)
-            self._dealt |= {(name, label): self._rng.sample(entries[:n], n) for label, n in questions.items()}
+            self._dealt |= {(name, label): self._rng.sample(entries[:n], n) for label, n in counts.items()}
 
     def _once(self, name: str) -> list[Entry]:
         pool = self._pools[name]
@@ -117,30 +112,26 @@ class _Slots(dict[str, Any]):
         super().__init__()
         self._cell, self._dealer = cell, dealer
 
-    def __missing__(self, name: str) -> Entry:
-        drawn: Entry = self._cell.slots.get(name) or self._dealer.next(name, label=self._cell.holds)
-        self[name] = self.fill(drawn) if isinstance(drawn, str) else drawn
+    def __missing__(self, name: str) -> Any:
+        drawn = self._cell.slots.get(name) or self._dealer.next(name, label=self._cell.holds)
+        self[name] = self.fill(drawn)
         return self[name]
 
-    def fill(self, text: str) -> str:
-        """`text` with every slot filled."""
-        return text.format_map(self)
+    def fill(self, text: Any) -> Any:
+        """A text with every slot filled; of an entry with parts, the entry."""
+        return text.format_map(self) if isinstance(text, str) else text
 
 
 def _item(page: Policy, cell: Cell, dealer: _Dealer) -> dict[str, Any]:
     slots = _Slots(cell, dealer)
-    filled = {
-        name: slots.fill(field) if isinstance(field, str) else {key: slots.fill(text) for key, text in field.items()}
+    fields: dict[str, Any] = {
+        name: {key: slots.fill(text) for key, text in field.items()} if isinstance(field, dict) else slots.fill(field)
         for name, field in page.fields.items()
     }
     topic = slots[page.topic]
-    return {
-        **filled,
-        "value": cell.holds,
-        "rationale": slots.fill(str(dealer.next(f"comments: {cell.name}", label=cell.holds))),
-        "source": page.expert,
-        "meta": {"group": topic if isinstance(topic, str) else next(iter(topic.values()))},
-    }
+    rationale = slots.fill(dealer.next(f"comments: {cell.name}", label=cell.holds))
+    group = topic if isinstance(topic, str) else next(iter(topic.values()))
+    return fields | {"value": cell.holds, "rationale": rationale, "source": page.expert, "meta": {"group": group}}
 
 
 def _cells(cells: Sequence[Cell], n: int) -> list[Cell]:
@@ -153,10 +144,9 @@ def _mixed(cells: Sequence[Cell], rng: random.Random) -> list[Cell]:
     """The same cells with each pair's two labels, and each two pairs' four cells, in a random order."""
     order = list[Cell]()
     for start in range(0, len(cells), 4):
-        holding = [cell for cell in cells[start : start + 4] if cell.holds]
-        broken = [cell for cell in cells[start : start + 4] if not cell.holds]
-        rng.shuffle(holding)
-        rng.shuffle(broken)
-        for pair in zip(holding, broken, strict=True):
+        labels = [[cell for cell in cells[start : start + 4] if cell.holds is holds] for holds in (True, False)]
+        for group in labels:
+            rng.shuffle(group)
+        for pair in zip(*labels, strict=True):
             order += rng.sample(pair, 2)
     return order

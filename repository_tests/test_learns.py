@@ -98,10 +98,6 @@ SHEPHERD = {
 }
 BENCH = {"financebench_id": "f1", "question": "Revenue?", "company": "A", "doc_name": "A_2020", "answer": "$5"}
 RESULT = {"financebench_id": "f1", "model_answer": 5, "label": "Correct Answer"}
-RUN = (
-    "BEGIN TRIAL 1\nQuestion: Who wrote it?\nThought: hm\nAction: Finish[Ann Lee]\nObservation: Answer is INCORRECT\n"
-    "Correct answer: Bob Ray\nBEGIN TRIAL 2\n"
-)
 DUEL = {
     "source_dataset": "PKU-SafeRLHF",
     "usrmsg": "[BEGIN DATA]\n***\n[Query]: Hi\n***\n[Response 1]: Yes\n***\n[Response 2]: No\n***\n[END DATA]",
@@ -123,7 +119,6 @@ SMALL: dict[str, tuple[dict[str, str], dict[str, tuple[object, str | None]]]] = 
         {"questions.jsonl": json.dumps(BENCH), "gpt.jsonl": json.dumps(RESULT)},
         {"financebench": ("correct", None)},
     ),
-    "hotpotqa": ({"a/b/c/log.txt": RUN}, {"hotpotqa": (False, None)}),
     "autoj": ({"pairs.jsonl": json.dumps(DUEL)}, {"autoj_saferlhf": ("B", "Response B is kinder.")}),
     "feedback_collection": (
         {"all.json": json.dumps([{**SCORED, "orig_response": f"Hi {number}."} for number in range(90)])},
@@ -158,7 +153,7 @@ def test_every_set_becomes_feedback_that_the_library_reads(server: tuple[Path, s
     data = tmp_path / "data"
     sources = listed(folder, {name: files for name, (files, _) in SMALL.items()})
     benchmark("fetch.py", data, "--sources", sources, "--mirror", address)
-    tasks = tomllib.loads((data / "tasks.toml").read_text("utf-8"))
+    tasks = json.loads((data / "tasks.json").read_bytes())
     expected = {task: row for _, rows in SMALL.values() for task, row in rows.items()}
     assert tasks.keys() == expected.keys()
     for task, (value, words) in expected.items():
@@ -174,17 +169,17 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_made(server: tuple[Path, st
     folder, address = server
     data = tmp_path / "data"
     files = {"averitec": {"dev.json": claims("Refuted")}, "saf": {"cut": ANSWER}, "shepherd": {"raw": '{"id": 1}'}}
-    files |= {"ukp_convincing": {"u.xml": PAIR}, "hotpotqa": {"log.txt": RUN}}
+    files |= {"ukp_convincing": {"u.xml": PAIR}, "financebench": {"questions.jsonl": json.dumps(BENCH)}}
     sources = listed(folder, files, {"ukp_convincing": "0" * 64})
-    (folder / "hotpotqa" / "log.txt").unlink()
+    (folder / "financebench" / "questions.jsonl").unlink()
     ended = benchmark("fetch.py", data, "--sources", sources, "--mirror", address, check=False)
     assert ended.returncode == 1
     reasons = {line.partition(" ")[0]: line for line in ended.stderr.splitlines()}
     assert "cut off after" in reasons["saf"]
     assert "is another file" in reasons["ukp_convincing"]
-    assert "404" in reasons["hotpotqa"]
+    assert "404" in reasons["financebench"]
     assert "KeyError" in reasons["shepherd"]
-    assert tomllib.loads((data / "tasks.toml").read_text("utf-8")).keys() == {"averitec"}
+    assert json.loads((data / "tasks.json").read_bytes()).keys() == {"averitec"}
     dead = benchmark(
         "fetch.py", data, "averitec", "saf", "--sources", sources, "--mirror", "http://127.0.0.1:1", check=False
     )
@@ -227,8 +222,11 @@ def data_of(folder: Path, cases: int = 60) -> Path:
         pairs.append({**facts, "inputs": colour, "outputs": sides, "value": "A" if good else "B", "rationale": None})
     for name, rows in (("replies", replies), ("pairs", pairs)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    tasks = '[replies]\ncriterion = "Is it good?"\nvalues = "bool"\n[pairs]\ncriterion = "Which is better?"\nvalues = "A|B"\n'
-    (folder / "tasks.toml").write_text(tasks, "utf-8")
+    tasks = {
+        "replies": {"criterion": "Is it good?", "values": "bool"},
+        "pairs": {"criterion": "Better?", "values": "A|B"},
+    }
+    (folder / "tasks.json").write_text(json.dumps(tasks), "utf-8")
     return folder
 
 
