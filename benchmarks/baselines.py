@@ -9,7 +9,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ from memalign.values import Value, ValueType
 
 __all__ = ["BASELINES", "AnyLikeness", "episodic", "ruled", "share"]
 
-NEIGHBOURS = 5
 Labelled = list[tuple[Example, Value]]
 
 
@@ -58,23 +56,23 @@ def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Callable[[Exampl
     return verdict if rules else None
 
 
-def episodic(rows: Iterable[Feedback], embedding: Any = None) -> Memory:
-    """The rows as a memory of cases in which nothing was distilled; with an embedding model, they can be retrieved."""
+def episodic(rows: Iterable[Feedback], embedding: WordLlamaEmbedding | None = None) -> Memory:
+    """The rows as a memory of cases in which nothing was distilled."""
     groups: dict[str, tuple[Example, list[Annotation]]] = {}
     for row in rows:
         if row.example is not None:
             groups.setdefault(row.id, (row.example, []))[1].append(Annotation.of(row))
-    annotated = [groups[name] for name in sorted(groups)]
-    vectors = [None] * len(annotated) if embedding is None else _vectors([case for case, _ in annotated], embedding)
-    cases = (
-        Case(example=case, annotations=tuple(annotations), vector=None if vector is None else vector.tobytes())
-        for (case, annotations), vector in zip(annotated, vectors, strict=True)
-    )
-    return Memory(cases=tuple(cases), embedding_model=None if embedding is None else embedding.name)
+    embedding, annotated = embedding or WordLlamaEmbedding(), [groups[name] for name in sorted(groups)]
+    cases = [
+        Case(example=case, annotations=tuple(annotations), vector=vector.tobytes())
+        for (case, annotations), vector in zip(annotated, vectors([case for case, _ in annotated]), strict=True)
+    ]
+    return Memory(cases=tuple(cases), embedding_model=embedding.name)
 
 
-def _vectors(cases: Sequence[Example], embedding: Any) -> Any:
-    return aio.run(embedding.embed([embedding_text(case) for case in cases])).astype("<f4")
+def vectors(cases: Sequence[Example]) -> Any:
+    """The in-process embedder's vectors of cases, a row a case."""
+    return aio.run(WordLlamaEmbedding().embed([embedding_text(case) for case in cases])).astype("<f4")
 
 
 class AnyLikeness(WordLlamaEmbedding):
@@ -135,9 +133,7 @@ def _counted(case: Example) -> list[str]:
 
 BASELINES: dict[str, Callable[[Labelled, Sequence[Example]], list[Value]]] = {
     "majority": _majority,
-    "neighbours": _classified(
-        KNeighborsClassifier(NEIGHBOURS, metric="cosine"), partial(_vectors, embedding=AnyLikeness())
-    ),
+    "neighbours": _classified(KNeighborsClassifier(5, metric="cosine"), vectors),
     "features": _classified(make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)), _plain),
     "words": _classified(make_pipeline(CountVectorizer(analyzer=_counted), MultinomialNB()), list),
 }

@@ -15,7 +15,8 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from itertools import repeat
+from typing import Any, Literal
 
 import dspy
 
@@ -31,10 +32,12 @@ class MemAlign:
         from mlflow.genai.judges.optimizers import MemAlignOptimizer
 
         model, instructions = f"openai:/{setup['model']}", setup["instructions"]
-        self.judge = make_judge(name="house", instructions=instructions, model=model, feedback_value_type=bool)
+        values = type_of(setup)
+        self.judge = make_judge(name="house", instructions=instructions, model=model, feedback_value_type=values)
         self.optimizer = MemAlignOptimizer(reflection_lm=model, embedding_model="openai:/text-embedding-3-small")
         self.traces = [_trace(row) for row in setup["rows"]]
-        self.judge.align(self.traces[:2], self.optimizer)(**WARM)
+        if "values" not in setup:
+            self.judge.align(self.traces[:2], self.optimizer)(**WARM)
 
     def align(self, first: int, end: int) -> None:
         """Learn some of the traces."""
@@ -44,8 +47,10 @@ class MemAlign:
         """Forget one."""
         self.judge = self.judge.unalign([self.traces[place]])
 
-    def __call__(self, item: Row) -> bool | None:
+    def __call__(self, item: Row) -> Any:
         """Its verdict."""
+        if "expectations" in item:
+            item = item | {"expectations": {"expected_response": item["expectations"]}}
         feedback = self.judge(**item)
         return None if feedback.error is not None else feedback.value
 
@@ -59,12 +64,17 @@ class Optimized:
 
         self.name, self.threads = setup["method"], setup["threads"]
         dspy.configure(lm=dspy.LM(f"openai/{setup['model']}", temperature=0.0), num_threads=self.threads)
-        signature = dspy.Signature("inputs: str, outputs: str -> rationale: str, result: bool", setup["instructions"])
-        self.program = dspy.Predict(signature)
-        fields = ("inputs", "outputs", "rationale")
-        rows = [{name: row[name] for name in fields} | {"result": row["value"]} for row in setup["rows"]]
-        self.examples = [dspy.Example(**row).with_inputs("inputs", "outputs") for row in rows]
-        self(WARM)
+        names = [name for name in ("inputs", "outputs", "expectations") if name in setup["rows"][0]]
+        fields: Row = {name: (str, dspy.InputField()) for name in names}
+        fields |= {"rationale": (str, dspy.OutputField()), "result": (type_of(setup), dspy.OutputField())}
+        self.program = dspy.Predict(dspy.Signature(fields, setup["instructions"]))
+        rows = [
+            {name: row[name] or "" for name in (*names, "rationale")} | {"result": row["value"]}
+            for row in setup["rows"]
+        ]
+        self.examples = [dspy.Example(**row).with_inputs(*names) for row in rows]
+        if "values" not in setup:
+            self(WARM)
 
     def align(self, first: int, end: int) -> None:
         """Optimize on the examples."""
@@ -78,10 +88,15 @@ class Optimized:
             optimizer = dspy.GEPA(metric=commented, auto="light", reflection_lm=lm, num_threads=threads)
         self.program = optimizer.compile(self.program, trainset=examples)
 
-    def __call__(self, item: Row) -> bool | None:
+    def __call__(self, item: Row) -> Any:
         """Its verdict."""
-        verdict: bool | None = self.program(**item).result
-        return verdict
+        return self.program(**item).result
+
+
+def type_of(setup: Row) -> Any:
+    """The type of a verdict: of a flag such as `bool`, `int:1..5` or `A|B|tie`."""
+    values = setup.get("values", "bool")
+    return Literal[tuple(values.split("|"))] if "|" in values else bool if values == "bool" else int
 
 
 def agrees(example: Any, prediction: Any, trace: object = None) -> bool:
@@ -102,9 +117,21 @@ def _trace(row: Row) -> Any:
         span.set_inputs(row["inputs"])
         span.set_outputs(row["outputs"])
     source = AssessmentSource(source_type="HUMAN", source_id=row["source"])
+    if "expectations" in row:
+        expected = {"name": "expected_response", "value": row["expectations"]}
+        mlflow.log_expectation(trace_id=span.trace_id, source=source, **expected)
     words = {"value": row["value"], "rationale": row["rationale"]}
     mlflow.log_feedback(trace_id=span.trace_id, name="house", source=source, **words)
     return mlflow.get_trace(span.trace_id)
+
+
+def tried(method: Any, item: Row) -> Any:
+    """A method's verdict on an item, or None where it fails, which is no reason to end."""
+    try:
+        return method(item)
+    except Exception as error:  # noqa: BLE001  # whatever a provider or a parser of theirs raises
+        print(error, file=sys.stderr)
+        return None
 
 
 def main() -> None:
@@ -122,9 +149,9 @@ def main() -> None:
         elif "withdraw" in request:
             method.withdraw(request["withdraw"])
         items = request.get("items", ())
-        verdicts = [method(item) for item in items[:1]]  # alone, before others: on first use it builds its memory
+        verdicts = [tried(method, item) for item in items[:1]]  # alone: on first use it builds its memory
         with ThreadPoolExecutor(setup["threads"]) as pool:
-            verdicts += pool.map(method, items[1:])
+            verdicts += pool.map(tried, repeat(method), items[1:])
         print(json.dumps({"seconds": time.perf_counter() - started, "values": verdicts}), file=replies, flush=True)
     os._exit(0)  # some libraries leave threads behind that wait for ever
 

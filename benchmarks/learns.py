@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from baselines import BASELINES, AnyLikeness, episodic, ruled, share
+from scale import Competitor
 
 import memalign as ma
 from memalign import aio
@@ -169,23 +170,21 @@ def judge_all(draw: Draw, method: str, settings: argparse.Namespace) -> None:
             file.write(case.id, ma.Judgment(id=case.id, value=value, error=error))
 
 
-def compete(
-    draw: Draw, method: str, cases: Sequence[ma.Example], settings: argparse.Namespace
-) -> Iterator[Value | None]:
-    """A competitor's verdicts, from a process of its own environment."""
-    from scale import Competitor
-
+def compete(draw: Draw, method: str, cases: Sequence[ma.Example], settings: argparse.Namespace) -> Iterator[Any]:
+    """A competitor's verdicts, from a process of its own environment; None where it gives none."""
     model, _, address = str(settings.model).removeprefix("openai:").partition("@")
-    rows = [
-        {**row.content, **{name: getattr(row, name) for name in ("value", "rationale", "source")}}
-        for row in draw.taught
-    ]
     setup = {"model": model.strip("/"), "instructions": draw.task.judge(settings).instructions}
     setup["values"] = draw.task.value_type.spec
-    with Competitor(settings.competitors, rows, address or PUBLIC, COMPETITORS[method], **setup) as competitor:
+    rows = [texts(row) | {name: getattr(row, name) for name in ("value", "rationale", "source")} for row in draw.taught]
+    with Competitor(Path(settings.competitors), rows, address or PUBLIC, COMPETITORS[method], **setup) as competitor:
         competitor.align(0, len(rows))
         for start in range(0, len(cases), BATCH):
-            yield from competitor.verdicts([case.content for case in cases[start : start + BATCH]])["values"]
+            yield from competitor.verdicts([texts(case) for case in cases[start : start + BATCH]])["values"]
+
+
+def texts(item: ma.Feedback | ma.Example) -> dict[str, str]:
+    """The fields of an item, each as one text."""
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in item.content.items()}
 
 
 def baseline(draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.Namespace) -> list[Value]:
@@ -279,7 +278,7 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--check-model")
     parser.add_argument("--reflection-model")
-    parser.add_argument("--competitors", type=Path, help="a Python with MLflow and DSPy; see competitors.py")
+    parser.add_argument("--competitors", default=".competitors/bin/python", help="competitors.py says how to make it")
     parser.add_argument("--max-cost", type=float, help="dollars for each method in each run of a task")
     parser.add_argument("--concurrency", type=int)
     parser.add_argument("--dry-run", action="store_true", help="ask nothing, say how many calls and dollars")
