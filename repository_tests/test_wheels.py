@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -123,3 +124,41 @@ def test_the_server_adds_its_command(wheels: dict[str, Path], environment: Path)
     shown = run(environment, "serve", "--help")
     assert shown.returncode == 0
     assert "--port" in shown.stdout
+
+
+# -- with the index that pip uses: slow, and run every night ------------------------------------------------------------
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PYENV = Path.home() / ".pyenv" / "versions"  # its shims run only the versions of a folder's settings
+PLATFORMS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PYTHONS)
+def test_an_empty_environment_takes_the_wheels_and_runs_the_readme(
+    version: str, wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    folders = sorted(PYENV.glob(f"{version}.*/bin"))
+    python = next(filter(None, (shutil.which(f"python{version}", path=str(folder)) for folder in folders)), None)
+    python = python or shutil.which(f"python{version}")
+    if python is None or subprocess.run([python, "-c", "import ensurepip"], check=False).returncode:
+        pytest.skip(f"no Python {version} here; the workflow has it")
+    subprocess.run([python, "-m", "venv", str(tmp_path / "env")], check=True)
+    python = str(tmp_path / "env" / BIN / "python")
+    subprocess.run([python, "-m", "pip", "install", "-q", "--only-binary", ":all:", *wheels.values()], check=True)
+    ((program, output),) = PROGRAM.findall((ROOT / "README.md").read_text("utf-8"))
+    with Endpoint(attentive) as endpoint:
+        variables = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": endpoint.base_url}
+        ran = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False, env=variables)
+    assert (ran.stdout, ran.returncode) == (output, 0), ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("version", PYTHONS)
+def test_each_dependency_has_a_wheel_for_the_machine(version: str, platform: str) -> None:
+    target = ("--python-version", version, "--python-platform", platform, "--only-binary", ":all:")
+    project = str(ROOT / "packages" / "memalign" / "pyproject.toml")
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *target, project]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
