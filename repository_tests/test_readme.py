@@ -59,6 +59,19 @@ def test_each_result_is_on_the_page_it_links_to(row: list[str]) -> None:
         assert (ROOT / script).is_file()
 
 
+def test_the_costs_of_the_comparison_are_on_the_page_of_results() -> None:
+    page = (ROOT / "docs/results.md").read_text("utf-8")
+    table = README.partition("\n## How it compares\n")[2].partition("\n## ")[0]
+    costs = {
+        row[1].split("]")[0].strip(" ["): row[3] for row in (line.split("|") for line in table.splitlines()) if row[3:]
+    }
+    for name, label in (("memalign", "memalign"), ("MLflow's MemAlign", "MLflow's MemAlign"), ("DSPy", "DSPy's")):
+        ours = costs[name].partition(";")[0]
+        measured = " ".join(line for line in page.splitlines() if line.startswith(f"| {label}"))
+        for figure in re.findall(r"\d[\d,.]*\d|\d", ours):
+            assert re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", measured), f"{name}: {figure}"
+
+
 def test_the_page_names_no_strangers_packages() -> None:
     from memalign.models.catalogue import CATALOGUE
 
