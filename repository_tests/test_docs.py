@@ -235,7 +235,27 @@ ELSEWHERE = ("s3://", ".parquet", "--dismiss")
 """What marks commands that need another machine, a package that is not everywhere, or a conflict."""
 
 
-@pytest.mark.parametrize("name", ["feedback", "correct", "measure", "ci", "large-runs", "forget-a-person"])
+GUIDES = ("feedback", "correct", "measure", "ci", "large-runs", "forget-a-person")
+GUIDES_ELSEWHERE = {
+    "review": "run by a test of its own, which fills the sheet in",
+    "local-models": "run against each server in test_local_servers.py",
+    "serve": "starts a server; its own tests do the same",
+    "deploy": "needs Docker or PostgreSQL; test_docker.py and test_compose.py run what can be run",
+    "trace-tools": "needs exports of each vendor; tests of the readers have such files",
+    "dataframes": "Python, which runs",
+    "conversations-and-traces": "one command that only creates a judge",
+    "mlflow": "needs a tracking server; the tests of the integration do the same",
+    "coming-from-mlflow": "as above",
+}
+"""Guides whose commands the test below does not run, and why."""
+
+
+def test_every_guide_with_commands_is_run_or_says_why_not() -> None:
+    with_commands = {page.stem for page in (DOCS / "how-to").glob("*.md") if any(commands(page.read_text("utf-8")))}
+    assert with_commands <= {*GUIDES, *GUIDES_ELSEWHERE}
+
+
+@pytest.mark.parametrize("name", GUIDES)
 def test_the_commands_of_a_guide_run_in_their_order(
     name: str, reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
