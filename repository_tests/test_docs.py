@@ -43,7 +43,7 @@ LONGEST_SENTENCE = (
     40  # words; what is longer has lost its reader, and what is short everywhere has lost its connectives
 )
 LONGEST_README = 120  # lines
-LONGEST_RESULTS = 120  # lines
+LONGEST_RESULTS = 130  # lines
 
 PRIVATE_WORDS = re.compile(
     r"\b(voices?|probes?|ballots?|outvoted|twins?|arms?|floors?|bare|peers?|heads?|pace|inquir(?:y|ies)|looks into"
