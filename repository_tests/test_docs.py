@@ -43,7 +43,7 @@ LONGEST_SENTENCE = (
     40  # words; what is longer has lost its reader, and what is short everywhere has lost its connectives
 )
 LONGEST_README = 120  # lines
-LONGEST_RESULTS = 130  # lines
+LONGEST_RESULTS = 135  # lines
 
 PRIVATE_WORDS = re.compile(
     r"\b(voices?|probes?|ballots?|outvoted|twins?|arms?|floors?|bare|peers?|heads?|pace|inquir(?:y|ies)|looks into"
@@ -423,6 +423,7 @@ NOT_RUN = {
     "docs/how-to/coming-from-mlflow.md": "as above",
     "docs/how-to/trace-tools.md": "needs an account of each vendor",
     "docs/reference/settings.md": "values, no program",
+    "docs/results.md": "reads the history of this repository, which a copy may lack",
 }
 
 
