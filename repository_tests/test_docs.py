@@ -564,6 +564,47 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
         assert sentence in " ".join((DOCS / page).read_text("utf-8").split()), f"{page}: {sentence}"
 
 
+OTHERS = {"--user", "--network", "--version", "--help"}
+"""Options of Docker, and those that Typer adds."""
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if "decisions" not in page.parts], ids=name_of)
+def test_an_option_in_a_sentence_is_one_of_a_command(page: Path) -> None:
+    from typer.main import get_command
+
+    from memalign.cli.app import app
+
+    group: Any = get_command(app)
+    every = [group.get_command(None, name) for name in group.list_commands(None)]
+    every += [command for parent in every for command in getattr(parent, "commands", {}).values()]
+    options = {option for command in every for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    text = FENCE.sub("", page.read_text("utf-8"))
+    spans = [span for span in re.findall(r"`([^`]*)`", text) if not re.match(r"python|docker|uvx|npx|pip", span)]
+    told = {word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)}
+    assert told <= options | OTHERS, told - options
+
+
+COMPOSED = {"and the row has none", "this feedback was erased on", "Check the server's key", "it was cut after"}
+"""Parts of messages that the code puts together of smaller ones."""
+VARYING = re.compile(r"…|\d+\w*|'[^']*'|\{\{.*?\}\}|\b(?:Windows-1252|outputs|review\.xlsx)\b|[,:;]")
+
+
+@pytest.mark.parametrize("name", ["feedback", "review", "local-models"])
+def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
+    sources = [path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py")]
+    code = "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in sources)
+    page = (DOCS / f"how-to/{name}.md").read_text("utf-8")
+    rows = re.findall(r"^\| (?:message|error) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    parts = [
+        part.strip()
+        for row in "".join(rows).splitlines()
+        for message in re.findall(r"`([^`]+)`", row.split("|")[1])
+        for part in VARYING.split(message)
+    ]
+    assert len(parts) > 5
+    assert {part for part in parts if part and part not in code} <= COMPOSED
+
+
 QUOTED = [
     ("explanation/security.md", "results.md", r"\d+ of 39"),
     ("explanation/choosing-models.md", "dependencies.md", r"0\.06 ms"),
