@@ -163,7 +163,7 @@ def feedback_collection(files: Sequence[Path]) -> Iterator[Row]:
 
 
 def _lines(path: Path) -> Iterator[Row]:
-    return map(json.loads, path.read_text("utf-8").splitlines())
+    return map(json.loads, filter(None, path.read_bytes().split(b"\n")))
 
 
 READERS = (averitec, ukp_convincing, saf, shepherd, financebench, halubench, autoj, feedback_collection)
@@ -196,9 +196,10 @@ def main() -> None:
     listed, missing = options.data / "tasks.json", 0
     tasks: dict[str, Row] = json.loads(listed.read_bytes()) if listed.exists() else {}
     for name in options.sets or sources:
-        source, folder = sources[name], options.data / "downloads" / name
-        address = re.sub(r"^https?://[^/]+", options.mirror or r"\g<0>", source["address"])
+        folder = options.data / "downloads" / name
         try:
+            source = sources[name]
+            address = re.sub(r"^https?://[^/]+", options.mirror or r"\g<0>", source["address"])
             for path, wanted in source["files"].items():
                 download(f"{address}/{urllib.parse.quote(path)}", folder / path, wanted)
             tasks |= dict(tasks_of(name, source, options.data, [folder / path for path in source["files"]]))

@@ -267,7 +267,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="a folder of tasks, as fetch.py makes it")
     parser.add_argument("--settings", type=Path, help="a TOML file with any of these options")
-    parser.add_argument("--out", type=Path, default=Path("learns"), help="judges and judgments; gone on with")
+    parser.add_argument("--out", type=Path, help="judges and judgments; DATA/judged without it")
     parser.add_argument("--tasks", nargs="+", help="all in the folder without it")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*JUDGES, *BASELINES, "mined"])
     parser.add_argument("--against", nargs="+", default=["zero-shot", "mlflow", "majority"])
@@ -287,6 +287,7 @@ def main() -> None:
     if (settings_file := parser.parse_known_args()[0].settings) is not None:
         parser.set_defaults(**tomllib.loads(settings_file.read_text("utf-8")))
     settings = parser.parse_args()
+    settings.out = Path(settings.out or settings.data / "judged")
     facts = json.loads((settings.data / "tasks.json").read_bytes())
     if missing := {*(settings.tasks or ())} - facts.keys():
         parser.error(f"{settings.data} lacks {', '.join(sorted(missing))}; fetch.py makes them, --tasks names others")

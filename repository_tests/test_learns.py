@@ -320,7 +320,7 @@ def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> No
     assert counts["zero-shot"][0] == "80"
     assert counts["memalign"][0] == "82"
     assert float(counts["memalign"][3]) > float(counts["zero-shot"][3]) > 0
-    assert not (tmp_path / "learns").exists()
+    assert not (data / "judged").exists()
 
 
 def test_the_authors_grid_names_tasks_and_methods_that_are_there() -> None:
