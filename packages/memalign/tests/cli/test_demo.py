@@ -39,6 +39,7 @@ def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, caps
     places = [shown.index(f"{number}. {title}" if number != 4 else title) for number, title in enumerate(titles, 1)]
     assert places == sorted(places)
     words = " ".join(shown.split())
+    assert "✗ marks a verdict that the experts do not share." in words
     assert "It changed its mind on 2 of 5." in words
     assert "'Your sofa arrives on Monday.': send before, don't now. G1 (t-1@ana) applies, here: \"on Monday\"" in words
     assert "on 3 of 5 replies before and on 5 after" in words

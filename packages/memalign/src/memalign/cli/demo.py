@@ -66,6 +66,7 @@ def demo(
     if all(judgment.error for judgment in before):
         raise ModelError(f"the demo stops: its model answered none of {len(before)} calls: {before[0].error}")
     screen.verdicts(unseen, judge=before)
+    screen.show("✗ marks a verdict that the experts do not share.")
 
     screen.heading("2. Two experts review five other replies and say why")
     learned = _change("align", lambda progress: judge.align(lessons, progress=progress), stages)
