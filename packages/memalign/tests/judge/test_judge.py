@@ -213,7 +213,7 @@ class TestOneItem:
         assert one(Example(id="t", inputs="q", outputs="a")).value is True
         with pytest.raises(TypeError, match=r"judge\(…\) takes an Example, or the fields inputs, .* and no foo"):
             one(foo=1)  # type: ignore[call-arg]
-        with pytest.raises(InputError, match="already has a value type"):
+        with pytest.raises(InputError, match="not both"):
             one(Example(id="t", inputs="q", outputs="a"), outputs="b")
 
     def test_a_judgment_says_what_it_was_made_with(self) -> None:
