@@ -7,9 +7,9 @@
     python benchmarks/learns.py --settings benchmarks/authors_grid.toml DATA --model openai:gpt-4.1-mini
 
 DATA has a file of feedback for each task, and `tasks.json`, which says its criterion and values. In each run some cases
-are drawn to be taught and others, of other groups, to be judged, the same for every method. `OUT` keeps the judges
-(`judges.db`) and the judgments (`TASK/RUN/METHOD.jsonl`), and the same command goes on where it was stopped. The table
-has accuracy, and the differences of the library's own paired comparison: 95 % intervals by group of cases.
+are drawn to be taught and others, of other groups, to be judged, the same for every method. DATA/judged keeps the
+judges (`judges.db`) and the judgments (`TASK/RUN/METHOD.jsonl`), and the same command goes on where it was stopped. The
+table has accuracy, and the differences of the library's own paired comparison: 95 % intervals by group of cases.
 """
 
 from __future__ import annotations
@@ -289,6 +289,9 @@ def main() -> None:
     settings = parser.parse_args()
     settings.out = Path(settings.out or settings.data / "judged")
     facts = json.loads((settings.data / "tasks.json").read_bytes())
+    asks = not (settings.dry_run or settings.table)
+    if asks and COMPETITORS.keys() & {*settings.methods} and not Path(settings.competitors).exists():
+        parser.error(f"no {settings.competitors}: competitors.py says how to make it, --methods leaves competitors out")
     if missing := {*(settings.tasks or ())} - facts.keys():
         parser.error(f"{settings.data} lacks {', '.join(sorted(missing))}; fetch.py makes them, --tasks names others")
     tasks = []
@@ -300,7 +303,7 @@ def main() -> None:
     if settings.dry_run:
         print(dry_table(draws, settings))
         return
-    for draw in draws if not settings.table else ():
+    for draw in draws if asks else ():
         for method in filter(draw.suits, settings.methods):
             print(f"{draw.task.name} {draw.run}: {method}", file=sys.stderr)
             judge_all(draw, method, settings)
