@@ -68,7 +68,7 @@ def _drawn(panel: Panel, names: Sequence[str]) -> list[str]:
         parts.append(f'<text class="s" x="40" y="{up(tick) + 4:.1f}" text-anchor="end">{tick:,g}</text>')
     for size in sizes:
         parts.append(f'<text class="s" x="{across(size):.1f}" y="280" text-anchor="middle">{size:,}</text>')
-    for name, points in reversed(panel.lines.items()):  # the first lies on top
+    for name, points in list(panel.lines.items())[::-1]:  # the first lies on top
         path = " ".join(f"{across(point.x):.1f} {up(point.y):.1f}" for point in points)
         dots = "".join(f'<circle cx="{across(p.x):.1f}" cy="{up(p.y):.1f}" r="4"/>' for p in points)
         edge = [(p.x, p.high) for p in points] + [(p.x, p.low) for p in reversed(points)]

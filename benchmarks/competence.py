@@ -19,8 +19,9 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import scale
 from charts import Panel, Point, chart
@@ -62,7 +63,7 @@ def competences(arm: str, seed: int) -> list[Competence]:
     grid = [Competence(following=following, checking=checking, seed=seed) for following, checking in pairs]
     alone = [("zero", 0.5), ("zero", 0.9), ("zero", 0.75), ("distilling", 0.5), ("distilling", 0.97)]
     alone += [("distilling", 0.7), *([("citing", 0.5)] if arm == "chat" else [])]
-    single = [Competence(**{"following": 0.85, "seed": seed} | {name: share}) for name, share in alone]  # type: ignore[arg-type]
+    single = [replace(Competence(following=0.85, seed=seed), **{name: cast("Any", share)}) for name, share in alone]
     corners = 2 if arm == "chat" else 4
     return [*grid[:corners], *single, *grid[corners:]]
 
@@ -140,7 +141,8 @@ def scores(lines: Iterable[dict[str, Any]]) -> dict[Cell, Score]:
         if group := groups.get(cell.key):
             weighed = "own" if any(line["calibrated"] is None for line in group) else "calibrated"
             columns = ("value", "own", weighed)
-            by_cell[cell] = Score(*(statistics.mean(line[name] == line["label"] for line in group) for name in columns))
+            shares = (statistics.mean(line[name] == line["label"] for line in group) for name in columns)
+            by_cell[cell] = Score(*shares)
     return by_cell
 
 
@@ -165,7 +167,7 @@ def tables(by_cell: dict[Cell, Score]) -> str:
         if arm != "chat" and late:
             over, worst = sum(regret > 0.05 + 1e-9 for regret in late.values()), max(late, key=late.__getitem__)
             mean = f"\nRegret from 10 comments on: {statistics.mean(late.values()):.3f} on average"
-            lines.append(f"{mean}, over .05 in {over} of {len(late)} cells, at worst {late[worst]:.2f} ({worst.key})")
+            lines.append(f"{mean}, over .05 in {over} of {len(late)}, at worst {late[worst]:.2f} ({worst.key})")
     return "\n".join(lines)
 
 

@@ -73,7 +73,7 @@ def measured(counts: list[int]) -> dict[str, float]:
     return figures
 
 
-async def asked(model: ChatModel, calls: int) -> float:
+async def time_calls(model: ChatModel, calls: int) -> float:
     """Seconds that so many calls take, after a first one that loads what calls need."""
     await model.complete(REQUEST)
     waiting, started = iter(range(calls)), time.perf_counter()
@@ -102,7 +102,7 @@ def main() -> None:
     for room in (8, 24, WORKERS):
         with Loopback(lambda _: {"value": True}, latency=LATENCY, room=room) as server:
             calls = options.calls * room // WORKERS
-            share = calls * LATENCY / room / asyncio.run(asked(resolve(f"openai:m@{server.base_url}"), calls))
+            share = calls * LATENCY / room / asyncio.run(time_calls(resolve(f"openai:m@{server.base_url}"), calls))
             print(f"| {room} | {share:.2f} | {server.take()['refused']} of {calls} |")
 
 

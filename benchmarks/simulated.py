@@ -18,9 +18,11 @@ import json
 import random
 import re
 import threading
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from loopback import Body, text_of
@@ -29,38 +31,15 @@ __all__ = ["INSTRUCTIONS", "MODELS", "POLICIES", "Competence", "Policy", "chat",
 
 INSTRUCTIONS = "Is this reply to the customer as our house wants it?\nLetter: {{ inputs }}\nReply: {{ outputs }}"
 
-TOPICS = (
-    *("invoice", "parcel", "kettle", "password", "voucher", "address", "subscription", "warranty", "jacket", "router"),
-    *("ticket", "deposit", "contract", "printer", "mattress", "delivery slot", "loyalty card", "battery", "lamp"),
-    "sofa",
-)
-REPLIES = {
-    "apology": "We are sorry for the trouble.",
-    "date": "You will have it by 14 May.",
-    "refund": "Your money is on its way back.",
-    "phone": "Our line is open until six.",
-    "name": "Ms Okafor looks after this.",
-    "thanks": "Thank you for writing to us.",
-    "terms": "Please note our general terms.",
-    "offer": "Have a look at our summer offers.",
-    "answer": "Yes, that model fits your kitchen.",
-    **{f"step of {topic}": f"A colleague has taken up the {topic} today." for topic in TOPICS},
-}
-LETTERS = {
-    "member": "I have been with your club since 2019.",
-    "own fault": "I dropped it myself.",
-    "hurry": "I need it this week.",
-    **{f"about {topic}": f"I am writing about my {topic}." for topic in TOPICS},
-}
+HOUSE = tomllib.loads(Path(__file__).with_name("house.toml").read_text("utf-8"))
+TOPICS: list[str] = HOUSE["topics"]
+WORDINGS: list[str] = HOUSE["wordings"]
+REPLIES = HOUSE["replies"] | {f"step of {topic}": f"A colleague has taken up the {topic} today." for topic in TOPICS}
+LETTERS = HOUSE["letters"] | {f"about {topic}": f"I am writing about my {topic}." for topic in TOPICS}
 TEXTS = REPLIES | LETTERS
-ASKED = {
-    **{key: f"Does the reply hold this: {key}?" for key in REPLIES},
-    **{key: f"Does the letter hold this: {key}?" for key in LETTERS},
-    "order": "Does the answer come before the thanks?",
-}
+ASKED = {key: f"Does the {'reply' if key in REPLIES else 'letter'} hold this: {key}?" for key in TEXTS}
+ASKED["order"] = "Does the answer come before the thanks?"
 FACTS = {question: key for key, question in ASKED.items()}
-NOISE = dict.fromkeys(("phone", "name", "offer", "terms"), 0.5)
-WORDINGS = ("{}: that is what counts here.", "Here I look for one thing: {}.", "Our way is plain: {}.", "To us, {}.")
 
 
 @dataclass(frozen=True)
@@ -82,23 +61,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that experts of the house say.
-
-    Attributes:
-        wish: What they want, in words.
-        fact: What decides; the value is whether it is there, turned where `turned`, or always `always`.
-        needs: A fact that a case must have for the rule to decide it.
-        lacks: One that it must not have.
-        rank: Of several rules that decide a case those of the highest rank count.
-    """
+    """One thing that experts of the house say."""
 
     wish: str
-    fact: str
-    needs: str = ""
-    lacks: str = ""
+    fact: str  # what decides: the value is whether it is there, turned where `turned`, or always `always`
+    needs: str = ""  # a fact that a case must have for the rule to decide it
+    lacks: str = ""  # one that it must not have
     turned: bool = False
     always: bool | None = None
-    rank: int = 0
+    rank: int = 0  # of several rules that decide a case those of the highest rank count
 
     @property
     def text(self) -> str:
@@ -130,11 +101,12 @@ class Policy:
     name: str
     rules: Sequence[Rule]
     draws: Mapping[str, float]
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float]
 
     def case(self, number: int, rng: random.Random) -> Case:
         """One case, at random."""
-        facts = {fact for fact, share in (*self.draws.items(), *NOISE.items()) if rng.random() < share}
+        noise = dict.fromkeys(HOUSE["noise"], 0.5)
+        facts = {fact for fact, share in (*self.draws.items(), *noise.items()) if rng.random() < share}
         if len(self.rules) == len(TOPICS):
             topic = rng.choice(TOPICS)
             facts |= {f"about {topic}", *([f"step of {topic}"] if rng.random() < 0.5 else [])}
@@ -173,28 +145,17 @@ def rows(policy: Policy, count: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-PLAIN = Rule("a good reply says by when", "date")
-MEMBERS = Rule("club members get their money back", "refund", needs="member")
-OTHERS = Rule("without club card nobody is paid back", "refund", lacks="member", turned=True)
-SORRY = Rule("every reply says sorry", "apology")
-NOT_SORRY = Rule("who broke it himself need not hear sorry", "own fault", needs="own fault", always=True, rank=1)
-ORDER = Rule("what was asked is answered first", "order")
-FOG = Rule("a reply names the line that is open", "phone", rank=-1)
-"""What a distiller writes that missed the point: a rule about something that means nothing."""
-MANY = [Rule(f"with any {what} a colleague takes over", f"step of {what}", needs=f"about {what}") for what in TOPICS]
-TASTE = {"apology": 3.0, "date": 2.1, "name": 2.0, "terms": -1.9, "offer": -1.2, "thanks": 1.1}
-TASTES = [Rule(f"a matter of {fact}", fact, turned=weight < 0) for fact, weight in TASTE.items()]
+def _rules(policy: Body) -> list[Rule]:
+    pattern = policy.get("each_topic", {})
+    many = [Rule(**{name: text.format(topic) for name, text in pattern.items()}) for topic in TOPICS if pattern]
+    return many + [Rule(**rule) for rule in policy.get("rules", ())]
+
+
 POLICIES = {
-    policy.name: policy
-    for policy in (
-        Policy("plain", [PLAIN], {"date": 0.5, "apology": 0.5}),
-        Policy("conditional", [MEMBERS, OTHERS], {"member": 0.5, "refund": 0.5, "thanks": 0.5}),
-        Policy("exceptional", [SORRY, NOT_SORRY], {"own fault": 0.35, "apology": 0.4, "thanks": 0.5}),
-        Policy("order", [ORDER], {"order": 0.5, "answer": 1.0}),
-        Policy("twenty rules", MANY, {"thanks": 0.5, "apology": 0.5}),
-        Policy("taste", TASTES, dict.fromkeys(TASTE, 0.5), TASTE),
-    )
+    name: Policy(name, _rules(facts), facts["draws"], facts.get("weights", {}))
+    for name, facts in HOUSE["policies"].items()
 }
+FOG = Rule(**HOUSE["fog"])
 RULES = {rule.text: rule for rule in (*(rule for policy in POLICIES.values() for rule in policy.rules), FOG)}
 COMMENTS = {wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS}
 
@@ -253,7 +214,7 @@ FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
 IN_SUMMARY = 3  # rules in two to three sentences
 TASK = "Replies to customers are judged."
 
-_asked: Counter[str] = Counter()
+_times: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
@@ -262,14 +223,14 @@ def chat(body: Body) -> Body | str:
     policy, competence = MODELS[body["model"]]
     if body.get("temperature"):
         with _lock:
-            _asked[request := json.dumps(body["messages"])] += 1
-            competence = replace(competence, seed=competence.seed + 1_000 * (_asked[request] - 1))
+            _times[request := json.dumps(body["messages"])] += 1
+            competence = replace(competence, seed=competence.seed + 1_000 * (_times[request] - 1))
     system = "\n".join(text_of(message) for message in body["messages"] if message["role"] != "user")
     user = "\n".join(text_of(message) for message in body["messages"] if message["role"] == "user")
     schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema", {})
     # DSPy names the fields in its last sentence, and takes them as text; everybody else sends a schema.
-    asked = FIELD.findall(user.rpartition("Respond with the corresponding output fields")[2])[:-1]
-    names: list[str] = list(schema.get("properties", asked))
+    fields = FIELD.findall(user.rpartition("Respond with the corresponding output fields")[2])[:-1]
+    names: list[str] = list(schema.get("properties", fields))
     answer: Body
     if "changes" in names:
         answer = {"changes": _distilled(competence, user), "conflicts": []}

@@ -38,7 +38,7 @@ def test_competence_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert ElementTree.parse(figure).getroot().tag.endswith("svg")
 
 
-def test_scale_has_time_calls_dollars_and_accuracy_of_each_step_and_asks_nothing_twice(tmp_path: Path) -> None:
+def test_scale_has_a_line_for_each_step_and_asks_nothing_twice(tmp_path: Path) -> None:
     file, figure = tmp_path / "scale.jsonl", tmp_path / "scale.svg"
     table = benchmark("scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure)
     aligns = {row[2]: row for row in rows_of(table) if row[0] == "align"}
@@ -73,13 +73,13 @@ def asked(simulated: Any, user: str, *fields: str, system: str = "") -> str:
     return answer
 
 
-def test_a_simulated_model_states_the_rules_of_comments_and_none_of_labels_alone(simulated: Any) -> None:
+def test_a_simulated_model_learns_from_comments_alone(simulated: Any) -> None:
     (row,) = simulated.rows(simulated.POLICIES["plain"], 1, seed=1)
     assert "A good reply says by when." in asked(simulated, str(row), "proposed_instruction")
     assert "by when" not in asked(simulated, str(row | {"rationale": ""}), "proposed_instruction")
 
 
-def test_a_simulated_model_follows_a_rule_of_the_instructions_and_of_a_comment_beside_an_example(
+def test_a_simulated_model_follows_rules_and_comments(
     simulated: Any,
 ) -> None:
     shown, *cases = simulated.rows(simulated.POLICIES["plain"], 21, seed=1)
