@@ -147,16 +147,20 @@ def scores(lines: Iterable[dict[str, Any]]) -> dict[Cell, Score]:
 
 
 def tables(by_cell: dict[Cell, Score]) -> str:
-    """Delivered accuracy, in brackets the own verdict's and the calibrator's, mean over competences; then the regret."""
+    """Delivered accuracy, in brackets own and calibrated verdict, mean over competences; then the regret."""
     lines = []
     for arm, words in ARMS.items():
         chosen = {cell: score for cell, score in by_cell.items() if cell.arm == arm}
-        lines += [f"\n{words[0].upper()}{words[1:]}, {len(chosen)} cells: delivered (own, calibrated)\n"]
+        both = "" if arm == "chat" else " (own, calibrated)"
+        lines += [f"\n{words[0].upper()}{words[1:]}, {len(chosen)} cells: delivered{both}\n"]
         lines += ["| policy | " + " | ".join(map(str, SIZES)) + " |", "|---" * (len(SIZES) + 1) + "|"]
         for policy in POLICIES:
             groups = [[chosen[c] for c in chosen if (c.policy, c.size) == (policy, size)] for size in SIZES]
             means = [[f"{statistics.mean(column):.2f}" for column in zip(*group, strict=True)] for group in groups]
-            texts = [f"{mean[0]} ({', '.join(mean[1:])})" if mean else "" for mean in means]
+            if arm == "chat":
+                texts = ["".join(mean[:1]) for mean in means]
+            else:
+                texts = [f"{mean[0]} ({', '.join(mean[1:])})" if mean else "" for mean in means]
             lines.append(f"| {policy} | " + " | ".join(texts) + " |")
         able = {c: s for c, s in chosen.items() if c.competence.following >= 0.85 and c.policy != MANY}
         gains = [s.delivered - c.competence.zero for c, s in able.items() if c.size == 2 and arm == "chat"]
