@@ -35,7 +35,8 @@ def aligned(endpoint: Endpoint) -> MemAlignJudge:
         inference_params={"temperature": 0.2, "timeout": 20},
     )
     judge.aggregations = ["mean", "max"]
-    learned: MemAlignJudge = judge.align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
+    optimizer = MemAlignOptimizer(progress=lambda _stage, _done, _total: None)  # which pickle cannot take
+    learned: MemAlignJudge = judge.align(fetched(lesson(1), lesson(2)), optimizer)
     return learned
 
 

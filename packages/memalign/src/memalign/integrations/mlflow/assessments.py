@@ -165,13 +165,16 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     if trace is None:
         return "missing"
     every = holding(assessment for assessment in trace.info.assessments or () if assessment.feedback is not None)
-    own = [entry for entry in every if _is_named(entry, name) and entry.source.source_id == row.source]
-    words = {"value": row.value, "rationale": row.rationale}
-    source = AssessmentSource(source_type="HUMAN", source_id=row.source)
-    if not own:
-        mlflow.log_feedback(trace_id=row.id, name=name, source=source, **words)
-        return "logged"
-    if (own[-1].feedback.value, own[-1].rationale or None) == (row.value, row.rationale or None):
+    person = "" if row.source.partition(":")[0] == UNKNOWN_SOURCE else row.source
+    own = [entry for entry in every if _is_named(entry, name) and _person(entry) == person]
+    content = (row.value, row.rationale or None)
+    # Of somebody without a name, any assessment without one may be theirs, and none of them is overridden.
+    if any((entry.feedback.value, entry.rationale or None) == content for entry in (own[-1:] if person else own)):
         return "unchanged"
-    mlflow.override_feedback(trace_id=row.id, assessment_id=own[-1].assessment_id, source=source, **words)
-    return "overridden"
+    source = AssessmentSource(source_type="HUMAN", source_id=person or "default")
+    words = {"trace_id": row.id, "value": row.value, "rationale": row.rationale, "source": source}
+    if person and own:
+        mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
+        return "overridden"
+    mlflow.log_feedback(name=name, **words)
+    return "logged"

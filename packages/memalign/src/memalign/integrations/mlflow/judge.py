@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -281,7 +281,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._base_judge, bundle_of(self._core), self._optimizer)
+        optimizer = replace(self._optimizer, progress=None)  # a function is seldom there to be imported
+        return _unpickled, (self._base_judge, bundle_of(self._core), optimizer)
 
     def __repr__(self) -> str:
         learned = f"guidelines={len(self._semantic_memory)}, traces={len(self._episodic_trace_ids)}"
