@@ -9,6 +9,7 @@ from typing import Any
 
 import mlflow
 from mlflow.entities import AssessmentSource
+from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.integrations.mlflow.base_judges import core_label
@@ -143,8 +144,8 @@ def log_feedback(feedback: memalign.Judge | Iterable[Feedback | Annotation], *, 
             where a judge is given.
 
     Returns:
-        What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`, or `missing` where
-        MLflow has no such trace.
+        What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`; `missing` where MLflow
+        has no such trace; `refused` for words without a label, which older versions of MLflow do not take.
 
     Raises:
         MlflowException: No name is given (INVALID_PARAMETER_VALUE), or MLflow refuses an assessment.
@@ -160,7 +161,7 @@ def log_feedback(feedback: memalign.Judge | Iterable[Feedback | Annotation], *, 
 
 
 def _log(row: Feedback | Annotation, name: str) -> str:
-    """Log one piece of feedback; which of the four became of it."""
+    """Log one piece of feedback; what became of it."""
     trace = mlflow.get_trace(row.id, silent=True)
     if trace is None:
         return "missing"
@@ -173,8 +174,13 @@ def _log(row: Feedback | Annotation, name: str) -> str:
         return "unchanged"
     source = AssessmentSource(source_type="HUMAN", source_id=person or "default")
     words = {"trace_id": row.id, "value": row.value, "rationale": row.rationale, "source": source}
-    if person and own:
-        mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
-        return "overridden"
-    mlflow.log_feedback(name=name, **words)
+    try:
+        if person and own:
+            mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
+            return "overridden"
+        mlflow.log_feedback(name=name, **words)
+    except MlflowException as error:
+        if row.value is None and error.error_code == "INVALID_PARAMETER_VALUE":
+            return "refused"
+        raise
     return "logged"
