@@ -285,8 +285,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return _unpickled, (self._base_judge, bundle_of(self._core), optimizer)
 
     def __repr__(self) -> str:
-        learned = f"guidelines={len(self._semantic_memory)}, traces={len(self._episodic_trace_ids)}"
-        return f"MemAlignJudge(name={self.name!r}, model={self.model!r}, {learned})"
+        guidelines, cases = len(self._core.memory.semantic), len(self._core.memory.cases)
+        return f"MemAlignJudge(name={self.name!r}, model={self.model!r}, guidelines={guidelines}, traces={cases})"
 
     __str__ = __repr__
 

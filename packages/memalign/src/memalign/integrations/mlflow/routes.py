@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from memalign.errors import ConfigurationError
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.models import ChatModel, DecisionModel, EmbeddingModel, resolve, resolve_decision, resolve_embedding
 from memalign.models.providers import Target, address_of, parse_name
@@ -71,10 +70,7 @@ def inference_of(base: Any) -> dict[str, Any]:
 
 def is_embedded(base: Any) -> bool:
     """Whether the judge's model runs in this process, where MLflow cannot ask it and it calls no tools."""
-    try:
-        return parse_name(str(base.model))[0] == "local"
-    except ConfigurationError:  # one of MLflow's own, such as "databricks"
-        return False
+    return str(base.model).startswith("local:")
 
 
 def chat_model(
@@ -116,6 +112,8 @@ def embedding_model(name: str, dimensions: int | None = None) -> str | Embedding
 
 def _target(name: str, what: str, address: str | None = None) -> Target | None:
     """The model with its address and key; None where ours is the same route. Raises MlflowException."""
+    from mlflow.gateway.provider_registry import is_supported_provider  # those that MLflow asks without LiteLLM
+
     if name.partition(":")[0] in _DATABRICKS:
         return _databricks(name, what)
     provider, model = parse_name(name)
@@ -126,7 +124,7 @@ def _target(name: str, what: str, address: str | None = None) -> Target | None:
         return _addressed("openai", model, url, "OPENAI_API_KEY") if url and address_of(model)[1] is None else None
     if provider == "azure":
         return None if address else _azure(name, model)
-    if os.environ.get(elsewhere) and (what != "model" or not _asked_by_mlflow(name)):
+    if os.environ.get(elsewhere) and (what != "model" or not is_supported_provider(name.partition(":")[0])):
         raise invalid(
             f"{elsewhere} names a server for {name!r}, and memalign does not read it; name the model by its "
             f"OpenAI-compatible address, openai:/{model}@https://…, or take the variable away"
@@ -191,10 +189,3 @@ def _azure(name: str, model: str) -> Target | None:
 def _not_asked(name: str, what: str, do: str = "") -> MlflowException:
     service = "runs in MLflow's or Databricks' own service, which memalign does not call"
     return invalid(f"{what} {name!r} {service}; {do}{_INSTEAD[what]}")
-
-
-def _asked_by_mlflow(name: str) -> bool:
-    """Whether MLflow asks the model itself, and not through LiteLLM."""
-    from mlflow.gateway.provider_registry import is_supported_provider
-
-    return bool(is_supported_provider(name.partition(":")[0]))

@@ -121,7 +121,8 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
             why = ": it failed" + f" with {root.status.description}" * bool(root.status.description) if failed else ""
             content |= {name: f"(the application gave no {name}{why})" for name in absent}
     # A program's expectation is its guess, not a reference.
-    expected = holding(assessment for assessment in _assessments(traces) if assessment.expectation is not None)
+    every = (assessment for trace in traces for assessment in trace.info.assessments or ())
+    expected = holding(assessment for assessment in every if assessment.expectation is not None)
     content["expectations"] = {assessment.name: assessment.expectation.value for assessment in expected} or None
     if "trace" in wanted and traces[0].data.spans:
         # Without its assessments: they would give the verdict away, and change what is the same case.
@@ -152,10 +153,6 @@ def holding(assessments: Iterable[Any]) -> list[Any]:
         and getattr(assessment.source, "source_type", None) == "HUMAN"
     ]
     return sorted(people, key=lambda assessment: (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0))
-
-
-def _assessments(traces: Iterable[Any]) -> list[Any]:
-    return [assessment for trace in traces for assessment in trace.info.assessments or ()]
 
 
 def _root(trace: Any) -> Any:
