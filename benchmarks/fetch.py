@@ -55,7 +55,7 @@ def short(*texts: object) -> str:
     return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()[:12]
 
 
-# -- from a set's own form to rows of feedback; `task` names one of several tasks ---------------------------------------
+# -- from a set's own form to rows of feedback; `task` names one of several tasks ------------------------------------
 
 
 def row(name: object, inputs: Row, outputs: Row, value: object, **others: Any) -> Row:

@@ -208,18 +208,15 @@ def estimated(draw: Draw, method: str, settings: argparse.Namespace) -> ma.Usage
 
 def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
     """Calls, tokens and dollars by method, as an upper bound: nothing is taken to come from a provider's cache."""
-    usages = {
-        method: sum((estimated(draw, method, settings) for draw in draws if draw.suits(method)), ma.Usage())
-        for method in settings.methods
-        if method in JUDGES
-    }
+    usages: dict[str, ma.Usage] = {}
+    for method in [method for method in settings.methods if method in JUDGES]:
+        usages[method] = sum((estimated(draw, method, settings) for draw in draws if draw.suits(method)), ma.Usage())
     usages["all of these"] = sum(usages.values(), ma.Usage())
     lines = ["| method | calls | tokens in | tokens out | dollars |", "|---|---|---|---|---|"]
     for method, usage in usages.items():
         dollars = "unknown" if usage.cost is None else f"{usage.cost:.2f}"
         lines.append(f"| {method} | {usage.calls:,} | {usage.input_tokens:,} | {usage.output_tokens:,} | {dollars} |")
-    others = ", ".join(method for method in settings.methods if method in COMPETITORS)
-    return "\n".join(lines) + (f"\nNot known beforehand, since they decide it themselves: {others}" if others else "")
+    return "\n".join([*lines, f"Not known beforehand, since they decide it themselves: {', '.join(COMPETITORS)}"])
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
