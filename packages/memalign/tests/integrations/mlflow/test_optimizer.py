@@ -252,14 +252,6 @@ def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
 # -- side by side ------------------------------------------------------------------------------------------------------
 
 
-def test_it_scores_the_rows_of_an_evaluation(aligned, endpoint):
-    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(10)]
-    result = mlflow.genai.evaluate(data=rows, scorers=[aligned])
-    values = result.result_df["tone/value"]
-    assert len(values) == 10
-    assert [str(value) in {"False", "no", "0.0"} for value in values].count(True) == 2
-
-
 def test_optimizers_are_independent_of_each_other(endpoint: Endpoint, mind: Mind):
     first, second = fetched(lesson(1)), fetched(lesson(2))
     optimizer = MemAlignOptimizer()

@@ -365,6 +365,23 @@ def test_a_judge_of_traces_keeps_its_tools(optimizer, endpoint, mind):
     assert system_of(endpoint.requests[-1]).count("case 1 is unkind") == 2  # the guideline, and the case's comment
 
 
+def test_one_evaluation_shows_what_alignment_changed(aligned, endpoint, mind, monkeypatch):
+    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
+    mind.other = as_mlflow_asks
+    plain = tone_judge(name="before", base_url=f"{endpoint.base_url}/chat/completions")
+    rows = [
+        {
+            "inputs": {"question": f"question {number}"},
+            "outputs": f"answer {number}",
+            "expectations": {"kind": number > 3},
+        }
+        for number in range(1, 7)
+    ]
+    frame = mlflow.genai.evaluate(data=rows, scorers=[plain, aligned]).result_df
+    right = {name: (frame[f"{name}/value"] == frame["kind/value"]).mean() for name in ("before", "tone")}
+    assert right == {"before": 0.5, "tone": 1.0}
+
+
 # -- forgetting --------------------------------------------------------------------------------------------------------
 
 
