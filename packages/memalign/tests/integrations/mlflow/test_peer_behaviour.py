@@ -76,11 +76,7 @@ def texts(judge: Any) -> set[str]:
 
 def episodes(judge: Any) -> list[tuple[str, str, str]]:
     """The trace, label and comment of everything that people said."""
-    if isinstance(judge, MemAlignJudge):
-        kept = [(row.key.id, row.value, row.rationale) for row in judge.memalign_judge.memory.annotations()]
-    else:
-        kept = [(case._trace_id, case.result, case.rationale) for case in judge._episodic_memory]
-    return sorted((trace_id, str(label).lower(), words or "") for trace_id, label, words in kept)
+    return sorted((case._trace_id, str(case.result).lower(), case.rationale or "") for case in judge._episodic_memory)
 
 
 def traces_of(judge: Any) -> Counter[str]:

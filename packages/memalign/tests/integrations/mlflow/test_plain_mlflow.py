@@ -41,7 +41,7 @@ def told(**facts):
 """
 
 RUN = """
-judge = load("tone")
+judge = get_scorer(name="tone")
 trace = mlflow.get_trace(ids[0])
 told(
     kind=type(judge).__name__,
@@ -99,7 +99,7 @@ def test_a_judge_aligned_by_mlflow_is_adopted(endpoint: Endpoint, mind, store, e
     adopted = load("tone")
     assert isinstance(adopted, MemAlignJudge)
     assert [each.guideline_text for each in adopted._semantic_memory] == ["case 1 is unkind", "case 2 is unkind"]
-    assert {each.id: each.value for each in adopted._episodic_memory} == dict.fromkeys(ids, False)
+    assert {each._trace_id: each.result for each in adopted._episodic_memory} == dict.fromkeys(ids, False)
     assert adopted._optimizer.reflection_lm == "openai:/large"
     assert adopted(inputs={"question": "question 1"}, outputs="answer 1").value is False
     more = adopted.align(fetched(lesson(3)))
