@@ -314,9 +314,8 @@ def test_every_way_to_learn_and_a_run_that_was_killed_goes_on(tmp_path: Path) ->
 def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> None:
     data = data_of(tmp_path / "data")
     table = benchmark("learns.py", data, "--taught", 20, "--model", "openai:gpt-4.1-mini", "--dry-run").stdout
-    counts = {
-        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()
-    }
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.startswith("|")]
+    counts = {row[1]: row[2:-1] for row in rows}
     assert counts["zero-shot"][0] == "80"
     assert counts["memalign"][0] == "82"
     assert float(counts["memalign"][3]) > float(counts["zero-shot"][3]) > 0
