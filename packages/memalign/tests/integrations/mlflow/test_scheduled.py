@@ -45,6 +45,13 @@ def verdict(trace_id: str, name: str) -> Any:
     raise AssertionError(f"{name} said nothing of {trace_id}")
 
 
+def by_guidelines(body: dict[str, Any]) -> dict[str, Any]:
+    """MLflow's own judge: by the guidelines in its prompt, and by no for judges of yes and no."""
+    text = str(body["messages"])
+    unkind = any(f"case {n} is unkind" in text and f"answer {n}" in text for n in (1, 3))
+    return {"result": not unkind if "boolean" in str(body.get("response_format")) else "no", "rationale": "so"}
+
+
 @pytest.mark.usefixtures("working_server")
 def test_scheduled_judges_judge_new_traces_with_their_guidelines(endpoint: Endpoint):
     house = gateway_model(endpoint, "house")
@@ -56,7 +63,7 @@ def test_scheduled_judges_judge_new_traces_with_their_guidelines(endpoint: Endpo
     sessions = optimizer.align(service, fetched(turn))
     calls = ToolCallEfficiency(model=house)
     says(case, "no", "say: case 1 is unkind", name=calls.name)
-    endpoint.answer = Mind(following, other={"result": "no", "rationale": "twice"}).answer
+    endpoint.answer = Mind(following, other=by_guidelines).answer
     tools = optimizer.align(calls, fetched(case))
     new, later = traced(1), traced(3, session="s-2")
     for judge in (tone, sessions, tools):

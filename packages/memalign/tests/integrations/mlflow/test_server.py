@@ -10,7 +10,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
 from mlflow.genai.scorers import ScorerSamplingConfig
 
-from memalign.integrations.mlflow import MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignOptimizer, load
 from tests.support.gateway import gateway_model
 from tests.support.mlflow_world import fetched, lesson, tone_judge
 
@@ -86,7 +86,7 @@ def test_a_gateway_judge_is_scheduled_changed_and_stopped(endpoint: Endpoint):
     stopped = listed.stop()
     assert stopped.status.value == "STOPPED"
     assert stopped.model == "gateway:/house"
-    assert stopped(inputs={"question": "question 1"}, outputs="answer 1").value is False
+    assert load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value is False
 
 
 @pytest.mark.usefixtures("on_server", "endpoint")
