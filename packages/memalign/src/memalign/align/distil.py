@@ -333,7 +333,7 @@ class DistilCall:
             return render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
         return render_distil(
             **task,
-            fields=self._fields,
+            fields=self._tested,
             guidelines=self._standing,
             records=records,
             refused={label: self.refused[key] for label, key in self._labels.items() if key in self.refused},
@@ -351,12 +351,17 @@ class DistilCall:
             return ONE_RULE, "rule"
         ids = [guideline.id for guideline in self._standing]
         values = [value_text(label) for label in self.judge.value_type.labels]
-        schema = changes_schema(list(self._labels), ids, self._fields, questions=self.questions, values=values)
+        schema = changes_schema(list(self._labels), ids, self._tested, questions=self.questions, values=values)
         return schema, "changes"
 
     @property
     def _fields(self) -> tuple[str, ...]:
         return named_parts(self.judge.instructions)
+
+    @cached_property
+    def _tested(self) -> tuple[str, ...]:
+        """What tests may read of an item; nothing where the labels are too few to bear one out."""
+        return self._fields if self._reader.may_test() else ()
 
     @property
     def _most(self) -> int:

@@ -13,7 +13,14 @@ from typing import Any, Literal
 import msgspec
 
 from memalign.align.deltas import Delta
-from memalign.align.learned_tests import LabelledCase, count_tried, labelled_cases, proposals_schema, proposed_tests
+from memalign.align.learned_tests import (
+    LabelledCase,
+    count_tried,
+    decidable,
+    labelled_cases,
+    proposals_schema,
+    proposed_tests,
+)
 from memalign.align.position_terms import names_side, without_positions
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
@@ -67,7 +74,7 @@ def changes_schema(
     Args:
         labels: The labels of the records, in their order.
         guideline_ids: The guidelines that stand.
-        fields: What the judge reads of an item, for tests.
+        fields: What tests may read of an item; without any none are asked for.
         questions: Whether a guideline's questions are asked for.
         values: What the judge answers, as text, for the value that the answers to a guideline's questions mean.
     """
@@ -78,7 +85,7 @@ def changes_schema(
         "feedback": feedback,
         "text": {"type": "string"},
         "guideline": {"type": "string", "enum": ["", *guideline_ids]},
-        "tests": proposals_schema(fields),
+        **({"tests": proposals_schema(fields)} if fields else {}),
         **({"checks": _questions_schema({"type": "string"})} if questions else {}),
         **({"value": {"type": "string", "enum": ["", *values]}} if questions and values else {}),
     }
@@ -169,6 +176,10 @@ class AnswerReader:
             checks = (*checks, *more)
         fault = self.fault(delta.text, delta.feedback)
         return msgspec.structs.replace(delta, fault=fault, checks=checks, unusable=unusable)
+
+    def may_test(self) -> bool:
+        """Whether the labels that the prompt shows are enough for any test."""
+        return decidable(self._cases, self.judge.value_type)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""

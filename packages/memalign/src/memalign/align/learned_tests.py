@@ -31,6 +31,7 @@ __all__ = [
     "LabelledCase",
     "chance",
     "count_tried",
+    "decidable",
     "labelled_cases",
     "mined",
     "proposals_schema",
@@ -140,6 +141,13 @@ def chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
         return float(sum(comb(total, k) for k in range(yes + no_else, total + 1)) / 2**total)
     ways = sum(comb(right, k) * comb(total - right, drawn - k) for k in range(yes, min(drawn, right) + 1))
     return ways / comb(total, drawn)
+
+
+def decidable(cases: Sequence[LabelledCase], value_type: ValueType) -> bool:
+    """Whether the labels can bear any test out: one that is right about every case would be rare enough by chance."""
+    sides, decided = any(case.sides for case in cases), _mask(case.decided for case in cases)
+    outcomes = {_outcome(cases, case.label, value_type) & decided for case in cases}
+    return any(chance(Column(yes, decided & ~yes).table(yes), sides=sides) <= ALPHA for yes in outcomes)
 
 
 # -- proposed by a model -----------------------------------------------------------------------------------------------

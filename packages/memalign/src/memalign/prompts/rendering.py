@@ -165,7 +165,7 @@ def render_distil(
     Args:
         instructions: The judge's.
         value_type: The judge's.
-        fields: What the judge reads of an item, for tests.
+        fields: What tests may read of an item; without any none are asked for.
         guidelines: Those that stand.
         records: The new feedback.
         refused: The labels of records whose rule was not taken before, and why.
