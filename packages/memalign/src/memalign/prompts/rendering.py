@@ -172,7 +172,7 @@ def render_distil(
         questions: Whether each guideline is to have questions for a decision model.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
-    system = render("distil_system", **task, questions=questions)
+    system = render("distil_system", **task, records=records, questions=questions)
     return system, render("distil_user", guidelines=guidelines, records=records, refused=refused or {})
 
 
