@@ -63,7 +63,6 @@ def checked_rows(
     file = read_feedback(
         source, value_type=judge.value_type, skip_invalid=skip_invalid, hashes=contents, fields=judge.fields
     )
-
     numbered = list(zip(file.rows, file.lines, strict=True))
     faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := misfit(judge, row))]
     if refuse is not None:

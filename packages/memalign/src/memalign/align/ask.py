@@ -128,6 +128,12 @@ class PastCases:
         self._run.spend(replace(judgment.usage, seconds={}))
         return judgment
 
+    async def counted(self, judge: Judge, case: Case) -> Judgment | str:
+        """`judgment`, which is one more case."""
+        judgment = await self.judgment(judge, case)
+        self.count()
+        return judgment
+
     async def answers(
         self, judge: Judge, case: Case, model: DecisionModel, checks: Sequence[Finding]
     ) -> Answered | str:

@@ -25,6 +25,7 @@ from memalign.align.distil_answer import (
     merged_rules,
     rule_of,
 )
+from memalign.align.learned_tests import decidable
 from memalign.align.result import Run
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
@@ -361,7 +362,7 @@ class DistilCall:
     @cached_property
     def _tested(self) -> tuple[str, ...]:
         """What tests may read of an item; nothing where the labels are too few to bear one out."""
-        return self._fields if self._reader.may_test() else ()
+        return self._fields if decidable(self._reader.cases, self.judge.value_type) else ()
 
     @property
     def _most(self) -> int:

@@ -13,14 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from memalign.align.deltas import Delta
-from memalign.align.learned_tests import (
-    LabelledCase,
-    count_tried,
-    decidable,
-    labelled_cases,
-    proposals_schema,
-    proposed_tests,
-)
+from memalign.align.learned_tests import LabelledCase, count_tried, labelled_cases, proposals_schema, proposed_tests
 from memalign.align.position_terms import names_side, without_positions
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
@@ -167,7 +160,7 @@ class AnswerReader:
         )
         if not delta.writes:
             return delta
-        cases, unusable = self._cases, 0
+        cases, unusable = self.cases, 0
         checks = proposed_tests(
             self.judge, change.get("tests"), delta.feedback, cases, tried=tried, judged=self._judged
         )
@@ -176,10 +169,6 @@ class AnswerReader:
             checks = (*checks, *more)
         fault = self.fault(delta.text, delta.feedback)
         return msgspec.structs.replace(delta, fault=fault, checks=checks, unusable=unusable)
-
-    def may_test(self) -> bool:
-        """Whether the labels that the prompt shows are enough for any test."""
-        return decidable(self._cases, self.judge.value_type)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""
@@ -195,7 +184,8 @@ class AnswerReader:
         return tuple(self.labels.get(str(label), FeedbackKey(str(label), "")) for label in _entries(labels))
 
     @cached_property
-    def _cases(self) -> list[LabelledCase]:
+    def cases(self) -> list[LabelledCase]:
+        """The labelled cases that the prompt held something of: they admit tests."""
         return labelled_cases(self.judge.memory, self.judge.value_type, self.exposed_to)
 
     @cached_property

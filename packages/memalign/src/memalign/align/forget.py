@@ -97,9 +97,8 @@ def forget_lessons(
     conflicts = tuple(conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to))
     memory = replace(memory, cases=without_answers_beside(memory.cases, in_view), conflicts=conflicts)
     memory = memory.without_guidelines({guideline.id for guideline in exposed})
-    memory = memory.with_guidelines(
-        _unexposed(guideline, withdrawn) for guideline in memory.guidelines
-    ).with_live_answers()
+    rest = (_unexposed(guideline, withdrawn) for guideline in memory.guidelines)
+    memory = memory.with_guidelines(rest).with_live_answers()
     waiting = Outcome(kind="waiting", reason=why)
     return memory.with_outcomes(dict.fromkeys(withdrawn | carried | beside, waiting))
 

@@ -30,14 +30,9 @@ async def impact(after: Judge, count: int, run: Run) -> Impact | None:
     if not cases or before.memory.hash == after.memory.hash:
         return None
     past = PastCases(after, run, 2 * len(cases), phase="impact")
-
-    async def judged(judge: Judge, case: Case) -> Judgment | str:
-        judgment = await past.judgment(judge.without_case(case.example), case)
-        past.count()
-        return judgment
-
     with run.timed("impact"):
-        judgments = await aio.together(judged(judge, case) for judge in (before, after) for case in cases)
+        pairs = [(judge.without_case(case.example), case) for judge in (before, after) for case in cases]
+        judgments = await aio.together(past.counted(judge, case) for judge, case in pairs)
     changes, checked = [], 0
     for case, old, new in zip(cases, judgments[: len(cases)], judgments[len(cases) :], strict=True):
         if isinstance(old, Judgment) and isinstance(new, Judgment):

@@ -420,10 +420,8 @@ Described = Iterator[tuple[str, tuple[Check, ...]]]
 def _of_answers(rule: Rule, cases: Sequence[LabelledCase], value_type: ValueType) -> Described:
     """A guideline's text and checks for each combination of the tests' answers in which most cases have one label."""
     for answers in product((True, False), repeat=len(rule.tests)):
-        labels = [
-            case.label for case in cases if tuple(holds(test, case.readings[0]) for test in rule.tests) == answers
-        ]
-        value = _commonest(labels, value_type)
+        alike = (c for c in cases if tuple(holds(test, c.readings[0]) for test in rule.tests) == answers)
+        value = _commonest([case.label for case in alike], value_type)
         if value is not None:
             clauses = " and ".join(map(_clause, rule.tests, answers))
             checks = (_check(test, answer, value) for test, answer in zip(rule.tests, answers, strict=True))

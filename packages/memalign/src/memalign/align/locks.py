@@ -43,7 +43,7 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
         while tried is not learned:
             tried = learned
             standing = [case for case in locked if checks[case.id].holds]
-            judgments = await aio.together(_judged(past, learned, case) for case in standing)
+            judgments = await aio.together(past.counted(learned, case) for case in standing)
             for case, judgment in zip(standing, judgments, strict=True):
                 if agrees(learned, case, judgment):
                     continue
@@ -54,12 +54,6 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
                     break  # the other answers are those of a judge that is no more
     run.locks = tuple(checks.values())
     return learned
-
-
-async def _judged(past: PastCases, judge: Judge, case: Case) -> Judgment | str:
-    judgment = await past.judgment(judge, case)
-    past.count()
-    return judgment
 
 
 class _UnansweredError(Exception):
@@ -101,7 +95,7 @@ async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCase
     """
 
     async def broken(out: list[str]) -> bool:
-        judgment = await _judged(past, learned.replace(memory=_barred(learned.memory, out, case.id)), case)
+        judgment = await past.counted(learned.replace(memory=_barred(learned.memory, out, case.id)), case)
         if isinstance(judgment, str):
             raise _UnansweredError(judgment)
         return not agrees(learned, case, judgment)

@@ -82,17 +82,12 @@ class MemAlign:
     impact: int | None = None
 
     def __post_init__(self) -> None:
-        if self.shard_size is not None and self.shard_size < 1:
-            raise InputError("shard_size must be 1 or more")
-        if self.impact is not None and self.impact < 1:
-            raise InputError("impact is how many taught cases are judged again: 1 or more")
+        for name in ("shard_size", "impact"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise InputError(f"{name} must be 1 or more")
         self.calls()
-        knobs: dict[str, Callable[[Any], Any]] = {
-            "authority": checked_authority,
-            "policy": checked_policy,
-            "columns": checked_columns,
-        }
-        for name, check in knobs.items():
+        checks: tuple[Callable[[Any], Any], ...] = (checked_authority, checked_policy, checked_columns)
+        for name, check in zip(("authority", "policy", "columns"), checks, strict=True):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, check(value))
 

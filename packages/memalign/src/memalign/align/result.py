@@ -319,11 +319,10 @@ class Run:
 
 def calibrator_note(judge: Judge) -> tuple[str, ...]:
     """Which verdict the memory's cases say is better, the model's own or the calibrator's; none where there is one."""
-    if check_model_of(judge) is None or (calibrator := calibrator_of(judge)) is None or not calibrator.fitted:
+    calibrator = calibrator_of(judge)
+    if check_model_of(judge) is None or calibrator is None or not (calibrator.fitted and calibrator.worth.n):
         return ()
     worth = calibrator.worth
-    if not worth.n:
-        return ()
     decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
     unit = "agreement" if judge.value_type.numeric else "share right"
     return (

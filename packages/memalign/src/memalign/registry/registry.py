@@ -158,8 +158,8 @@ class Registry:
                     "again into another file"
                 )
         raise InputError(
-            f"no version of {name!r} in the registry gave the judgments in {written} (their judge is {signature}); since "
-            "then its memory may have been erased, or MEMALIGN_MODEL or another setting differs"
+            f"no version of {name!r} in the registry gave the judgments in {written} (their judge is {signature}). "
+            "Since then its memory may have been erased, or MEMALIGN_MODEL or another setting differs"
         )
 
     def rollback(self, name: str, to: int) -> Saved:
