@@ -252,7 +252,7 @@ def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> Non
         ("cases.xlsx", b"no sheet", "cases.xlsx"),
         ("cases.csv", "Frage,Antwort\nfür,grün".encode("latin-1"), "save it as CSV UTF-8"),
         ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a", "outputs": "b"}), "give shorter ones"),
-        ("../../cases.csv", b"a,a\n1,2\n", "cases.csv: the header names a twice"),
+        ("../../cases.csv", b"a,a\n1,2\n", "cases.csv: the header has a twice"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(local: TestClient, name: str, body: bytes | str, words: str) -> None:

@@ -26,18 +26,18 @@ TYPES = [
 REFUSED: dict[str, list[object]] = {
     "int needs bounds": [int],
     "float needs bounds": [float],
-    "unknown value type": [list, None, 7, "stars", "", "int", bool | None],
+    "there is no value type": [list, None, 7, "stars", "", "int", bool | None],
     "bounds look like int:1..5": ["int:", "int:a..b", "int:-3--1"],
-    "below the upper": ["int:5..1", "int:1..1"],
-    "both finite": ["float:0..inf", "float:nan..1"],
+    "less than the upper": ["int:5..1", "int:1..1"],
+    "both must be finite": ["float:0..inf", "float:nan..1"],
     "whole numbers": ["int:1.5..3"],
     "both bounds": [Annotated[int, Ge(1)], Annotated[int, Gt(1), Le(5)]],
     "only int and float": [Annotated[str, Ge(1)]],
-    "holds": [Literal["A|B", "C"]],
+    "contains": [Literal["A|B", "C"]],
     "white space": [Literal[" A", "B"]],
     "different": ["A|A"],
     "two or more": [Literal["A"]],
-    "non-empty": ["A|", Literal[1, 2]],
+    "not empty": ["A|", Literal[1, 2]],
 }
 
 

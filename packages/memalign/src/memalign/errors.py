@@ -133,7 +133,7 @@ def _summed_up(rows: Sequence[RowError]) -> list[str]:
     """A line for each row of one reason; of many rows the first, and how many more there are."""
     if len(rows) <= _EACH:
         return [f"  {row}" for row in rows]
-    return [f"  {rows[0]}; the same on {len(rows) - 1} more, the last on line {rows[-1].line}"]
+    return [f"  {rows[0]}; the same on {len(rows) - 1} more rows, the last on line {rows[-1].line}"]
 
 
 class ConfigurationError(MemalignError):

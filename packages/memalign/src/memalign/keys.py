@@ -30,7 +30,7 @@ class FeedbackKey(NamedTuple):
         """The key of a written form. Raises InputError."""
         example_id, source = _split(text)
         if not example_id or not source:
-            raise InputError(f"{text!r} is not the key of a piece of feedback, such as t-17@ana")
+            raise InputError(f"{text!r} is not a key of feedback, which is written t-17@ana")
         return cls(example_id, source)
 
 
@@ -91,5 +91,7 @@ def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) 
         if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
             meanings[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
     if len(meanings) > 1:
-        raise UnknownKey(f"{selector!r} may be {' or '.join(meanings)}; write it so, with the quotes")
+        raise UnknownKey(
+            f"{selector!r} could mean {' or '.join(meanings)}; write the one you mean, with the quotation marks"
+        )
     return next(iter(meanings.values()), ())

@@ -125,7 +125,7 @@ def confusion(
     allowed = set(labels)
     for value in (*predicted, *truth):
         if value not in allowed:
-            raise InputError(f"value {value!r} is not among the labels {list(labels)!r}")
+            raise InputError(f"value {value!r} is not one of the labels {list(labels)!r}")
     counts = Counter(zip(truth, predicted, strict=True))
     return tuple(tuple(counts[row, column] for column in labels) for row in labels)
 

@@ -101,8 +101,8 @@ class ScriptedChatModel:
     def _scripted(self, request: ChatRequest) -> Answer:
         if self._next >= len(self._script):
             raise AssertionError(
-                f"{self._name}: the script has {len(self._script)} answers and was asked for one more "
-                f"({request.schema_name}: {request.user[:80]!r})"
+                f"{self._name}: the script has only {len(self._script)} answers and was asked for one "
+                f"more ({request.schema_name}: {request.user[:80]!r})"
             )
         self._next += 1
         return self._script[self._next - 1]

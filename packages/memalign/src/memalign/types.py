@@ -199,7 +199,7 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
         text = canonical_json(self.content)
         deep = text.count("[") + text.count("{") > MAX_DEPTH
         if deep and too_deep(self.content, MAX_DEPTH + 1):  # the fields are a level
-            raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
+            raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} levels deep; flatten it")
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -213,7 +213,7 @@ class Example(_Content, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self._check_id()
         if not self.content:
-            raise InputError(f"example {self.id!r} has no content: one of {', '.join(CONTENT_FIELDS)} is required")
+            raise InputError(f"example {self.id!r} has no content; one of {', '.join(CONTENT_FIELDS)} is required")
 
 
 NOTHING_SAID = "a row needs a value, a rationale or both"
@@ -234,7 +234,7 @@ class Feedback(_Content, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self._check_id()
         if not isinstance(self.source, str) or not self.source.strip():
-            raise InputError("source is empty; leave it out for an unknown one")
+            raise InputError("source is empty; leave it out if it is unknown")
         if any(character in self.source for character in "\n\r\x00"):
             raise InputError(f"source {self.source!r} must be one line of text")
         if self.rationale is not None and not isinstance(self.rationale, str):
@@ -256,7 +256,7 @@ class Feedback(_Content, frozen=True, kw_only=True):
 
 
 def _utc(moment: str | date) -> str:
-    wrong = InputError(f"created_at {moment!r} is not an ISO 8601 time, such as 2026-03-01T12:00:00Z")
+    wrong = InputError(f"created_at {moment!r} is not a time in ISO 8601, for example 2026-03-01T12:00:00Z")
     if not isinstance(moment, str | date) or (isinstance(moment, str) and moment.isdecimal() and len(moment) != 8):
         raise wrong  # seconds since 1970 would be read as a year
     try:

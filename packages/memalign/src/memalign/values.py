@@ -86,25 +86,25 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return cls._choice(get_args(value_type))
         if get_origin(value_type) is Annotated:
             return cls._bounded(value_type)
-        raise InvalidValueType(f"unknown value type {value_type!r}; one of: {type_names}")
+        raise InvalidValueType(f"there is no value type {value_type!r}; use one of {type_names}")
 
     @classmethod
     def _choice(cls, choices: tuple[object, ...]) -> ValueType:
         if not all(isinstance(choice, str) and choice.strip() for choice in choices):
-            raise InvalidValueType(f"choices must be non-empty strings, got {choices!r}")
+            raise InvalidValueType(f"choices must be texts that are not empty, not {choices!r}")
         names = tuple(str(choice) for choice in choices)
         if len(names) < 2 or len(set(names)) != len(names):
-            raise InvalidValueType(f"choices must be two or more different strings, got {names!r}")
+            raise InvalidValueType(f"choices must be two or more different texts, not {names!r}")
         if odd := [name for name in names if "|" in name or name != name.strip()]:
             # A file writes A|B: such a choice would come back from it as another.
-            raise InvalidValueType(f"choice {odd[0]!r} holds '|', or white space at its ends")
+            raise InvalidValueType(f"the choice {odd[0]!r} contains '|', or begins or ends with white space")
         return cls(kind="choice", choices=names)
 
     @classmethod
     def _bounded(cls, annotation: object) -> ValueType:
         base, *metadata = get_args(annotation)
         if base not in (int, float):
-            raise InvalidValueType(f"only int and float take bounds, got {annotation!r}")
+            raise InvalidValueType(f"only int and float have bounds, but this is {annotation!r}")
         low = high = None
         for bound in metadata:
             # annotated-types' Ge, Le and Interval, and pydantic's Field, all show their bounds as ge and le (Field
@@ -119,7 +119,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if low is None or high is None:
             raise InvalidValueType(f"{written}: numbers need both bounds, for example {kind}:1..5")
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidValueType(f"{written}: the lower bound must be below the upper, both finite")
+            raise InvalidValueType(
+                f"{written}: the lower bound must be less than the upper bound, and both must be finite"
+            )
         if kind == "int" and (low != int(low) or high != int(high)):
             raise InvalidValueType(f"{written}: bounds of an int must be whole numbers")
         return cls(kind=kind, low=float(low), high=float(high))
@@ -141,7 +143,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 if isinstance(error, InvalidValueType):
                     raise
                 raise InvalidValueType(f"{spec!r}: bounds look like {kind}:1..5") from None
-        raise InvalidValueType(f"unknown value type {spec!r}; one of: {type_names}")
+        raise InvalidValueType(f"there is no value type {spec!r}; use one of {type_names}")
 
     @property
     def spec(self) -> str:
@@ -238,7 +240,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 value = self._parse_number(raw)
         if value is None:
-            raise InvalidValue(f"value {_shorten(raw)} is not allowed; allowed: {self.allowed}")
+            raise InvalidValue(f"value {_shorten(raw)} is not allowed; use {self.allowed}")
         return value
 
     def _parse_bool(self, raw: object) -> bool | None:

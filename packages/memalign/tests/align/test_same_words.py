@@ -144,7 +144,7 @@ class TestBudget:
         assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, "among equals the oldest"
         last = judge.memory.semantic[-1]
         assert last.text not in shown
-        assert f"guideline {last.id} left out: over the token budget" in judgment.notes
+        assert f"guideline {last.id} was left out because the prompt would be too long" in judgment.notes
         pinned = edit_guideline(judge, last.id, by="dora", pinned=True)
         pinned(inputs="question 1", outputs="answer other")
         assert last.text in rules_in(model.requests[-1])

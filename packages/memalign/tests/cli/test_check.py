@@ -115,5 +115,5 @@ def test_a_label_that_nobody_gave_is_worth_a_look(memalign: Run, tmp_path: Path)
     many = jsonl(tmp_path / "g.jsonl", [row(f"t-{n}", True, "ana") for n in range(12)])
     assert "look: nobody gave false" in memalign("check", many, "--value-type", "bool").out
     told = memalign("check", many, "--value-type", "bool", "--json").json
-    assert told["remarks"] == ["nobody gave false; a judge hardly learns when to say it"]
+    assert told["remarks"] == ["nobody gave false; the judge can hardly learn when to give it"]
     assert told["sources"] == {"ana": 12}

@@ -53,7 +53,7 @@ def test_every_outcome_of_a_gate_has_its_exit_code(memalign: Run, warm: str, tmp
     told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json")
     assert told.code == 3
     assert told.json["gate"]["outcome"] == "too few cases"
-    assert "cases more would settle it" in told.json["gate"]["criteria"][0]["why"]
+    assert "more cases would settle it" in told.json["gate"]["criteria"][0]["why"]
     assert memalign("evaluate", warm, cases).code == 0, "no criterion, no gate"
 
 
@@ -91,7 +91,7 @@ def test_a_build_reads_judgments_and_needs_no_server(
     assert memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
     stale = memalign(*demand)
     assert stale.code == 2
-    assert "was judged by another judge, or by warm with another model, wording, setting or memory" in stale.err
+    assert "was judged by another judge, or by warm with another model, instructions, setting or memory" in stale.err
 
 
 def test_a_server_that_answers_nothing_passes_nobody(
@@ -157,7 +157,7 @@ def test_a_report_is_what_its_name_asks_for(
     ran = memalign("evaluate", aligned, held_out, "--report", f"report.{suffix}", "--against", "1")
     assert ran.code == 0, ran.err
     assert f"wrote the report to report.{suffix}" in ran.err
-    assert "1 more cases are in memory and do not count" in ran.out
+    assert "1 more in the judge's memory, which do not count" in ran.out
     assert Path(f"report.{suffix}").read_text("utf-8").startswith(begins)
 
 

@@ -88,7 +88,7 @@ def test_judgments_with_other_prompts_are_refused(
     assert "written by a memalign with other prompts" in lost.err
     again = memalign("judge", aligned, held_out, "-o", judged)
     assert again.code == 2
-    assert "holds judgments of judge" in again.err
+    assert "has judgments of judge" in again.err
 
 
 def test_what_cannot_be_explained_says_why(

@@ -1,4 +1,4 @@
-"""The checks of a guideline on the command line: seen with what a yes speaks for, and set by hand."""
+"""The checks of a guideline on the command line: seen with what a yes counts for, and set by hand."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_another_text_reports_the_checks_it_drops(memalign: Run, checked: str) -
     assert "1 check of the old text dropped; to write new ones: --check" in reworded.out
     assert SORRY not in reworded.out
     both = memalign("guideline", checked, "G2", "--text", "Be kind first.", "--check", "Is it kind?")
-    assert "went with the old text" not in both.out
-    assert "went with the old text" not in memalign("guideline", checked, "G2", "--pin").out
+    assert "of the old text dropped" not in both.out
+    assert "of the old text dropped" not in memalign("guideline", checked, "G2", "--pin").out
 
 
 @pytest.mark.parametrize(

@@ -152,9 +152,12 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
             "value=lable",
             "has no column 'lable' for value; its columns: ticket, question, answer",
         ),
-        ("output=answer", "'output' is not a field; fields: id, inputs, outputs"),
-        ("answer", "--map answer: write it as field=column"),
-        ("inputs=answer,outputs=answer", "column 'answer' is named for two fields"),
+        (
+            "output=answer",
+            "'output' is not a field. A mapping is written FIELD=COLUMN, and the fields are id, inputs, outputs",
+        ),
+        ("answer", "--map answer: a mapping is written FIELD=COLUMN"),
+        ("inputs=answer,outputs=answer", "column 'answer' is mapped to two fields"),
         ("outputs=", "has no name"),
     ],
 )
@@ -169,7 +172,7 @@ def test_a_judges_own_verdicts_stay_nobodys_feedback(memalign: Run, tone: str, h
     assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
     refused = memalign("align", tone, "judged.jsonl", "--source", "ana")
     assert refused.code == 2
-    assert "a judge's own verdict" in refused.err
+    assert "the verdict of a judge" in refused.err
 
 
 def test_json_lines_of_stdin_are_mapped_too(memalign: Run, tone: str) -> None:

@@ -84,4 +84,4 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     jsonl(tmp_path / "empty.jsonl", [])
     assert memalign("judge", tone, "empty.jsonl", "--dry-run").code == 2
     bad = memalign("judge", tone, jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}]), "--dry-run")
-    assert (bad.code, "bad.jsonl has no column for inputs; its columns: id, outputs" in bad.err) == (2, True)
+    assert (bad.code, "bad.jsonl has no column for inputs. Its columns are id, outputs" in bad.err) == (2, True)

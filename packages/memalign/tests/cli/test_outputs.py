@@ -33,7 +33,7 @@ def test_a_csv_is_a_sheet_that_resumes(memalign: Run, tone: str, tmp_path: Path,
     assert [(row["id"], row["value"], row["error"]) for row in rows] == [(f"n-{n}", "true", "") for n in range(3)]
     assert rows[1]["rationale"] == "'=HYPERLINK(1)"  # no formula
     assert "0 judged into out.csv" in memalign("judge", tone, many, "-o", "out.csv").out
-    assert "a judge's own verdict" in memalign("align", tone, "out.csv").err
+    assert "the verdict of a judge" in memalign("align", tone, "out.csv").err
     calls = len(endpoint.requests)
     assert memalign("explain", tone, "out.csv", "n-1", "--examples", many).code == 0
     assert memalign("next", tone, many, "--judged", "out.csv").code == 0
@@ -75,7 +75,7 @@ def test_judgments_are_kept_as_json_lines_only(
 ) -> None:
     wrong = memalign(command, tone, held_out, "-o", out)
     assert wrong.code == 2
-    assert "judgments are kept as JSON lines, in a .jsonl file" in wrong.err
+    assert "judgments are kept as JSON lines in a .jsonl file" in wrong.err
     assert not Path(out).exists()
 
 
@@ -126,7 +126,7 @@ def test_one_reason_is_told_once_with_a_count() -> None:
         read_feedback([*rows, {"id": "", "value": True}])
     text = str(caught.value)
     assert "line 1 (t-0): no content" in text
-    assert "the same on 49 more, the last on line 50" in text
+    assert "the same on 49 more rows, the last on line 50" in text
     assert "line 51: id is missing or empty" in text
     assert len(text.splitlines()) < 6
     assert len(caught.value.rows) == 51

@@ -74,7 +74,7 @@ def test_a_presigned_url_is_read_and_not_kept(memalign: Run, tone: str, store: s
     [
         (f"broken.jsonl?{QUERY}", "broken JSON"),
         (f"none.jsonl?{QUERY}", "no such file"),
-        (f"notes.docx?{QUERY}", "unknown kind of file '.docx'"),
+        (f"notes.docx?{QUERY}", "cannot read files of type '.docx'"),
         ("feedback.jsonl?X-Amz-Signature=other77aa", "cannot be used"),
     ],
 )

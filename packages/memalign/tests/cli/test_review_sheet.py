@@ -46,7 +46,7 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
     done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json")
     assert done.code == 0, done.err
     assert [(row["line"], row["key"]) for row in done.json["rows"]] == [(2, "001@ana"), (3, "3-4@ana")]
-    assert "1 of 3 rows of review.xlsx are not filled in, and were left out" in done.json["notes"]
+    assert "1 of 3 rows of review.xlsx are not filled in and were left out" in done.json["notes"]
     # The case is what was given, to the last character, whatever a cell can hold.
     for row in CASES[:2]:
         again = memalign("align", tone, jsonl(Path("again.jsonl"), [row | {"value": True, "source": "ben"}]))
@@ -138,7 +138,7 @@ def test_a_sheet_error_names_row_and_column(memalign: Run, tone: str, cases: Pat
     )
     refused = memalign("align", tone, "review.xlsx", "--source", "ana")
     assert refused.code == 2
-    assert "row 2, column D (value) (001): value 'maybe' is not allowed; allowed: true or false" in refused.err
+    assert "row 2, column D (value) (001): value 'maybe' is not allowed; use true or false" in refused.err
     assert "row 3, column G (memalign) (3-4): the column 'memalign', which holds the case, was changed" in refused.err
     assert "row 4, column E (rationale) (plain): rationale must be text" in refused.err
     filled(Path("review.xlsx"), {"001": {"id": "plain", "value": True}})
@@ -176,7 +176,7 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
             "judged.jsonl holds verdicts without texts, and the judge's memory has none",
         ),
         (("judged.jsonl", "--examples", cases, "-o", "r.xlsx"), "has none of its cases"),
-        ((held_out, "-o", "r.pdf"), "a sheet is .xlsx, .csv, .tsv, not .pdf"),
+        ((held_out, "-o", "r.pdf"), "the name of a sheet ends in .xlsx, .csv, .tsv, not in .pdf"),
         ((held_out, "-o", "nowhere/r.xlsx"), "cannot be written"),
         (("none.jsonl", "-o", "r.xlsx"), "no such file"),
         ((held_out, "--examples", held_out, "-o", "r.xlsx"), "holds no judgments"),

@@ -119,7 +119,7 @@ def test_a_case_without_labels_is_not_judged():
     judge, comment = judge_of("bool", {"t-1": True}), said("t-2", rationale="too cold")
     result = evaluate(judge, [said("t-1", True), comment])
     assert (result.n, result.unlabelled, judge.asked) == (1, 1, ["t-1"])
-    for rows, message in (([comment], "no case has a label"), ([], "there is no labelled case")):
+    for rows, message in (([comment], "no case has a value"), ([], "there are no labelled cases")):
         with pytest.raises(InputError, match=message):
             evaluate(judge, rows)
 
@@ -130,7 +130,7 @@ def test_remembered_cases_are_seen_by_id_or_content():
     judge = judge_of("bool", {"t-1": True, "t-2": True, "t-3": True}, memory=Memory(cases=remembered))
     result = evaluate(judge, [said(f"t-{i}", True) for i in (1, 2, 3)])
     assert (result.n, result.seen) == (3, 2)
-    assert "2 of the 3 are in the judge's memory" in str(result)
+    assert "2 of the 3 cases are in the judge's memory" in str(result)
 
 
 def test_a_labelled_file_is_checked_like_any_feedback(tmp_path):
@@ -218,7 +218,7 @@ def test_cases_of_one_group_count_together():
 
 def test_two_groups_are_too_few_for_an_interval():
     result = many("bool", [(i % 4 != 0, True) for i in range(40)], groups=lambda i: i % 2)
-    figure, why = result.metrics["accuracy"], "too few groups for an interval: 2, and 10 are needed"
+    figure, why = result.metrics["accuracy"], "too few groups for an interval: there are 2, and 10 are needed"
     assert (figure.value, figure.low, figure.high, figure.no_interval) == (0.75, None, None, why)
     assert why in str(result)
     assert "0.75  no interval" in str(result)
@@ -268,7 +268,7 @@ def test_a_judge_that_fixes_many_is_ahead():
     assert result.mcnemar_p == pytest.approx(2 / 2**12)
     assert result.differences["accuracy"].value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"
-    assert "the second judge is ahead (accuracy), n = 32" in str(result)
+    assert "the second judge is better (accuracy), n = 32" in str(result)
     assert json.loads(json.dumps(result.to_dict()))["fixed"] == [f"t-{i}" for i in range(12)]
 
 
@@ -279,7 +279,7 @@ def test_few_fixed_cases_are_no_proof(fixed, same, p, verdict):
     result = compare(cases(*[(False, True)] * fixed, *[(True, True)] * same), cases(*[(True, True)] * (fixed + same)))
     assert result.verdict == verdict
     assert result.mcnemar_p == pytest.approx(p)
-    assert ("do not tell the two apart" in str(result)) == (verdict == "tied")
+    assert ("no clear difference" in str(result)) == (verdict == "tied")
 
 
 def test_a_judge_is_tied_with_itself():
@@ -331,4 +331,4 @@ def test_grouped_cases_are_compared_by_group(wrong, n, groups, verdict):
     result = compare(before, cases(*[(True, True)] * n))
     assert result.verdict == verdict
     assert result.differences["accuracy"].value == pytest.approx(wrong / n)
-    assert ("too few groups for an interval: 3, and 10 are needed" in str(result)) == (wrong == 32)
+    assert ("too few groups for an interval: there are 3, and 10 are needed" in str(result)) == (wrong == 32)

@@ -89,7 +89,7 @@ class TestMinimum:
         judge, _ = judge_that(lambda number: number % 10 == 0)
         found = decide(judge, labelled(50), minimum={"accuracy": 0.85})
         assert found.outcome == "too few cases"
-        assert re.search(r"about \d+ cases more would settle it", str(found))
+        assert re.search(r"about \d+ more cases would settle it", str(found))
 
     def test_one_label_throughout_gives_no_kappa(self) -> None:
         judge, _ = judge_that(never)
@@ -101,11 +101,11 @@ class TestMinimum:
     @pytest.mark.parametrize(
         ("demand", "message"),
         [
-            ({}, "name a criterion"),
+            ({}, "name at least one criterion"),
             ({"minimum": {"f1": 0.5}}, "bool has no 'f1'; it has accuracy"),
             ({"not_worse_than": 5}, "needs a judge to compare with"),
-            ({"not_worse_than": 120, "against": True}, "points from 0 to below 100"),
-            ({"minimum": {"kappa": float("nan")}}, "no number"),
+            ({"not_worse_than": 120, "against": True}, "points from 0 to less than 100"),
+            ({"minimum": {"kappa": float("nan")}}, "must be a number"),
             ({"minimum": {"accuracy": 85}}, "accuracy is at most 1"),
         ],
     )
@@ -150,7 +150,7 @@ class TestCases:
         assert (found.taught, found.n, found.seen) == (10, 50, 0)
         assert gate(found, minimum={"kappa": 0.3}).n == 50
         assert model_calls == 0
-        with pytest.raises(InputError, match="10 cases are in the judge's memory: evaluate with unseen=True"):
+        with pytest.raises(InputError, match="10 cases are in the judge's memory; evaluate with unseen=True"):
             gate(evaluate(taught, rows), minimum={"kappa": 0.3})
         with pytest.raises(InputError, match="all 10 cases are in the judge's memory"):
             decide(taught, rows[:10], minimum={"kappa": 0.3})
@@ -160,7 +160,7 @@ class TestCases:
             raise ModelUnavailable("HTTP 503")
 
         judge, _ = judge_that(never)
-        with pytest.raises(InputError, match="60 of 60 cases have no verdict; the first, h-0: ModelUnavailable"):
+        with pytest.raises(InputError, match="60 of 60 cases have no verdict; for example h-0: ModelUnavailable"):
             decide(judge.replace(model=ScriptedChatModel(down)), labelled(60), minimum={"kappa": 0.3})
 
 
@@ -190,12 +190,14 @@ class TestJudgmentsOfAFile:
         ],
     )
     def test_those_of_another_judge_count_for_nothing(self, file: Path, changes: dict[str, Any]) -> None:
-        with pytest.raises(InputError, match="was judged by another judge, or by tone with another model, wording"):
+        with pytest.raises(
+            InputError, match="was judged by another judge, or by tone with another model, instructions"
+        ):
             decide(judge_that(never)[0].replace(**changes), labelled(60), judged=file, **self.DEMAND)
 
     def test_nor_do_those_made_with_another_memory(self, file: Path) -> None:
         taught = judge_that(never)[0].align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
-        with pytest.raises(InputError, match="with another model, wording, setting or memory"):
+        with pytest.raises(InputError, match="with another model, instructions, setting or memory"):
             decide(taught, labelled(60), judged=file, **self.DEMAND)
 
     def test_another_name_or_label_asks_no_model(self, file: Path) -> None:
@@ -208,7 +210,7 @@ class TestJudgmentsOfAFile:
     @pytest.mark.parametrize(
         ("rows", "message"),
         [
-            (labelled(80), "has no judgment of 'h-60' and of 19 others"),
+            (labelled(80), "has no judgment for 'h-60' and of 19 others"),
             ([Feedback(id="h-3", outputs="item 30", value=True), *labelled(60)[4:]], "'h-3' has changed since it was"),
         ],
     )

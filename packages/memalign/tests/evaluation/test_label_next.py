@@ -48,7 +48,7 @@ def items(**outputs: str) -> list[dict[str, Any]]:
 
 
 def said(value: bool = True, *, p: float | None = 0.99, answer: Any = "yes", **fields: Any) -> Judgment:
-    """A judgment of which nothing stands out: a check speaks, and the model is sure."""
+    """A judgment with nothing unusual about it: a check speaks, and the model is sure."""
     finding = Finding(guideline="G1", check="Is it warm?", answer=answer, probability=p)
     settled: dict[str, Any] = {"value": value, "own_value": value, "confidence": 0.99, "findings": (finding,)}
     return Judgment(**settled | fields)
@@ -80,21 +80,21 @@ LENGTH = Finding(guideline=None, check="the length", contribution=2.0)
 @pytest.mark.parametrize(
     ("text", "judgment", "reason"),
     [
-        (NEAR, said(), "nothing stands out"),
+        (NEAR, said(), "nothing unusual about it"),
         (NEAR, said(p=0.55), "no guideline applies"),
         (NEAR, said(p=0.1, answer="n/a"), "no guideline applies"),
         (NEAR, said(findings=()), "no guideline applies"),
         (NEAR, said(findings=(LENGTH,)), "no guideline applies"),
-        (NEAR, said(p=None, answer="no"), "nothing stands out"),
-        (NEAR, said(p=0.01, answer="no"), "nothing stands out"),
-        (NEAR, said(findings=(applies("G1", True),)), "nothing stands out"),
-        (NEAR, said(findings=(applies("G1", True), applies("G2", False))), "guidelines pull both ways"),
-        (NEAR, said(findings=(weighs(1.0), weighs(-0.8))), "guidelines pull both ways"),
-        (NEAR, said(findings=(weighs(1.0), weighs(-0.1))), "nothing stands out"),
+        (NEAR, said(p=None, answer="no"), "nothing unusual about it"),
+        (NEAR, said(p=0.01, answer="no"), "nothing unusual about it"),
+        (NEAR, said(findings=(applies("G1", True),)), "nothing unusual about it"),
+        (NEAR, said(findings=(applies("G1", True), applies("G2", False))), "guidelines contradict each other"),
+        (NEAR, said(findings=(weighs(1.0), weighs(-0.8))), "guidelines contradict each other"),
+        (NEAR, said(findings=(weighs(1.0), weighs(-0.1))), "nothing unusual about it"),
         (NEAR, said(confidence=0.55), "unsure (55%)"),
-        (NEAR, said(confidence=None), "nothing stands out"),
+        (NEAR, said(confidence=None), "nothing unusual about it"),
         (NEAR, said(p=0.6, confidence=0.5), "unsure (50%); no guideline applies"),  # the strongest first
-        (FAR, said(), r"unlike every case in memory \(likeness 0\.\d\d at most\)"),
+        (FAR, said(), r"unlike every case in memory \(likeness at most 0\.\d\d\)"),
     ],
 )
 def test_every_reason_has_its_words(tmp_path: Path, text: str, judgment: Judgment, reason: str) -> None:
@@ -104,7 +104,7 @@ def test_every_reason_has_its_words(tmp_path: Path, text: str, judgment: Judgmen
 
 def test_a_judge_without_guidelines_or_memory_says_so(tmp_path: Path) -> None:
     (case,) = ranked(judge(), items(a=NEAR), tmp_path, {"a": said(findings=())}).cases
-    assert case.reason == "no guideline applies: the judge has none; no case is in memory"
+    assert case.reason == "the judge has no guidelines yet; memory has no cases yet"
     (case,) = next_cases(judge(taught()), items(a=NEAR)).cases
     assert case.reason == "no guideline applies", "a judgment without answers to checks"
 
@@ -147,14 +147,14 @@ class TestRanking:
 class TestWrongUse:
     @pytest.mark.parametrize("n", [0, -1, 1.5, True])
     def test_n_is_a_whole_number(self, n: Any) -> None:
-        with pytest.raises(InputError, match="n must be 1 or more"):
+        with pytest.raises(InputError, match="n must be a whole number of 1 or more"):
             next_cases(judge(), items(a=FAR), n=n)
 
     def test_judgments_must_match_these_cases_and_this_memory(self, tmp_path: Path) -> None:
         one = judge(taught())
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
         out = tmp_path / "out.jsonl"
-        with pytest.raises(InputError, match="has no judgment of 'b' and of 1 others"):
+        with pytest.raises(InputError, match="has no judgment for 'b' and of 1 others"):
             next_cases(one, items(a=FAR, b=OTHER, c=NEAR), judged=out)
         with pytest.raises(InputError, match="'a' has changed since it was judged"):
             next_cases(one, items(a=OTHER), judged=out)

@@ -150,8 +150,8 @@ class TestWhatItSays:
         assert right == {"ana": 1.0, "ben": 0.0, "eva": 1.0}, "ben said the opposite of the verdicts every time"
 
     def test_it_says_how_many_labels_are_missing(self, aligned: Judge) -> None:
-        assert "labels more would bring the interval" in as_markdown(page_of(aligned, rows(30, 60)))
-        assert "labels more" not in as_markdown(page_of(aligned, rows(30, 530)))
+        assert "more labels would narrow the interval" in as_markdown(page_of(aligned, rows(30, 60)))
+        assert "more labels would" not in as_markdown(page_of(aligned, rows(30, 530)))
 
     def test_a_case_without_a_verdict_is_counted(self) -> None:
         def shaky(request: ChatRequest) -> Answer:

@@ -118,7 +118,7 @@ def test_a_case_need_not_be_repeated() -> None:
     (row,) = read_feedback([{"id": "t-9", "value": True}], value_type=BOOL, hashes=hashes).rows
     assert row.content == {}
     read_feedback([{"id": "t-9", "value": True, "outputs": "a"}], hashes=hashes)
-    with pytest.raises(InvalidRows, match="knows 't-9' with other content"):
+    with pytest.raises(InvalidRows, match="has a case 't-9' with other content"):
         read_feedback([{"id": "t-9", "value": True, "outputs": "b"}], hashes=hashes)
 
 
@@ -181,7 +181,7 @@ class NaT(datetime):
 def test_a_wrong_time_names_its_row() -> None:
     assert read_feedback([GOOD | {"created_at": NaT(2026, 3, 1)}]).rows[0].created_at is None
     for wrong in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00", 1701010112345, "1701010112345", True):
-        with pytest.raises(InvalidRows, match=r"line 1.*is not an ISO 8601 time"):
+        with pytest.raises(InvalidRows, match=r"line 1.*is not a time in ISO 8601"):
             read_feedback([GOOD | {"created_at": wrong}])
 
 
@@ -194,13 +194,13 @@ def test_a_wrong_time_names_its_row() -> None:
         ({"id": "a\nb", "outputs": "a", "value": True}, "one line"),
         ({"id": "t", "outputs": "a"}, "a value, a rationale or both"),
         ({"id": "t", "value": True}, "no content: one of inputs"),
-        (GOOD | {"value": "maybe"}, "value 'maybe' is not allowed; allowed: true or false"),
+        (GOOD | {"value": "maybe"}, "value 'maybe' is not allowed; use true or false"),
         (GOOD | {"rationale": 7}, "rationale must be text"),
         (GOOD | {"source": "a\nb"}, "must be one line of text"),
         (GOOD | {"source": {"name": "ana"}}, "source must be text"),
-        (GOOD | {"created_at": "yesterday"}, "not an ISO 8601 time"),
+        (GOOD | {"created_at": "yesterday"}, "not a time in ISO 8601"),
         (GOOD | {"meta": "x"}, "meta must be a JSON object"),
-        (GOOD | {"meta": {"group": 1}, "group": 2}, "group is both a column and in meta"),
+        (GOOD | {"meta": {"group": 1}, "group": 2}, "group is both a column and a key of meta"),
         ("text", "not text"),
         (None, "not null"),
         ([1], "not an array"),
@@ -220,7 +220,7 @@ def test_an_impossible_python_row_is_named() -> None:
     wrong = GOOD | {"id": "t-3", "x": b"raw"}, GOOD | {"id": "t-4", "value": ["Refuted"]}
     file = read_feedback([GOOD, cast("Any", 7), GOOD | {"id": "t-2", "outputs": {1, 2}}, *wrong], skip_invalid=True)
     reasons = [bad.reason for bad in file.invalid]
-    assert reasons[0] == "a row is a mapping or one of our values, not int"
+    assert reasons[0] == "a row is a mapping, an Example or a Feedback, not int"
     assert "outputs is not a JSON value" in reasons[1]
     assert "meta is not a JSON value" in reasons[2]
     assert "not a label" in reasons[3]
@@ -230,7 +230,7 @@ def test_broken_lines_cost_themselves_only(write: Write) -> None:
     text = lines(GOOD).encode() + b'{"id": "t-2", "outputs":\n{"id": "t-3", "outputs": "caf\xe9"}\n' + b"[" * 100_000
     file = read_feedback(write("f.jsonl", text), value_type=BOOL, skip_invalid=True)
     reasons = {bad.line: bad.reason for bad in file.invalid}
-    assert reasons[3] == "not UTF-8: byte 30 is 0xe9; save the file as UTF-8"
+    assert reasons[3] == "byte 30 (0xe9) is not UTF-8; save the file as UTF-8"
     assert ["broken JSON" in reasons[line] for line in (2, 4)] == [True, True]
     assert file.lines == (1,)
 
@@ -249,13 +249,13 @@ def test_broken_csv_lines_are_named_where_they_begin(write: Write) -> None:
     )
     file = read_feedback(write("f.csv", text), value_type=BOOL, skip_invalid=True)
     assert ([row.id for row in file.rows], file.lines) == (["t-1", "t-6"], (2, 7))
-    excel = "perhaps Windows-1252 as Excel writes a plain CSV; save it as CSV UTF-8, or as .xlsx"
+    excel = "perhaps Windows-1252, as Excel writes a plain CSV; save it as CSV UTF-8 or as .xlsx"
     assert [(bad.line, bad.reason) for bad in file.invalid] == [
-        (3, "broken CSV: 2 cells, but the header has 3"),
-        (4, "broken CSV: 4 cells, but the header has 3"),
-        (5, f"not UTF-8: byte 8 is 0xe9, {excel}"),
+        (3, "broken CSV: the row has 2 cells, but the header has 3"),
+        (4, "broken CSV: the row has 4 cells, but the header has 3"),
+        (5, f"byte 8 (0xe9) is not UTF-8, {excel}"),
         (6, "broken CSV: ',' expected after '\"'"),
-        (8, "broken CSV: a quote is opened and never closed, so that it takes in all up to line 9"),
+        (8, "broken CSV: a quotation mark opens a cell and is never closed, so the cell runs on to line 9"),
     ]
 
 
@@ -265,12 +265,12 @@ OTHER = GOOD | {"source": "ben", "outputs": "something else"}
 @pytest.mark.parametrize(
     ("read", "rows", "reason"),
     [
-        (read_feedback, [GOOD, GOOD], "line 2 (t-1): t-1@ana is on line 1 already"),
-        (read_feedback, [GOOD | {"source": None}, {"id": "t-1", "value": False}], "t-1@unknown is on line 1 already"),
-        (read_feedback, [GOOD, OTHER], "outputs differ from those of 't-1' on line 1"),
-        (read_examples, [{"id": "t-1", "outputs": "a"}] * 2, "on line 1 already"),
-        (read_examples, [GOOD, GOOD], "on line 1 already"),
-        (read_examples, [GOOD, OTHER], "its content differs from that of 't-1' on line 1"),
+        (read_feedback, [GOOD, GOOD], "line 2 (t-1): t-1@ana is also on line 1"),
+        (read_feedback, [GOOD | {"source": None}, {"id": "t-1", "value": False}], "t-1@unknown is also on line 1"),
+        (read_feedback, [GOOD, OTHER], "outputs differ from 't-1' on line 1"),
+        (read_examples, [{"id": "t-1", "outputs": "a"}] * 2, "also on line 1"),
+        (read_examples, [GOOD, GOOD], "also on line 1"),
+        (read_examples, [GOOD, OTHER], "its content differs from 't-1' on line 1"),
         (read_examples, [{"outputs": "a"}, {"id": "t-2", "outputs": "b"}], "line 1: id is missing"),
         (read_examples, [{"id": "t-2"}, GOOD], "line 1 (t-2): no content"),
         (read_examples, [{"id": "t-3", "value": True}, GOOD], "line 1 (t-3): no content"),
@@ -293,27 +293,31 @@ def test_of_two_rows_that_differ_the_first_is_kept(second: dict[str, Any]) -> No
 @pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.json"])
 @pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
 def test_an_empty_file_says_so(write: Write, name: str, text: str) -> None:
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises(InputError, match="has no rows"):
         read_feedback(write(name, text))
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("f.csv", "id,outputs,value\n", "empty"),
-        ("f.csv", "name,answer\na,b\n", "no column for inputs, outputs, value; its columns: name, answer; say which"),
+        ("f.csv", "id,outputs,value\n", "has no rows"),
+        (
+            "f.csv",
+            "name,answer\na,b\n",
+            "no column for inputs, outputs, value. Its columns are name, answer. Name the right ones",
+        ),
         ("f.csv", "id,value,value\na,b,c\n", "value twice"),
         ("f.csv", b"id,caf\xe9\na,b\n", "not UTF-8"),
-        ("f.csv", 'id,"outputs\na,b\n', "broken header, line 1: a quote"),
-        ("f.json", "[]", "empty"),
+        ("f.csv", 'id,"outputs\na,b\n', "the header on line 1 is broken: a quotation mark"),
+        ("f.json", "[]", "has no rows"),
         ("f.json", '{"id": "t-1"}', "holds one array"),
-        ("f.json", '{"id": "t-1"}\n{"id": "t-2"}\n', "called .jsonl"),
-        ("f.json", b'[{"id": "caf\xe9"}]', "line 1: not UTF-8"),
+        ("f.json", '{"id": "t-1"}\n{"id": "t-2"}\n', "name it .jsonl"),
+        ("f.json", b'[{"id": "caf\xe9"}]', "line 1: byte 13"),
         ("f.jsonl", lines(GOOD).encode("utf-16"), "UTF-16"),
-        ("f.xlsx", "PK", "no readable XLSX file"),
-        ("f.parquet", "PAR1", "no readable Parquet file"),
-        ("f.ods", "PK", "unknown kind of file '.ods'; use .jsonl"),
-        ("feedback", "{}", "there is no such folder, and a file's name ends in its kind: .jsonl"),
+        ("f.xlsx", "PK", "as an XLSX file"),
+        ("f.parquet", "PAR1", "as a Parquet file"),
+        ("f.ods", "PK", "cannot read files of type '.ods'; use .jsonl"),
+        ("feedback", "{}", "there is no such folder, and the name of a file has to end in .jsonl"),
     ],
 )
 def test_an_unreadable_file_says_why(write: Write, name: str, text: str | bytes, message: str) -> None:

@@ -101,7 +101,7 @@ def test_a_device_is_written_but_never_replaced() -> None:
     try:
         write(device, b"whole\n")
         assert os.read(ours, 100) == b"whole\r\n"
-        with pytest.raises(InputError, match="is no file"):
+        with pytest.raises(InputError, match="is not a regular file"):
             JudgmentWriter(device, judge="j")
         assert device.is_char_device()
     finally:

@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_said(store: Any, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InputError, match="Protocol not known: nowhere"):
         read_examples("nowhere://in/none.jsonl")
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(ConfigurationError, match=r"none.jsonl cannot be read: Please install gcsfs"):
+    with pytest.raises(ConfigurationError, match=r"cannot read gs://in/none.jsonl: Please install gcsfs"):
         read_examples("gs://in/none.jsonl")
     with pytest.raises(InputError, match="without Parquet or JSONL files"):
         read_examples(tmp_path)
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_is_said(store: Any, monkeypatch: pytest.MonkeyPatch
 def test_judgments_go_to_a_file_of_this_machine(out: str, tmp_path: Path) -> None:
     model = ScriptedChatModel([])
     judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model)
-    with pytest.raises(InputError, match=r"judgments are kept as JSON lines, in a \.jsonl file on this machine"):
+    with pytest.raises(InputError, match=r"judgments are kept as JSON lines in a \.jsonl file on this machine"):
         judge.judge_many(EXAMPLES, out=out if "://" in out else tmp_path / out)
     assert not model.requests
 
@@ -149,13 +149,13 @@ def test_times_to_the_nanosecond_are_read(path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (parquet([{"id": "a", "outputs": "x"}] * 2), r"line 2 \(a\): 'a' is on line 1 already"),
+        (parquet([{"id": "a", "outputs": "x"}] * 2), r"line 2 \(a\): the id 'a' is also on line 1"),
         (
             parquet([{"id": "a", "outputs": "x", "image": b"\x89"}]),
             r"line 1 \(a\): column image holds bytes; leave the col",
         ),
-        (parquet([{"key": "a", "answer": "x"}]), "has no column for inputs, outputs; its columns: key, answer"),
-        (parquet([{"id": "a"}])[:-20], "no readable Parquet file"),
+        (parquet([{"key": "a", "answer": "x"}]), "has no column for inputs, outputs. Its columns are key, answer"),
+        (parquet([{"id": "a"}])[:-20], "as a Parquet file"),
         (None, "no such file"),
     ],
 )
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_parquet_file_is_said(path: Path, data: bytes | Non
 def test_a_table_of_bytes_or_without_rows_is_refused() -> None:
     with pytest.raises(InvalidRows, match=r"line 1 \(a\): column image holds bytes; leave the column out"):
         Examples.of(pa.Table.from_pylist([{"id": "a", "outputs": "x", "image": b"\x89"}])).check()
-    with pytest.raises(InputError, match="empty: it has no row"):
+    with pytest.raises(InputError, match="has no rows"):
         Examples.of(pa.Table.from_pylist([{"id": "a", "outputs": "x"}]).slice(0, 0)).check()
 
 

@@ -45,12 +45,12 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("ticket,answer,note\nt-1,a,\n", "utf-8")
     remedy = (
-        r"f\.csv has no column for inputs, outputs, value; its columns: ticket, answer, note; say which they are: "
-        r"--map inputs=COLUMN,outputs=COLUMN,value=COLUMN \(in Python columns=\{'inputs': 'COLUMN'\}\)"
+        r"f\.csv has no column for inputs, outputs, value. Its columns are ticket, answer, note. Name the right ones: "
+        r"--map inputs=COLUMN,outputs=COLUMN,value=COLUMN \(in Python: columns=\{'inputs': 'COLUMN', "
     )
     with pytest.raises(InputError, match=remedy):
         read_feedback(path, fields=("inputs", "outputs"))
-    with pytest.raises(InputError, match="no column for inputs; its columns"):
+    with pytest.raises(InputError, match=r"no column for inputs\. Its columns"):
         Examples.of(path, columns={"outputs": "answer"}, fields=("inputs", "outputs")).check()
     named = RowSource.of(path, columns={"outputs": "reply", "value": "label"})
     with pytest.raises(InputError, match=r"no column 'reply' for outputs, no column 'label' for value; its"):
@@ -61,9 +61,7 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
 
 def test_a_plain_csv_from_excel_is_named(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_bytes(b"id;outputs;value\nt-1;caf\xe9;0,5\n")
-    with pytest.raises(
-        InvalidRows, match=r"line 2: not UTF-8.*Windows-1252 as Excel.*save it as CSV UTF-8, or as .xlsx"
-    ):
+    with pytest.raises(InvalidRows, match=r"line 2: byte 8.*Windows-1252, as Excel.*save it as CSV UTF-8 or as .xlsx"):
         read_feedback(tmp_path / "f.csv")
 
 
@@ -144,15 +142,15 @@ except InputError as error:
 @pytest.mark.parametrize(
     ("rows", "dimension", "message"),
     [
-        ({1: HEADER, 2: FIRST, 1_048_576: {"XFD": "far"}}, "A1:XFD1048576", r"far\.xlsx goes on to row 1,000,001"),
-        ({1: HEADER, 2: FIRST, 1_048_576: {"XFD": "far"}}, "", r"far\.xlsx goes on to row 1,000,001"),
-        ({1: HEADER, 2: FIRST, 99_999_999_999: {"A": "far"}}, "", r"far\.xlsx goes on to row 1,000,001"),
+        ({1: HEADER, 2: FIRST, 1_048_576: {"XFD": "far"}}, "A1:XFD1048576", r"far\.xlsx extends to row 1,000,001"),
+        ({1: HEADER, 2: FIRST, 1_048_576: {"XFD": "far"}}, "", r"far\.xlsx extends to row 1,000,001"),
+        ({1: HEADER, 2: FIRST, 99_999_999_999: {"A": "far"}}, "", r"far\.xlsx extends to row 1,000,001"),
         (
             {1: HEADER, 2: FIRST, 3: {"XFD": "far"}},
             "A1:XFD3",
-            r"far\.xlsx goes on to row 3, column XFD, and at most",
+            r"far\.xlsx extends to row 3, column XFD, but at most",
         ),
-        ({1: HEADER, 2: FIRST, 3: {"AAAAA": "far"}}, "", r"far\.xlsx is no readable XLSX file"),
+        ({1: HEADER, 2: FIRST, 3: {"AAAAA": "far"}}, "", r"cannot read .*far\.xlsx as an XLSX file"),
     ],
 )
 def test_a_small_sheet_with_a_far_cell_is_refused_at_once(
@@ -160,7 +158,7 @@ def test_a_small_sheet_with_a_far_cell_is_refused_at_once(
 ) -> None:
     path = xlsx(tmp_path / "far.xlsx", rows, dimension)
     assert path.stat().st_size < 2048
-    assert re.search("/" + message, refusal_within_a_second(path))
+    assert re.search(message, refusal_within_a_second(path))
 
 
 def test_a_sheet_that_unpacks_to_too_much_is_refused_at_once(tmp_path: Path) -> None:
@@ -180,8 +178,6 @@ def test_a_sheet_that_misstates_its_size_loses_nothing(tmp_path: Path, dimension
 
 def test_a_cell_beside_the_header_is_never_dropped(tmp_path: Path) -> None:
     path = xlsx(tmp_path / "f.xlsx", {1: HEADER, 2: FIRST, 3: FIRST | {"A": "t-2", "E": "Too curt."}})
-    with pytest.raises(
-        InvalidRows, match=r"row 3, column E: the header names no column for 'Too curt.'; give the column"
-    ):
+    with pytest.raises(InvalidRows, match=r"row 3, column E: the column of 'Too curt.' has no name in the header"):
         read_feedback(path, value_type=FLOAT)
     assert [row.id for row in read_feedback(path, value_type=FLOAT, skip_invalid=True).rows] == ["t-1"]

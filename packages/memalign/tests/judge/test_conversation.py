@@ -135,10 +135,10 @@ class TestTurns:
         ("conversation", "said"),
         [
             ([], "conversation has no turn"),
-            (17, "conversation is a number, not a list of turns"),
+            (17, "conversation is a number instead of a list of turns"),
             ({"user": "hi"}, "conversation is an object without a list of messages"),
             (["hi", 3], "turn 2, is a number"),
-            ([{"content": "hi"}], "turn 1, has no role (its keys: content)"),
+            ([{"content": "hi"}], "turn 1, has no role (its keys are content)"),
             ([{"role": "user", "content": "a"}, {"role": "assistant"}], "turn 2 (assistant), has no content"),
             ([{"role": "user\n2 assistant", "content": "a"}], "turn 1: its role must be a name"),
             ([{"role": "<|im_start|>", "content": "a"}], "turn 1: its role must be a name"),
@@ -150,7 +150,9 @@ class TestTurns:
             one(Example(id="s-1", conversation=conversation))
         assert said in str(refused.value)
         assert str(refused.value).startswith("s-1: ")
-        assert 'a turn is {"role": "user"' in str(refused.value) or "such as user or assistant" in str(refused.value)
+        assert 'a turn is {"role": "user"' in str(refused.value) or "for example user or assistant" in str(
+            refused.value
+        )
         assert model.requests == []
         with pytest.raises(InvalidRows) as rows:
             one.align([{"id": "s-1", "conversation": conversation, "value": True}])

@@ -256,7 +256,7 @@ class TestAsTheModel:
         assert model.asked[0][1].kind == kind
 
     def test_free_text_cannot_be_decided(self) -> None:
-        with pytest.raises(ConfigurationError, match="writes nothing"):
+        with pytest.raises(ConfigurationError, match="writes no text"):
             judge(deciding({}, {}), value_type=str)(outputs="x")
 
     def test_a_refused_verdict_is_an_error_with_the_reason(self) -> None:

@@ -81,7 +81,7 @@ def test_a_weak_model_names_none_and_all_that_it_read_counts() -> None:
 def test_a_guideline_that_was_not_shown_is_dropped_with_a_note() -> None:
     made = judge(answer(named("G7", "sorry"), named("G1", "sorry"), named(None), "G2"))(outputs=REPLY)
     assert [finding.guideline for finding in made.findings] == ["G1"]
-    assert made.notes == ("a finding dropped: it names a guideline that was not shown",)
+    assert made.notes == ("a finding was ignored because it names a guideline that was not shown",)
 
 
 def test_a_guideline_over_the_budget_was_not_shown() -> None:
@@ -99,7 +99,7 @@ def test_a_guideline_over_the_budget_was_not_shown() -> None:
 def test_invented_evidence_is_dropped_and_the_finding_stays() -> None:
     made = judge(answer(named("G1", "We beg your pardon"), named("G2", "Here is €20")))(outputs=REPLY)
     assert [(each.guideline, each.evidence) for each in made.findings] == [("G1", None), ("G2", "Here is €20")]
-    assert made.notes == ("evidence for G1 dropped: the item does not have these words",)
+    assert made.notes == ("the evidence for G1 was ignored because the item does not contain these words",)
 
 
 def test_where_something_is_missing_there_is_nothing_to_quote() -> None:
@@ -116,7 +116,9 @@ def test_a_guideline_named_twice_is_one_finding() -> None:
 def test_a_verdict_stands_without_usable_findings(findings: object) -> None:
     made = judge({"findings": findings, "rationale": "r", "value": True})(outputs="x")
     assert (made.value, made.findings) == (True, ())
-    assert made.notes == (() if findings is None else ("the model's findings are no list, and are dropped",))
+    assert made.notes == (
+        () if findings is None else ("the model's findings were ignored because they are not a list",)
+    )
 
 
 @given(

@@ -135,18 +135,18 @@ class TestInstructions:
             ("", "name no field"),
             ("Is { outputs } good?", "name no field"),
             ("Is {{ outputs good?", "name no field"),
-            ("Is {{ output }} good?", "unknown field {{ output }}"),
-            ("{{ outputs }} of {{ question.inputs }}", "unknown field {{ question.inputs }}"),
-            ("{{ outputs | upper }}", "instructions are no template"),
+            ("Is {{ output }} good?", "{{ output }}, which is not a field"),
+            ("{{ outputs }} of {{ question.inputs }}", "{{ question.inputs }}, which is not a field"),
+            ("{{ outputs | upper }}", "The instructions are not a template"),
             ("{{ inputs.question() }}", "such as {{ inputs.question }} or {{ outputs[0].text }}"),
-            ("{{ outputs[x] }}", "unknown field"),
-            ("{{ outputs. }}", "unknown field"),
-            ("{{ Outputs }}", "unknown field"),
-            ("{{}} {{ outputs }}", "unknown field"),
-            ("{{{ outputs }}}", "unknown field"),
-            ("{{ meta }}", "unknown field {{ meta }}"),
+            ("{{ outputs[x] }}", "which is not a field"),
+            ("{{ outputs. }}", "which is not a field"),
+            ("{{ Outputs }}", "which is not a field"),
+            ("{{}} {{ outputs }}", "which is not a field"),
+            ("{{{ outputs }}}", "which is not a field"),
+            ("{{ meta }}", "{{ meta }}, which is not a field"),
             ("{{ outputs }} \ud83d", "surrogate"),
-            (None, "must be text"),
+            (None, "must be a text"),
         ],
     )
     def test_instructions_without_known_fields_are_refused(self, instructions: Any, why: str) -> None:
@@ -211,7 +211,7 @@ class TestOneItem:
     def test_an_example_or_fields_but_not_both(self) -> None:
         one, _ = judge()
         assert one(Example(id="t", inputs="q", outputs="a")).value is True
-        with pytest.raises(TypeError, match=r"judge\(…\) takes an Example, or the fields inputs, .* and no foo"):
+        with pytest.raises(TypeError, match=r"judge\(…\) takes an Example or the fields inputs, .* but not foo"):
             one(foo=1)  # type: ignore[call-arg]
         with pytest.raises(InputError, match="not both"):
             one(Example(id="t", inputs="q", outputs="a"), outputs="b")
@@ -279,10 +279,10 @@ class TestOneItem:
         aligned = learn(bare()[0], rows).judge.replace(model=small)
         same = aligned(**item)
         assert same.example_ids == ("t-2",)
-        assert any(note.startswith("example t-1 left out: over the budget") for note in same.notes)
+        assert any(note.startswith("case t-1 was left out because the similar cases") for note in same.notes)
         near = aligned(inputs=words, outputs=words[:5900])
         assert len(near.example_ids) == 1
-        assert any("left out: over the budget" in note for note in near.notes)
+        assert any("was left out because the similar cases" in note for note in near.notes)
 
     def test_the_model_decides_how_many_examples_by_default(self) -> None:
         rows = [row(n, "ana", "add", value=True) for n in range(9)]
@@ -540,7 +540,7 @@ class TestBudget:
         assert 3 < len(judgment.guideline_ids) < 40
         assert {"G40", "G30", "G1"} <= set(judgment.guideline_ids)
         assert list(judgment.guideline_ids) == sorted(judgment.guideline_ids, key=lambda g: int(g[1:]))
-        left_out = [note for note in judgment.notes if "left out: over the token budget" in note]
+        left_out = [note for note in judgment.notes if "was left out because the prompt would be too long" in note]
         assert len(left_out) == 40 - len(judgment.guideline_ids)
         assert "Rule 40 " in model.requests[0].system
 
@@ -586,7 +586,7 @@ class TestBudget:
         judgment = aligned(inputs="q", outputs="long answer")
         assert 0 < len(judgment.example_ids) < 5
         assert len(model.requests[-1].user) < 600 * 4
-        assert any("over the budget of 600 tokens" in note for note in judgment.notes)
+        assert any("only 600 tokens" in note for note in judgment.notes)
 
 
 class TestSurface:

@@ -151,7 +151,7 @@ def test_judgments_in_a_file_are_read_on_demand(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         judgments[10]
     out.write_text(out.read_text("utf-8").replace('"i-0"', '"i-000"'), "utf-8")
-    with pytest.raises(InputError, match="was changed since"):
+    with pytest.raises(InputError, match="has changed since"):
         list(judgments)
 
 
@@ -169,7 +169,7 @@ def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [Example(id="i-1", outputs="a1-"), {"id": "i-1", "outputs": "a1-"}, 7, None])
 def test_one_item_is_no_list_of_items(given: Any) -> None:
-    with pytest.raises(InputError, match="one item is judged by judge"):
+    with pytest.raises(InputError, match="to judge one example, call judge"):
         judge(Model()).judge_many(given)
 
 
@@ -194,7 +194,7 @@ def test_a_changing_file_is_noticed_and_judgments_kept(tmp_path: Path) -> None:
         if model.asked.total() > 50 and path.stat().st_size == before:
             path.write_text("".join(f"{json.dumps(item)}\n" for item in items(1_000, size=101)), "utf-8")
 
-    with pytest.raises(InputError, match="has changed since it was checked"):
+    with pytest.raises(InputError, match="was changed while it was being read"):
         judge(model).judge_many(path, out=out, on_judgment=note)
     assert len(ids(out)) >= 50
 
@@ -256,7 +256,7 @@ def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: i
     left = judgments[len(made)]
     assert left.error is not None
     assert left.error.startswith("NotJudged: one more call would pass the limit of $0.15 ($0.1")
-    assert "go on" in left.error
+    assert "to resume" in left.error
     assert left.usage == Usage()
     assert len(ids(out)) == len(made)
     rest = judge(model).judge_many(items(40), out=out, max_cost=10)
@@ -321,7 +321,7 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     assert 32 <= model.asked.total() <= 36
     assert judgments[0].error == "ModelUnavailable: down"
     assert str(judgments[-1].error).startswith(
-        "NotJudged: 32 items in a row failed, the last with ModelUnavailable: down;"
+        "NotJudged: 32 examples in a row failed, the last one with ModelUnavailable: down;"
     )
     model.fails = lambda _: None
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
@@ -331,7 +331,7 @@ def test_a_silent_server_ends_a_limited_run_too() -> None:
     model = Model(fails=lambda _: ModelUnavailable("down"))
     judgments = judge(model).judge_many(items(500), concurrency=64, max_cost=1)
     assert model.asked.total() == 32, "until it is known what a call costs there is one at a time"
-    assert str(judgments[-1].error).startswith("NotJudged: 32 items in a row failed")
+    assert str(judgments[-1].error).startswith("NotJudged: 32 examples in a row failed")
 
 
 def test_scattered_failures_stop_nothing() -> None:
@@ -350,7 +350,7 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     assert [judgment.error is None for judgment in again].count(True) == 30, "those that came after them were judged"
     model.fails = lambda _: ModelUnavailable("down")
     later = judge(model).judge_many(items(80), out=out, concurrency=1)
-    assert str(later[59].error).startswith("NotJudged: 32 items in a row failed"), (
+    assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), (
         "a server that is down ends it as ever"
     )
 

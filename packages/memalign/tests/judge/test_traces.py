@@ -223,7 +223,7 @@ class TestTools:
         one, model = judge(script, context=64_000, parameters={"trace_tool_calls": 4})
         judgment = one(trace=otlp(long_run(200, 3000)))
         assert [request.schema_name for request in model.requests] == ["tool_call"] * 4 + ["judgment"]
-        assert judgment.notes[-1] == "tool calls: all that are allowed were made"
+        assert judgment.notes[-1] == "tool calls: the limit was reached"
         assert "at most 4 times" in model.requests[0].user
 
     def test_without_tool_calls_it_decides_by_the_outline(self) -> None:
@@ -328,7 +328,7 @@ class TestTools:
             feedback_value_type="A|B",
             parameters={"swap": True},
         )
-        with pytest.raises(InputError, match="swap needs a field with two of the judge's choices"):
+        with pytest.raises(InputError, match="swap needs a field whose keys are two of the judge's choices"):
             one(Example(id="t-1", outputs="one side", trace=otlp(long_run())))
         assert model.requests == []
 

@@ -38,7 +38,7 @@ def judged(outputs: Any, *findings: Any) -> Judgment:
 def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
     made = judged("We are sorry.", {"guideline": name, "evidence": "We are sorry.", "value": True})
     assert (made.findings, made.guideline_ids) == ((), ())
-    assert made.notes == ("a finding dropped: it names a guideline that was not shown",)
+    assert made.notes == ("a finding was ignored because it names a guideline that was not shown",)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
 def test_what_the_item_does_not_have_is_no_evidence(outputs: Any, evidence: str) -> None:
     made = judged(outputs, {"guideline": "G1", "evidence": evidence, "value": True})
     assert [finding.evidence for finding in made.findings] == [None]
-    assert made.notes == ("evidence for G1 dropped: the item does not have these words",)
+    assert made.notes == ("the evidence for G1 was ignored because the item does not contain these words",)
     assert evidence not in json.dumps(made.to_dict())
 
 

@@ -29,7 +29,7 @@ INSTRUCTIONS = "Is the reply good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 FAULTS = {
     "down": ModelUnavailable("down: HTTP 503"),
     "busy": RateLimited("busy: HTTP 429"),
-    "cut": InvalidOutput("the answer holds no JSON object"),
+    "cut": InvalidOutput("the answer contains no JSON object"),
     "refuse": ModelRefused("the model declined"),
 }
 TAKEN = ("add", "same", "support", "revise", "noop", "twice", "contradict")

@@ -60,20 +60,19 @@ def checked_rows(
     source = RowSource.of(feedback, remembered=judge.columns)
     if source.is_empty:
         return NO_ROWS
-    file = read_feedback(
-        source, value_type=judge.value_type, skip_invalid=skip_invalid, hashes=contents, fields=judge.fields
-    )
+    # Bad rows are left out at first, so that one message names them together with rows that the judge cannot use.
+    file = read_feedback(source, value_type=judge.value_type, skip_invalid=True, hashes=contents, fields=judge.fields)
     numbered = list(zip(file.rows, file.lines, strict=True))
     faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := misfit(judge, row))]
     if refuse is not None:
         faults += [RowError(line=n, id=str(row.key), reason=why) for row, n in numbered if (why := refuse(row))]
-    faults.sort(key=lambda fault: fault.line)
-    if faults and not skip_invalid:
-        raise InvalidRows(source.name, faults, hint=SKIP_HINT)
+    invalid = sorted((*file.invalid, *faults), key=lambda fault: fault.line)
+    if invalid and not skip_invalid:
+        raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
     bad = {fault.line for fault in faults}
     usable = [(row, line) for row, line in numbered if line not in bad]
     rows, lines = zip(*usable, strict=True) if usable else ((), ())
-    return FeedbackFile(rows=rows, lines=lines, invalid=(*file.invalid, *faults), notes=file.notes)
+    return FeedbackFile(rows=rows, lines=lines, invalid=tuple(invalid), notes=file.notes)
 
 
 def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, RowStatus]:
@@ -99,11 +98,15 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
         case, example = cases.get(row.id), row.example
         if case is None:
             if example is None:
-                raise InputError(f"{row.key}: the row has no content, and the judge knows no case {row.id!r}")
+                raise InputError(
+                    f"{row.key}: the row has no content, and the judge has no case {row.id!r} to take it from"
+                )
             # What a person added to the row belongs to their annotation, not to the case.
             case = Case(example=Example(id=example.id, **example.content), annotations=())
         elif example is not None and example.content_hash != case.example.content_hash:
-            raise InputError(f"{row.key}: the judge knows case {row.id!r} with other content; give it another id")
+            raise InputError(
+                f"{row.key}: the judge has a case {row.id!r} with other content; use another id for this row"
+            )
         annotations = {annotation.source: annotation for annotation in (*case.annotations, Annotation.of(row))}
         cases[row.id] = replace(case, annotations=tuple(annotations[source] for source in sorted(annotations)))
     added = {row.key for row in rows}

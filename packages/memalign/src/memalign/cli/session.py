@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ DONE, FAILURES, WRONG, TOO_FEW, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes: done; done, with failures that are named; wrong use or bad input; too few cases for a gate; Ctrl-C."""
 
 _REGISTRY = "sqlite:///memalign.db"
+_ADVICE = re.compile(r"(memalign [a-z]+ )NAME\b")
 
 
 def shared_options() -> Sequence[Any]:
@@ -126,7 +128,12 @@ class Command(TyperCommand):
         """Run the command with a session that knows the shared options."""
         ctx.url, ctx.json = ctx.params.pop("registry"), ctx.params.pop("json")
         with _raw_answers_on_stderr(wanted=ctx.params.pop("verbose")):
-            code = super().invoke(ctx)
+            try:
+                code = super().invoke(ctx)
+            except MemalignError as error:
+                if name := ctx.params.get("name"):  # which the library need not know: its advice can be copied now
+                    error.args = (_ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)), *error.args[1:])
+                raise
             if ctx.remember is not None and code != WRONG and not ctx.params.get("dry_run"):
                 ctx.remember()
             return code

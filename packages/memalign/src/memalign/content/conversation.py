@@ -21,10 +21,7 @@ _TURNS = ("messages", "turns")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _PLAIN_PART = ("type", "text", "cache_control")  # a part with more to it is not its text alone
 _EMPTY: tuple[object, ...] = (None, "", [], {})
-_FORM = (
-    'a turn is {"role": "user", "content": "…"}, as chat models take it, or a plain text; '
-    "a transcript in one piece is given as text"
-)
+_FORM = 'a turn is {"role": "user", "content": "…"} or a plain text; a transcript in one piece is one text'
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +61,9 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
         around = _without(conversation, (key, *ASSESSMENTS))  # people's feedback would tell the judge the verdict
         conversation = conversation[key]
     if not isinstance(conversation, list | tuple):
-        raise InputError(f"conversation is {_kind(conversation)}, not a list of turns; {_FORM}")
+        raise InputError(f"conversation is {_kind(conversation)} instead of a list of turns; {_FORM}")
     if not conversation:
-        raise InputError(f"conversation has no turn; {_FORM}")
+        raise InputError(f"conversation has no turns; {_FORM}")
     turns = tuple(_turn(number, message) for number, message in enumerate(conversation, 1))
     return (Turn(role=None, content=None, rest=around), *turns) if around else turns
 
@@ -79,10 +76,10 @@ def _turn(number: int, message: object) -> Turn:
     role_key = next((name for name in _ROLES if message.get(name) is not None), None)
     if role_key is None:
         keys = ", ".join(map(str, list(message)[:8]))[:120] or "none"
-        raise InputError(f"conversation, turn {number}, has no role (its keys: {keys}); {_FORM}")
+        raise InputError(f"conversation, turn {number}, has no role (its keys are {keys}); {_FORM}")
     role = message[role_key]
     if not isinstance(role, str) or not _ROLE.fullmatch(role.strip()):
-        form = "a name of at most 40 letters, such as user or assistant"
+        form = "a name of at most 40 letters, for example user or assistant"
         raise InputError(f"conversation, turn {number}: its role must be {form}")
     content_key = next((name for name in _CONTENTS if message.get(name) is not None), None)
     calls = [part for name in ("tool_calls", "function_call") for part in _as_list(message.get(name))]

@@ -16,10 +16,10 @@ Kind = Literal["image", "audio", "video", "file"]
 
 _NAMES: dict[Kind, str] = {"image": "an image", "audio": "audio", "video": "a video", "file": "a file"}
 _REMEDIES: dict[Kind, str] = {
-    "image": "images cannot be judged; say in words what it shows",
-    "audio": "audio cannot be judged; give its transcript as text",
-    "video": "videos cannot be judged; say in words what it shows",
-    "file": "files cannot be judged; give what it says as text",
+    "image": "images cannot be judged; describe in words what it shows",
+    "audio": "audio cannot be judged; use its transcript",
+    "video": "videos cannot be judged; describe in words what it shows",
+    "file": "files cannot be judged; use the text that it contains",
 }
 # Content parts by their "type": those that can be nothing else, and those that are media only with a payload, for
 # {"type": "file", "path": …} is a line of a directory and {"type": "image", "alt": …} a block of a page: texts.

@@ -56,7 +56,7 @@ def _parsed(text: str) -> Part:
         steps.append(int(step["place"]) if step["place"] else step["name"] or step["key"])
         end = step.end()
     if name is None or text[end:].strip():
-        raise InputError(f"{text!r} names no part of a field, such as inputs.question or outputs[0].text")
+        raise InputError(f"{text!r} is not a part of a field; a part is written inputs.question or outputs[0].text")
     return Part(name[1], tuple(steps))
 
 

@@ -153,12 +153,16 @@ class Evaluation:
             f"n = {self.n} of {total} cases; {self.unscored} unscored (no verdict), {self.unlabelled} without a label",
         ]
         if self.taught:
-            lines.append(f"{self.taught} more cases are in memory and do not count")
+            lines.append(f"{self.taught} more in the judge's memory, which do not count")
         if self.seen:
-            lines.append(f"{self.seen} of the {self.n} are in the judge's memory: they say nothing about learning")
+            lines.append(
+                f"{self.seen} of the {self.n} cases are in the judge's memory, so they say nothing about unseen cases"
+            )
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
-            lines.append(too_few_groups(groups) or f"intervals are those of {len(set(groups))} groups of cases")
+            lines.append(
+                too_few_groups(groups) or f"the intervals allow for {len(set(groups))} groups of similar cases"
+            )
         tables = [self._figures()]
         if self.confusion and len(self.labels) <= _TABLE_LABELS:
             names = [value_text(label) for label in self.labels]
@@ -197,11 +201,14 @@ class LabelledCases:
         memory, taught = judge.memory, _keys(case for other in outside for case in other.memory.cases)
         annotations = annotations_by_case(file.rows)
         if not annotations:
-            raise InputError("there is no labelled case: give rows with an id, what was judged, and a value")
+            raise InputError(
+                "there are no labelled cases; a row needs the fields that the judge reads, and a value (the label)"
+            )
         fresh = {name: notes for name, notes in annotations.items() if not taught & _keys(notes)}
         if not fresh:
             raise InputError(
-                f"all {len(annotations)} cases are in the judge's memory: they say nothing about cases it has not met"
+                f"all {len(annotations)} cases are in the judge's memory, so they say nothing about "
+                "unseen cases; use cases that it has not learned from"
             )
         labels = {
             name: label
@@ -209,7 +216,7 @@ class LabelledCases:
             if (label := policy_label(notes, memory.authority, memory.policy)) is not None
         }
         if not labels:
-            raise InputError("no case has a label (a value): there is nothing to compare the judge with")
+            raise InputError("no case has a value (a label), so there is nothing to compare the judge with")
         return cls(
             rows=tuple(row for notes in fresh.values() for row in notes),
             examples=tuple(Example(id=name, **fresh[name][0].content, meta=fresh[name][0].meta) for name in labels),
@@ -261,8 +268,8 @@ async def aevaluate(
             return judgments_from(file, cases.examples), Usage()
         if first and files:
             raise InputError(
-                f"{files[0]} was judged by another judge, or by {one.name} with another model, wording, setting or "
-                "memory: judge again"
+                f"{files[0]} was judged by another judge, or by {one.name} with another model, instructions, "
+                "setting or memory; judge the cases again"
             )
         own = out if first else None
         made = await one.ajudge_many(
@@ -305,7 +312,7 @@ def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgme
     missing = [example.id for example in examples if example.id not in file.judgments]
     if missing:
         more = f" and of {len(missing) - 1} others" if missing[1:] else ""
-        raise InputError(f"{path} has no judgment of {missing[0]!r}{more}; judge them first, or leave --judged out")
+        raise InputError(f"{path} has no judgment for {missing[0]!r}{more}; judge them first, or leave out --judged")
     for example in examples:
         if not file.fits(example):
             raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")

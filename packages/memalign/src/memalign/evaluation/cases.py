@@ -101,7 +101,7 @@ def too_few_groups(groups: Sequence[str] | None) -> str | None:
     """Why these groups, one name a case, give no interval; None where they do, and without groups."""
     if groups is None or (count := len(set(groups))) >= FEWEST_GROUPS:
         return None
-    return f"too few groups for an interval: {count}, and {FEWEST_GROUPS} are needed"
+    return f"too few groups for an interval: there are {count}, and {FEWEST_GROUPS} are needed"
 
 
 def estimate(

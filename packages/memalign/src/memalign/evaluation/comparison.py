@@ -56,9 +56,10 @@ class Comparison:
 
     def __str__(self) -> str:
         pairs = f"n = {self.n} cases scored by both" + (f", {self.left_out} left out" if self.left_out else "")
-        lines = [f"the second judge is {self.verdict} ({self.metric.replace('_', ' ')}), {pairs}"]
+        metric = self.metric.replace("_", " ")
+        lines = [f"the second judge is {'better' if self.verdict == 'ahead' else 'worse'} ({metric}), {pairs}"]
         if self.verdict == "tied":
-            lines[0] += "; these cases do not tell the two apart"
+            lines = [f"no clear difference ({metric}), {pairs}"]
         for name, difference in self.differences.items():
             before, after = Estimate(value=self.first[name]), Estimate(value=self.second[name])
             line = f"{name.replace('_', ' ')}: {before} -> {after}"

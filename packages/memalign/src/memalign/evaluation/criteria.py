@@ -87,19 +87,19 @@ def check_criteria(
     """
     if not minimum and not_worse_than is None:
         raise InputError(
-            "name a criterion: --min-accuracy 0.8, --min-kappa 0.6, or --not-worse-than 5 --against VERSION"
+            "name at least one criterion: --min-accuracy 0.8, --min-kappa 0.6, or --not-worse-than 5 --against VERSION"
         )
     if not_worse_than is not None:
         if not against:
-            raise InputError("--not-worse-than needs a judge to compare with (--against)")
+            raise InputError("--not-worse-than needs a judge to compare with: --against N or --against zero-shot")
         if not 0 <= not_worse_than < 100:
-            raise InputError(f"--not-worse-than takes points from 0 to below 100, not {not_worse_than:g}")
+            raise InputError(f"--not-worse-than is a number of points from 0 to less than 100, not {not_worse_than:g}")
     for metric, least in minimum.items():
         _metric(metric, judge.value_type, metrics_of(judge.value_type))
         if not math.isfinite(least):
-            raise InputError(f"the minimum of {metric} is no number: {least}")
+            raise InputError(f"the minimum of {metric} must be a number, not {least}")
         if metric not in _ERRORS and least > 1:
-            raise InputError(f"{metric} is at most 1, and can never reach {least:g}: say 0.8, not 80")
+            raise InputError(f"{metric} is at most 1, so it can never reach {least:g}; write 0.8 instead of 80")
 
 
 def gate(
@@ -125,10 +125,12 @@ def gate(
             first = next(case for case in one.cases if case.error)
             missing = f"{one.unscored} of {one.unscored + one.n} cases have no verdict"
             raise InputError(
-                f"{name}{missing}; the first, {first.id}: {(first.error or '').rstrip('. ')}. Run it again"
+                f"{name}{missing}; for example {first.id}: {(first.error or '').rstrip('. ')}. Run it again"
             )
     if evaluation.seen:
-        raise InputError(f"{evaluation.seen} cases are in the judge's memory: evaluate with unseen=True")
+        raise InputError(
+            f"{evaluation.seen} cases are in the judge's memory; evaluate with unseen=True to leave them out"
+        )
     kind = ValueType.of(evaluation.value_type)
     criteria = []
     for name, least in (minimum or {}).items():
@@ -138,12 +140,12 @@ def gate(
         criteria.append(_criterion(demand, figure, least, evaluation.n, less_is_better=error))
     if not_worse_than is not None:
         if (paired := evaluation.comparison) is None:
-            raise InputError("not_worse_than needs a judge to compare with: evaluate with against=…")
+            raise InputError("not_worse_than needs a judge to compare with; evaluate with against=JUDGE")
         demand = f"{paired.metric.replace('_', ' ')} not worse than the other judge's by {not_worse_than:g} points"
         difference = paired.differences[paired.metric]
         criteria.append(_criterion(demand, difference, -not_worse_than / 100, paired.n, points=True))
     if not criteria:
-        raise InputError("name a criterion: a minimum, or not_worse_than")
+        raise InputError("name at least one criterion: minimum={'accuracy': 0.8} or not_worse_than=5")
     order: tuple[Outcome, ...] = ("worse", "too few cases", "pass")
     outcome = min((criterion.outcome for criterion in criteria), key=order.index)
     return GateResult(judge=evaluation.judge, outcome=outcome, criteria=tuple(criteria), n=evaluation.n)
@@ -200,7 +202,7 @@ def _criterion(
 def _why(figure: Estimate, threshold: float, n: int, outcome: Outcome, *, points: bool = False) -> str:
     """The figure in words; with `points` it is a difference, and written in points."""
     if figure.value is None:
-        return f"the {n} cases give no figure: it needs two labels, and verdicts that vary"
+        return f"the {n} cases give no figure, because it needs both labels and varying verdicts"
 
     def number(value: float) -> str:
         return f"{100 * value:+.1f}" if points else f"{value:.2f}"
@@ -215,5 +217,5 @@ def _why(figure: Estimate, threshold: float, n: int, outcome: Outcome, *, points
     half = max(figure.high - figure.value, figure.value - figure.low)
     more = math.inf if away == 0 else math.ceil(n * (half / away) ** 2) - n
     if more > _MOST_MORE:
-        return f"{text}; no number of cases that anybody labels would settle it"
-    return f"{text}; about {max(more, 1):,} cases more would settle it, if the figure stays"
+        return f"{text}; the figure is so close to the criterion that more cases would hardly settle it"
+    return f"{text}; about {max(more, 1):,} more cases would settle it, if the figure stays the same"

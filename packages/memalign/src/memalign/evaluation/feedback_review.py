@@ -173,7 +173,7 @@ def _rare_labels(labels: Mapping[str, int], value_type: ValueType | None) -> tup
         f"{label} is rare: {count} of {n} ({count / n:.0%})" for label, count in counts.items() if 0 < count < limit * n
     ]
     same = [f"all {n} labels are {next(iter(counts))}"] if len(counts) == 1 and value_type is None else []
-    return tuple(f"{remark}; a judge hardly learns when to say it" for remark in (*missing, *rare, *same))
+    return tuple(f"{remark}; the judge can hardly learn when to give it" for remark in (*missing, *rare, *same))
 
 
 def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dict[str, int]:

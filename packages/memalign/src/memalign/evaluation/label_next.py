@@ -99,7 +99,7 @@ async def anext_cases(
         InvalidRows: A case cannot be read.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise InputError(f"n must be 1 or more, a whole number, not {n!r}")
+        raise InputError(f"n must be a whole number of 1 or more, not {n!r}")
     source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns, fields=judge.fields)
     examples = list(source)
     unknown = [example for example in examples if not judge.memory.duplicates(example)]
@@ -109,7 +109,8 @@ async def anext_cases(
         judgments = judgments_from(judged, fresh)
         if any(one.error is None and one.memory_hash != judge.memory.hash for one in judgments):
             raise InputError(
-                f"{judged} was judged with another memory than this version of {judge.name!r} has; judge again"
+                f"{judged} was judged with another memory than this version of {judge.name!r} has; judge "
+                "the cases again"
             )
     elif fresh:
         judgments = await judge.ajudge_many(fresh, concurrency=concurrency, max_cost=max_cost, progress=progress)
@@ -147,7 +148,7 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
         place = int(np.argmax(worth))
         remaining[place] = False
         named = sorted((signal for signal in signals[place] if signal[0] >= STANDS_OUT), key=lambda signal: -signal[0])
-        reason = "; ".join(words for _, words in named) or "nothing stands out"
+        reason = "; ".join(words for _, words in named) or "nothing unusual about it"
         chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3)))
         apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
     return tuple(chosen)
@@ -167,13 +168,13 @@ def _loudness(finding: Finding) -> float:
 def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> list[tuple[float, str]]:
     """The four reasons to label a case: their degrees in [0, 1], and their words."""
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
-    unlike, likeness = 1.0, "no case is in memory"
+    unlike, likeness = 1.0, "memory has no cases yet"
     if nearest is not None:
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
-        likeness = f"unlike every case in memory (likeness {nearest:.2f} at most)"
+        likeness = f"unlike every case in memory (likeness at most {nearest:.2f})"
     return [
-        (silence(judgment), "no guideline applies" if guided else "no guideline applies: the judge has none"),
-        (_tension(judgment), "guidelines pull both ways"),
+        (silence(judgment), "no guideline applies" if guided else "the judge has no guidelines yet"),
+        (_tension(judgment), "guidelines contradict each other"),
         (min(1.0, 2 * (1 - confidence)), f"unsure ({confidence:.0%})"),
         (unlike, likeness),
     ]

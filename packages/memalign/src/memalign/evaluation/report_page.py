@@ -38,7 +38,11 @@ _FEWEST = 5  # cases of a part that is a row
 _MATRIX = 12  # labels from which on a table of all their pairs is no help
 _LONG = 400  # characters of a field
 _TONES = {"ahead": "good", "pass": "good", "behind": "bad", "worse": "bad"}
-_VERDICTS = {"ahead": "It is ahead of", "behind": "It is behind", "tied": "These cases do not tell it from"}
+_VERDICTS = {
+    "ahead": "It is better than",
+    "behind": "It is worse than",
+    "tied": "These cases show no clear difference from",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,7 @@ def _task(judge: Judge, evaluation: Evaluation) -> Section:
 def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateResult | None) -> Section:
     """The judge beside the other judge and one answer to every case, and how far people agree with each other."""
     names = list(evaluation.metrics)
-    lines = ["In brackets are 95 % intervals: what these cases leave open."]
+    lines = ["The figures in brackets are 95 % intervals."]
     rows: list[Row] = [[judge.name, *_figures(evaluation.metrics), ""]]
     for name, cases in _other_sides(judge.value_type, evaluation, against).items():
         comparison = compare(cases, evaluation.cases)
@@ -184,9 +188,9 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateRes
         lines += [] if alpha is None else [f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance)."]
     figure = evaluation.metrics[names[0]]
     if figure.no_interval:
-        lines.append(f"There is no interval: {figure.no_interval}.")
+        lines.append(f"There is no interval, because {figure.no_interval}.")
     elif (more := _more_labels(figure, evaluation.n)) > 0:
-        lines.append(f"About {more:,} labels more would bring the interval to 5 points either way.")
+        lines.append(f"About {more:,} more labels would narrow the interval to 5 points either way.")
     parts = []
     if gate is not None:
         criteria: list[Row] = [
@@ -244,9 +248,9 @@ def _where_it_errs(
             rows.append([name, *cells])
     errors = _errors([cases[case.id] for case in evaluation.disagreements], by_kind=0 < len(names) <= _MATRIX)
     if not errors:
-        lines.append("On these cases it gives the people's label every time.")
+        lines.append("On these cases it always gives the people's label.")
     if len(errors) > _ERRORS:
-        lines.append(f"The {_ERRORS} commonest errors are below; the JSON report has every case.")
+        lines.append(f"The {_ERRORS} most frequent errors are below; the JSON report has every case.")
     if evaluation.comparison is not None:
         ids = {"Fixed": evaluation.comparison.fixed, "Broken": evaluation.comparison.broken}
         lines += [
@@ -261,7 +265,7 @@ def _where_it_errs(
 def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, list[ReportedCase]]]:
     """Three cases of every kind of error, the commonest first; of numbers the three that differ most."""
     if not by_kind:
-        return [(f"{len(wrong)} cases, those that differ most", list(wrong[:_EXAMPLES]))] if wrong else []
+        return [(f"{len(wrong)} cases with the largest differences", list(wrong[:_EXAMPLES]))] if wrong else []
     kinds: defaultdict[tuple[str, str], list[ReportedCase]] = defaultdict(list)
     for case in wrong:
         kinds[case.label, case.value].append(case)
@@ -307,7 +311,7 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
     """The guidelines with the people behind them, on how many cases they applied, and how often the judge was right."""
     title = "What people taught it"
     if not judge.memory.semantic:
-        return Section(title, ["Nobody has taught it anything: it has no guidelines."])
+        return Section(title, ["Nobody has taught it anything yet, so it has no guidelines."])
     applied, right = Counter[str](), Counter[str]()
     for case in evaluation.cases:
         if case.value is not None:
@@ -329,11 +333,11 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
         for guideline, people in list(zip(used, sources, strict=True))[:_LISTED]
     ]
     lines = [
-        "“Taught by” counts comments. “Applied” counts these cases, and “right” those of them where the judge gave the "
-        "people's label."
+        "“Taught by” counts comments. “Applied” counts the cases to which the guideline applied, "
+        "and “right” those among them on which the judge gave the people's label."
     ]
     if len(used) > _LISTED:
-        lines.append(f"{len(used) - _LISTED} guidelines that applied more rarely are left out.")
+        lines.append(f"{len(used) - _LISTED} guidelines that applied less often are left out.")
     return Section(title, lines, ("", "guideline", "taught by", "applied", "right"), rows)
 
 
@@ -343,7 +347,7 @@ def _cost(evaluation: Evaluation) -> str:
     median = statistics.median(sum(usage.seconds.values()) for usage in usages)
     time = f"Half of the judgments take less than {max(median, 0.1):.1f} s. " if median else ""
     if not costs:
-        return f"{time}What they cost is not known."
+        return f"{time}Their cost is unknown."
     return f"{time}1,000 judgments cost ${1000 * statistics.fmean(costs):,.2f}."
 
 

@@ -24,12 +24,14 @@ def checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
     """The same, field to column, without fields that are read from their own name. Raises InputError."""
     for field, column in columns.items():
         if field not in FIELDS:
-            raise InputError(f"{field!r} is not a field; fields: {', '.join(FIELDS)}; write field=column")
+            raise InputError(
+                f"{field!r} is not a field. A mapping is written FIELD=COLUMN, and the fields are {', '.join(FIELDS)}"
+            )
         if not isinstance(column, str) or not column.strip():
-            raise InputError(f"the column that {field} is read from has no name; write {field}=column")
+            raise InputError(f"the mapping of {field} names no column; write {field}=COLUMN")
     names = [column.strip() for column in columns.values()]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"column {twice[0]!r} is named for two fields; one column is one field")
+        raise InputError(f"column {twice[0]!r} is mapped to two fields; map it to one")
     return {field: column.strip() for field, column in columns.items() if field != column.strip()}
 
 
@@ -42,25 +44,29 @@ def parse_columns(texts: Iterable[str]) -> dict[str, str]:
     for part in (part for text in texts for part in _COMMA.split(text)):
         field, equals, column = part.partition("=")
         if not equals:
-            raise InputError(f"--map {part}: write it as field=column, for example outputs=answer; none forgets it")
+            raise InputError(
+                f"--map {part}: a mapping is written FIELD=COLUMN, for example outputs=answer; --map none forgets it"
+            )
         if field.strip() in columns:
-            raise InputError(f"--map names {field.strip()} twice")
+            raise InputError(f"--map names the field {field.strip()} twice")
         columns[field.strip()] = column
     return checked_columns(columns)
 
 
-def unmapped(name: str, fields: Iterable[str], columns: Collection[str]) -> InputError:
-    """What is wrong with rows, called `name`, none of which has any of these fields.
+def unmapped(name: str, missing: Iterable[str], present: Collection[str], names: Mapping[str, str]) -> InputError:
+    """What is wrong with rows, called `name`, none of which has any of the `missing` fields.
 
     Args:
         name: The file, or the name of the argument.
-        fields: All fields that are needed and that no column gives.
-        columns: The columns that there are.
+        missing: All fields that are needed and that no column gives.
+        present: The fields that there are; a column that is no field has its own name.
+        names: The columns of fields that are read from other names.
     """
-    fields, listed = list(fields), ", ".join(map(str, columns))[:300]
+    missing, listed = list(missing), ", ".join(names.get(field, field) for field in present)[:300]
+    mapping = {field: names[field] for field in names if field in present} | dict.fromkeys(missing, "COLUMN")
     return InputError(
-        f"{name} has no column for {', '.join(fields)}; its columns: {listed}; say which they are: "
-        f"--map {','.join(f'{field}=COLUMN' for field in fields)} (in Python columns={{{fields[0]!r}: 'COLUMN'}})"
+        f"{name} has no column for {', '.join(missing)}. Its columns are {listed}. Name the right ones: "
+        f"--map {','.join(f'{field}={column}' for field, column in mapping.items())} (in Python: columns={mapping})"
     )
 
 
@@ -97,4 +103,4 @@ class Columns:
         missing = [f"{column!r} for {field}" for field, column in self.names.items() if column not in present]
         if self.required and missing:
             listed = ", ".join(map(str, present))[:300]
-            raise InputError(f"{name} has no column {', no column '.join(missing)}; its columns: {listed}")
+            raise InputError(f"{name} has no column {', no column '.join(missing)}. Its columns are {listed}")

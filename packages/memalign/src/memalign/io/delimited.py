@@ -62,9 +62,9 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
             reason = str(error)
             if "end of data" in reason:
                 end = reader.line_num + skipped
-                reason = f"a quote is opened and never closed, so that it takes in all up to line {end}"
+                reason = f"a quotation mark opens a cell and is never closed, so the cell runs on to line {end}"
             if header is None:
-                raise InputError(f"{path}: broken header, line {line}: {reason}") from None
+                raise InputError(f"{path}: the header on line {line} is broken: {reason}") from None
             yield RowError(line=line, reason=f"broken CSV: {reason}")
             continue
         bad = next((not_utf8[n] for n in range(line, reader.line_num + skipped + 1) if n in not_utf8), None)
@@ -77,7 +77,9 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
         elif bad is not None:
             yield bad
         elif len(cells) != len(header):
-            yield RowError(line=line, reason=f"broken CSV: {len(cells)} cells, but the header has {len(header)}")
+            yield RowError(
+                line=line, reason=f"broken CSV: the row has {len(cells)} cells, but the header has {len(header)}"
+            )
         else:
             yield Row(line=line, fields=_fields(header, cells, columns, decimal_comma=mark == ";"))
 
@@ -86,7 +88,7 @@ def header_names(path: Location, cells: Sequence[str]) -> list[str]:
     """The names of columns. Raises InputError for a name that is there twice."""
     names = [cell.strip() or f"column {position}" for position, cell in enumerate(cells, 1)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"{path}: the header names {', '.join(twice)} twice; every column needs a name of its own")
+        raise InputError(f"{path}: the header has {', '.join(twice)} twice; give every column its own name")
     return names
 
 
@@ -124,7 +126,7 @@ def _mark(header: str, marks: str, columns: Columns) -> str:
 def _encoding_hint(raw: bytes) -> str:
     if any(byte in _CP1252_UNDEFINED for byte in raw):
         return "; save the file as UTF-8"
-    return ", perhaps Windows-1252 as Excel writes a plain CSV; save it as CSV UTF-8, or as .xlsx"
+    return ", perhaps Windows-1252, as Excel writes a plain CSV; save it as CSV UTF-8 or as .xlsx"
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ def write_delimited(path: Path, header: Sequence[str], rows: Iterable[Sequence[A
             writer.writerows([safe_cell(cell) for cell in cells] for cells in rows)
             text.detach()
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; is it open in a spreadsheet?") from None
+        raise InputError(f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it") from None
 
 
 def safe_cell(cell: Any) -> Any:

@@ -87,9 +87,7 @@ class Examples:
 
     def __iter__(self) -> Iterator[Example]:
         hashes, remaining, yielded = self.hashes, iter(self.hashes), set[str]()
-        changed = InputError(
-            f"{self.name} has changed since it was checked; start again, with a file that stays as it is"
-        )
+        changed = InputError(f"{self.name} was changed while it was being read; run the command again")
         for row in self._source.rows(distinct=True):
             if isinstance(row, RowError):
                 raise changed
@@ -150,10 +148,12 @@ class _Reading(Reading):
             raise InputError("id is missing or empty")
         line, first_labelled = self._first.get(example_id, (self._without.get(example_id, 0), True))
         if example is not None and example.content_hash != self._hashes.get(example_id, example.content_hash):
-            raise InputError(f"its content differs from that of {example_id!r} on line {line}")
+            raise InputError(f"its content differs from {example_id!r} on line {line}; give it another id")
         key = FeedbackKey(example_id, str(case.get("source") or UNKNOWN_SOURCE))
         if line and (not labelled or not first_labelled or key in self._keys):
-            raise InputError(f"{example_id!r} is on line {line} already; an example is judged once")
+            raise InputError(
+                f"the id {example_id!r} is also on line {line}; keep one of the two rows, or give one another id"
+            )
         if labelled:
             self._keys.add(key)
         if example is None and example_id not in self._hashes:

@@ -22,7 +22,7 @@ from memalign.values import ValueType
 
 __all__ = ["SKIP_HINT", "FeedbackFile", "read_feedback"]
 
-SKIP_HINT = "fix them; an align can leave them out: --skip-invalid, skip_invalid=True in Python"
+SKIP_HINT = "Fix these rows, or let align leave them out: --skip-invalid (in Python: skip_invalid=True)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,15 +85,15 @@ def read_feedback(
         raise InvalidRows(source.name, bad, hint=SKIP_HINT)
     if unfilled and not good and not bad:
         raise InputError(
-            f"{source.name}: none of its {unfilled} rows is filled in: write a verdict into the column value, words "
-            "into rationale, or both"
+            f"{source.name}: none of its {unfilled} rows is filled in; write a verdict in the column "
+            "value, a reason in rationale, or both"
         )
     notes = []
     if unfilled:
         total = unfilled + len(good) + len(bad)
-        notes.append(f"{unfilled} of {total} rows of {source.name} are not filled in, and were left out")
+        notes.append(f"{unfilled} of {total} rows of {source.name} are not filled in and were left out")
     if reading.made_ids:
-        notes.append(f"no row has an id: {reading.made_ids} have one made of their content")
+        notes.append(f"the rows have no id, so {reading.made_ids} got one made from their content")
     return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
 
 
@@ -137,17 +137,19 @@ class _Reading(Reading):
     def _check(self, feedback: Feedback) -> None:
         """Check one row against the rows before it and what the judge knows."""
         if feedback.key in self._lines:
-            raise InputError(f"{feedback.key} is on line {self._lines[feedback.key]} already; keep one of the two")
+            raise InputError(f"{feedback.key} is also on line {self._lines[feedback.key]}; keep one of the two rows")
         if not feedback.content:
             return
         line, first = self._contents.get(feedback.id, (0, feedback))
         if first.content_hash != feedback.content_hash:
             fields = [name for name in CONTENT_FIELDS if first.content.get(name) != feedback.content.get(name)]
-            raise InputError(f"{', '.join(fields)} differ from those of {feedback.id!r} on line {line}")
+            raise InputError(
+                f"{', '.join(fields)} differ from {feedback.id!r} on line {line}; give this row another id"
+            )
         if not line and self._hashes.get(feedback.id, feedback.content_hash) != feedback.content_hash:
             raise InputError(
-                f"the judge knows {feedback.id!r} with other content; give this case an id of its own, or unalign "
-                f"{feedback.id!r} first"
+                f"the judge has a case {feedback.id!r} with other content; give this row another id, or "
+                f"unalign {feedback.id!r} first"
             )
 
     def complete(self) -> None:
@@ -166,8 +168,8 @@ class _Reading(Reading):
 def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedback:
     if fields.keys() >= JUDGED and fields.get("source") in (None, ""):
         raise InputError(
-            "this is a judge's own verdict (a line of memalign judge), not an expert's; who agrees with it writes "
-            "their name in source, who does not writes their own value too"
+            "this is the verdict of a judge (a line that memalign judge wrote), not an expert's; to "
+            "make it feedback, write the expert's name in source and their own verdict in value"
         )
     case = case_fields(fields)
     if "value" in case:
@@ -175,5 +177,5 @@ def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedba
         if value_type is not None:
             case["value"] = value_type.parse(value)
         elif not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isinf(value)):
-            raise InputError(f"value {value!r} is not a label: a boolean, a number or text")
+            raise InputError(f"value {value!r} is not a label; a label is a boolean, a number or a text")
     return Feedback(**case)

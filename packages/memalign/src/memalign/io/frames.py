@@ -58,7 +58,7 @@ def frame_rows(frame: Any) -> Iterator[Row | RowError]:
     try:
         table = nw.from_native(frame, eager_only=True)
     except TypeError as error:
-        raise InputError(f"{type(frame).__name__} is no DataFrame that can be read: {error}") from None
+        raise InputError(f"cannot read this {type(frame).__name__} as a DataFrame: {error}") from None
     yield from _plain_rows(table.iter_rows(named=True))
 
 
@@ -80,10 +80,12 @@ def parquet_rows(path: Location) -> Iterator[Row | RowError]:
     try:
         data = ds.dataset(where, format="parquet", partitioning="hive", filesystem=fs, exclude_invalid_files=False)
         if not data.files:
-            raise InputError(f"{path} is a folder without Parquet or JSONL files")
+            raise InputError(
+                f"{path} is a folder without Parquet or JSONL files; name a file, or a folder that has some"
+            )
         names = data.schema.names
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise InputError(f"{path}: {', '.join(twice)} is there twice; every column needs a name of its own")
+            raise InputError(f"{path}: it has the column {', '.join(twice)} twice; give every column its own name")
         # Python's times go to the microsecond, and pyarrow refuses to give it finer ones.
         schema = pa.schema([field.with_type(_microseconds(field.type)) for field in data.schema])
         batches = data.to_batches(batch_size=_BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False)
@@ -92,7 +94,7 @@ def parquet_rows(path: Location) -> Iterator[Row | RowError]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is no readable Parquet file: {shown_location(error)}") from None
+        raise InputError(f"cannot read {path} as a Parquet file: {shown_location(error)}") from None
 
 
 def _microseconds(kind: Any) -> Any:
@@ -157,7 +159,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, bytes):
-        raise InputError("holds bytes; leave the column out, or give text, a number, a boolean, a list or a struct")
+        raise InputError("holds bytes; leave the column out, or use text, a number, a boolean, a list or a struct")
     if type(value).__module__ == "numpy":  # an array, or one of numpy's own numbers
         return _plain(value.tolist())
     return value

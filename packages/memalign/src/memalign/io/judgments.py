@@ -97,7 +97,7 @@ def read_judgments(path: str | Path) -> JudgmentFile:
     """
     lines = list(_lines_of(lines_beside(path)))
     if not lines:
-        raise InputError(f"{path} has no judgment")
+        raise InputError(f"{path} has no judgments")
     return JudgmentFile(
         judge=lines[-1].head.judge,
         judgments={line.head.id: line.judgment for line in lines},
@@ -140,7 +140,7 @@ def _lines_of(path: Path) -> Iterator[_Line]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
 class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
@@ -166,12 +166,12 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         """
         if str(path) == "-" or is_url(path) or Path(path).suffix.lower() in _OTHER_KINDS:
             raise InputError(
-                f"{shown_location(path)}: judgments are kept as JSON lines, in a .jsonl file on this machine; "
-                "`memalign judge` also writes .csv, and - for stdout"
+                f"{shown_location(path)}: judgments are kept as JSON lines in a .jsonl file on this "
+                "machine; `memalign judge` can also write a .csv"
             )
         self._path = target_of(Path(path))
         if is_device(self._path):
-            raise InputError(f"{path} is no file, and judgments are read again from theirs; name a file")
+            raise InputError(f"{path} is not a regular file, and judgments have to be read again from it; name a file")
         self._judge = judge
         hashes = examples if isinstance(examples, Mapping) else {case.id: case.content_hash for case in examples}
         self._hashes: Mapping[str, str] = hashes
@@ -181,7 +181,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             # Two runs would take each other's lines away. The lock is beside the file, which is replaced at times.
             lock = try_lock(beside(self._path, "lock"))
             if lock is None:
-                raise InputError(f"{path} is being written by another run; wait for it, or name another output file")
+                raise InputError(f"another run is writing {path}; wait for it, or name another output file")
             self._lock = lock
             try:
                 beside(self._path, "part").unlink(missing_ok=True)  # a run that was killed may have left it
@@ -192,7 +192,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
                 unlock(self._lock)
                 raise
         except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}") from None
+            raise InputError(f"cannot write {path}: {error.strerror}") from None
         self._end = self._path.stat().st_size
 
     def __contains__(self, example_id: object) -> bool:
@@ -205,14 +205,14 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
     def write(self, example_id: str, judgment: Judgment) -> None:
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
         if example_id in self:
-            raise InputError(f"{example_id!r} has its judgment in {self._path} already")
+            raise InputError(f"{self._path} already has a judgment for {example_id!r}")
         content_hash = self._hashes.get(example_id, "")
         line = judgment_line(example_id, judgment, judge=self._judge, content_hash=content_hash)
         try:
             self._file.write(line)
             self._file.flush()
         except OSError as error:
-            raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
+            raise InputError(f"cannot write {self._path}: {error.strerror}; the judgments in it are kept") from None
         self._begins[example_id] = self._end
         self._end += len(line)
 
@@ -232,7 +232,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             if any(begin > following for begin, following in pairwise(self._ordered().values())):
                 self._rewrite()
         except OSError as error:
-            raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
+            raise InputError(f"cannot write {self._path}: {error.strerror}; the judgments in it are kept") from None
         finally:
             unlock(self._lock)
 
@@ -246,8 +246,8 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         for line in _lines_of(self._path):
             if line.head.judge != self._judge:
                 raise InputError(
-                    f"{self._path} holds judgments of judge {line.head.judge}, this one is {self._judge}; name another "
-                    "output file, or delete that one to judge again"
+                    f"{self._path} has judgments of judge {line.head.judge}, but this judge is {self._judge}; "
+                    "name another output file, or delete that one"
                 )
             name = line.head.id
             changed = line.head.content_hash not in ("", self._hashes.get(name, line.head.content_hash))
@@ -322,13 +322,13 @@ class Judgments(Sequence[Judgment]):
                 for place in places:
                     yield self._read(file, place)
         except OSError as error:
-            raise InputError(f"{self._path} cannot be read: {error.strerror}") from None
+            raise InputError(f"cannot read {self._path}: {error.strerror}") from None
 
     def _read(self, file: BinaryIO, place: int) -> Judgment:
         name = self._ids[place]
         if name not in self._begins:
             if self._otherwise is None:
-                raise InputError(f"example {place + 1} has no judgment in {self._path}")
+                raise InputError(f"{self._path} has no judgment for example {place + 1}")
             return msgspec.structs.replace(self._otherwise, id=name)
         file.seek(self._begins[name])
         try:
@@ -336,7 +336,7 @@ class Judgments(Sequence[Judgment]):
         except (msgspec.DecodeError, UnicodeDecodeError):
             judgment = Judgment()
         if judgment.id != name:
-            raise InputError(f"{self._path} was changed since these judgments were written to it; read it again")
+            raise InputError(f"{self._path} has changed since these judgments were written; read it again")
         return judgment
 
 

@@ -83,7 +83,7 @@ def location_of(where: str | Path) -> Location:
         with store_errors(where):
             fs, path = url_to_fs(where)
     except ImportError as error:
-        raise ConfigurationError(f"{shown_location(where)} cannot be read: {error}") from None
+        raise ConfigurationError(f"cannot read {shown_location(where)}: {error}") from None
     except ValueError as error:
         raise InputError(f"{shown_location(where)}: {shown_location(error)}") from None
     return Path(path) if where.lower().startswith(("file:", "local:")) else Remote(where.rstrip("/"), fs, path)
@@ -100,8 +100,8 @@ def store_errors(where: object) -> Iterator[None]:
         reason = ": no such file" if status == 404 else f" cannot be used: HTTP {status}"
         raise InputError(f"{name}{reason}") from None
     except OSError as error:
-        raise InputError(f"{name} cannot be used: {error.strerror or shown_location(error)}") from None
+        raise InputError(f"cannot open {name}: {error.strerror or shown_location(error)}") from None
     except Exception as error:
         if isinstance(error, ImportError) or type(error).__module__.partition(".")[0] not in _STORES:
             raise
-        raise InputError(f"{name} cannot be used: {type(error).__name__}: {shown_location(error)}") from None
+        raise InputError(f"cannot open {name}: {type(error).__name__}: {shown_location(error)}") from None

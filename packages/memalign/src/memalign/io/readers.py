@@ -54,8 +54,8 @@ def _rows_of(path: Location, columns: Columns) -> Iterator[Row | RowError]:
     if suffix in (".parquet", ".pq"):
         return parquet_rows(path)
     if not suffix:
-        raise InputError(f"{path}: there is no such folder, and a file's name ends in its kind: {_FORMATS}")
-    raise InputError(f"{path}: unknown kind of file {path.suffix!r}; use {_FORMATS}")
+        raise InputError(f"{path}: there is no such folder, and the name of a file has to end in {_FORMATS}")
+    raise InputError(f"{path}: cannot read files of type {path.suffix!r}; use {_FORMATS}")
 
 
 def _folder_rows(path: Location) -> Iterator[Row | RowError]:

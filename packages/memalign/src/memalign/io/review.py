@@ -62,8 +62,8 @@ def review_cases(
             continue
         if not file.fits(example):
             raise InputError(
-                f"{source.name}: {example_id!r} is not what was judged in {judged}, it has changed since; give the "
-                "file as it was"
+                f"{source.name}: {example_id!r} has changed since it was judged in {judged}; use the file "
+                "as it was, or judge it again"
             )
         cases.append(ReviewCase(example=example, judgment=None if judgment.error else judgment))
     return cases, missing
@@ -93,7 +93,7 @@ def write_review(
     """
     path = Path(path)
     if path.suffix.lower() not in _SHEETS:
-        raise InputError(f"{path}: a sheet is {', '.join(_SHEETS)}, not {path.suffix or 'without a suffix'}")
+        raise InputError(f"{path}: the name of a sheet ends in {', '.join(_SHEETS)}, not in {path.suffix or 'nothing'}")
     fields = [name for name in CONTENT_FIELDS if any(name in case.example.content for case in cases)]
     with_verdicts = with_verdicts and any(case.judgment is not None for case in cases)
     hidden = [hidden_cells(case.example) for case in cases]
@@ -121,10 +121,12 @@ def write_review(
         write_delimited(path, [column.name for column in columns], rows)
         return
     notes = (
-        "Read each case. Write your verdict into the column value, and why into rationale. Either may be left empty.",
+        "Read each case. Write your verdict in the column value and your reason in the column "
+        "rationale. You may leave either empty.",
         f"A verdict is {value_type.allowed}.",
-        "Leave out what you cannot say. Rows that are not filled in are skipped.",
-        "You may sort and filter rows. The hidden columns at the end hold each case as it was judged: leave them.",
+        "Skip cases that you cannot decide. Rows that are not filled in are ignored.",
+        "You may sort and filter the rows. Leave the hidden columns at the end as they are; they "
+        "hold each case as it was judged.",
         *(["", "What the judge is asked:", instructions] if instructions else []),
     )
     write_sheet(path, columns, rows, notes)

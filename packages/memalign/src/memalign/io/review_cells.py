@@ -50,8 +50,8 @@ def restored(row: Row) -> Row | RowError:
         case = json.loads("".join(str(cells[name]) for name in names))
         case_id = str(case.pop("id"))
     except (ValueError, KeyError, TypeError, AttributeError):
-        cut = f"the column {HIDDEN!r}, which holds the case, was changed or cut"
-        return fault(HIDDEN, f"{cut}; take the row from memalign review again")
+        cut = f"the hidden column {HIDDEN!r}, which holds the case, was changed or cut"
+        return fault(HIDDEN, f"{cut}; copy the row from a new sheet of memalign review")
     if row_id != case_id and row.letters:  # in a sheet ids are text, and stay as they are
         moved = "its id was changed, or a column was sorted apart from the others"
         return fault("id", f"the row is of case {case_id!r}: {moved}")

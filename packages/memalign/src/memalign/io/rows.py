@@ -41,7 +41,7 @@ def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | Row
     for row in rows:
         yield row
     if row is None:
-        raise InputError(f"{name} is empty: it has no row")
+        raise InputError(f"{name} has no rows")
 
 
 def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
@@ -67,7 +67,7 @@ def array_rows(path: Location) -> Iterator[Row | RowError]:
         parts.append(text)
     if not "".join(parts).strip():
         return
-    hint = "a file with one object a line is called .jsonl"
+    hint = "if it has one object per line, name it .jsonl"
     try:
         items = msgspec.json.decode("".join(parts))
     except (msgspec.DecodeError, RecursionError) as error:
@@ -91,7 +91,7 @@ def file_lines(path: Location) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as file:
             for line, raw in enumerate(file, 1):
                 if line == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise InputError(f"{path} is UTF-16, not UTF-8; save it as UTF-8")
+                    raise InputError(f"{path} is UTF-16; save it as UTF-8")
                 yield line, raw.removeprefix(_BOM) if line == 1 else raw
     except OSError as error:
         if isinstance(path, Remote):
@@ -106,4 +106,4 @@ def decoded(line: int, raw: bytes) -> str | RowError:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = raw[error.start]
-        return RowError(line=line, reason=f"not UTF-8: byte {error.start + 1} is 0x{byte:02x}; save the file as UTF-8")
+        return RowError(line=line, reason=f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8; save the file as UTF-8")

@@ -78,7 +78,7 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _is_empty(cell: object) -> bool:
@@ -98,7 +98,7 @@ def _readable(path: Path) -> Iterator[None]:
     except (*broken, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # of the file itself
             raise
-        raise InputError(f"{path} is no readable XLSX file ({error}); save it again as .xlsx") from None
+        raise InputError(f"cannot read {path} as an XLSX file ({error}); save it again as .xlsx") from None
 
 
 def _check_unpacked(path: Path, file: BinaryIO) -> None:
@@ -116,7 +116,7 @@ def _too_large(path: Path, number: int, width: int) -> InputError:
 
     most = f"{_MOST_ROWS:,} rows, {_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read"
     return InputError(
-        f"{path} goes on to row {number:,}, column {get_column_letter(max(width, 1))}, and at most {most}; delete the "
+        f"{path} extends to row {number:,}, column {get_column_letter(max(width, 1))}, but at most {most}; delete "
         "stray cells beside or below the table, save it as .csv, or split it"
     )
 
@@ -125,7 +125,7 @@ def _row(number: int, letters: dict[str, str], cells: Sequence[Any], columns: Co
     from openpyxl.utils import get_column_letter
 
     if len(cells) > len(letters):
-        reason = f"the header names no column for {str(cells[-1])[:40]!r}; give the column a name, or empty the cell"
+        reason = f"the column of {str(cells[-1])[:40]!r} has no name in the header; give it one, or empty the cell"
         return RowError(line=number, column=get_column_letter(len(cells)), reason=reason)
     fields: dict[str, Any] = dict.fromkeys(letters)
     for name, cell in zip(letters, cells, strict=False):  # cells behind the last one of a row are not written
@@ -208,7 +208,7 @@ def write_sheet(
         with atomic_write(path) as file:
             file.write(made.getvalue())
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; is it open in a spreadsheet?") from None
+        raise InputError(f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it") from None
 
 
 def _put(cell: Cell, value: Any, *, to_fill: bool = False, wrap: bool = True) -> None:

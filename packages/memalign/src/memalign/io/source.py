@@ -30,7 +30,7 @@ __all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "Readi
 JUDGED = frozenset({"judge", "content_hash", "value"})
 """What every line of a judgment file has."""
 
-CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another one of the same id"
+CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
 
 _FIRST = 100  # rows that say whether there are ids
 
@@ -79,15 +79,15 @@ class RowSource:
         if isinstance(items, str | Path):
             name = shown_location(items)
         elif type(items).__name__ == "LazyFrame":
-            raise InputError(f"{name} is a frame that is not computed yet: give frame.collect()")
+            raise InputError(f"{name} is a lazy frame; pass frame.collect()")
         elif isinstance(items, Mapping):
             splits = ", ".join(map(str, items))[:80]
             raise InputError(
-                f"{name}: one {type(items).__name__} is no list of rows; give a list of them, or of a DatasetDict one "
-                f"split ({splits})"
+                f"{name}: a {type(items).__name__} is not a list of rows; pass a list of rows, or one "
+                f"split of a DatasetDict ({splits})"
             )
         elif not is_frame(items) and not isinstance(items, Iterable):
-            raise InputError(f"{name} is a path, a DataFrame or an iterable of rows, not {type(items).__name__}")
+            raise InputError(f"{name} must be a path, a DataFrame or an iterable of rows, not {type(items).__name__}")
         elif isinstance(items, Iterator):
             items = tuple(items)
         return cls(items=items, name=name, columns=names, source=source)
@@ -187,7 +187,7 @@ class Reading:
         missing = [field for field in fields if field not in self.columns]
         has_columns = isinstance(source.items, str | Path) or column_names(source.items) is not None
         if missing and self.columns and self._all_readable and has_columns:
-            raise unmapped(source.name, missing, self.columns)
+            raise unmapped(source.name, missing, self.columns, source.columns.names)
 
 
 FeedbackSource = str | Path | Frame | RowSource | Iterable[Feedback | Mapping[str, Any]]
@@ -205,7 +205,7 @@ def _object_row(position: int, item: object) -> Row | RowError:
         return Row(line=position, fields=msgspec.structs.asdict(item))
     if isinstance(item, Mapping):
         return Row(line=position, fields={str(name): value for name, value in item.items()})
-    return RowError(line=position, reason=f"a row is a mapping or one of our values, not {type(item).__name__}")
+    return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {type(item).__name__}")
 
 
 def _id_of_content(fields: Mapping[str, Any]) -> str:
@@ -241,7 +241,7 @@ def case_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(meta, Mapping):
         raise InputError("meta must be a JSON object")
     if both := sorted(meta.keys() & rest.keys()):
-        raise InputError(f"{', '.join(both)} is both a column and in meta; keep one")
+        raise InputError(f"{', '.join(both)} is both a column and a key of meta; keep one of them")
     case["meta"] = {**meta, **rest}
     for name in (*CONTENT_FIELDS, *(["meta"] if case["meta"] else [])):
         if name not in case:

@@ -109,15 +109,15 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
     if "findings" not in prompt.request.schema["properties"]:
         return (), ()
     if not isinstance(answer, list):
-        return (), () if answer is None else ("the model's findings are no list, and are dropped",)
+        return (), () if answer is None else ("the model's findings were ignored because they are not a list",)
     for entry in (entry if isinstance(entry, dict) else {} for entry in answer):
         name, evidence = entry.get("guideline"), entry.get("evidence")
         if name not in prompt.guideline_ids:
-            notes.append("a finding dropped: it names a guideline that was not shown")
+            notes.append("a finding was ignored because it names a guideline that was not shown")
         elif name not in findings:  # named twice it is one finding
             quoted = quotation(evidence, prompt.item_texts)
             if quoted is None and isinstance(evidence, str) and evidence.strip():
-                notes.append(f"evidence for {name} dropped: the item does not have these words")
+                notes.append(f"the evidence for {name} was ignored because the item does not contain these words")
             findings[name] = Finding(
                 guideline=name,
                 evidence=quoted,

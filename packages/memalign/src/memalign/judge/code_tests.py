@@ -205,10 +205,10 @@ def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Co
         comments: The experts' own words that the test stems from: what these have too is theirs.
     """
     if test.kind not in get_args(TestKind):
-        return f"no test is called {test.kind!r}"
+        return f"there is no test of the kind {test.kind!r}"
     try:
         if Part.parse(test.field).field not in CONTENT_FIELDS:
-            return f"an item has no field {test.field!r}"
+            return f"an example has no field {test.field!r}"
         if test.kind == "json_path":
             _path(test)
     except InputError as error:
@@ -219,7 +219,7 @@ def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Co
     if max(len(test.text), len(test.then)) > (most := LONGEST_SHAPE if test.kind == "shape" else LONGEST):
         return f"its literal has more than {most} characters"
     if test.kind == "shape" and (len(test.text) < 2 or not any(map(str.isalnum, test.text))):
-        return "its example has no form"
+        return "its example has no shape"
     bounds = [bound for bound in (test.low, test.high) if bound is not None]
     if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
         return "no number lies between its bounds"
@@ -232,7 +232,9 @@ def standing_fault(check: Check) -> str | None:
     """Why a check that stands may not be asked or shown, or None: of a test also another sentence than its own."""
     if check.test is None:
         return check_fault(check.question, task=None)
-    return checked(check.test) or (None if check.question == sentence(check.test) else "it is not its test's sentence")
+    return checked(check.test) or (
+        None if check.question == sentence(check.test) else "the question is not the sentence of its test"
+    )
 
 
 def is_mined(guideline: Guideline) -> bool:

@@ -130,14 +130,16 @@ class Judge(Generic[ValueT_co]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
+            raise InputError("the name of a judge has 1 to 100 characters on one line, without slashes")
         check_instructions(self.instructions)
         for name in (self.model, self.check_model):
             if isinstance(name, str) and "@http" in name:
                 canonical_name(name)  # an address is kept with the judge: it must hold no password
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
-            raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
+            raise InputError(
+                "retrieval_k is the number of similar cases to show: 0 or more, or None for the model's default"
+            )
         parameters = checked_parameters(self.parameters, self.value_type)
         object.__setattr__(self, "parameters", MappingProxyType(parameters))
         object.__setattr__(self, "columns", MappingProxyType(checked_columns(self.columns)))
@@ -217,7 +219,7 @@ class Judge(Generic[ValueT_co]):
         """
         if isinstance(case, str):
             if (taught := self.memory.case(case)) is None:
-                raise UnknownKey(f"no case {case!r} in memory")
+                raise UnknownKey(f"there is no case {case!r} in memory")
             case = taught.example
         hidden = same_cases(self, case)
         return self.replace(memory=self.memory.without_cases(hidden)) if hidden else self
@@ -237,16 +239,15 @@ class Judge(Generic[ValueT_co]):
         """
         if wrong := fields.keys() - Item.__annotations__.keys():
             names = ", ".join(Item.__annotations__)
-            raise TypeError(f"judge(…) takes an Example, or the fields {names}, and no {', '.join(sorted(wrong))}")
+            raise TypeError(f"judge(…) takes an Example or the fields {names}, but not {', '.join(sorted(wrong))}")
         content: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         if example is None:
             example = Example(**{"id": "item"} | content)
         elif content:
-            raise InputError("give an Example or fields, not both")
+            raise InputError("pass either an Example or its fields, not both")
         elif not isinstance(example, Example):
             raise InputError(
-                "give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a "
-                f"{type(example).__name__}"
+                f"pass the fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
             )
         return cast("Judgment[ValueT_co]", await decide(self, example, Calls()))
 

@@ -60,7 +60,9 @@ async def judge_many(
     check_concurrency(concurrency)
     rows = isinstance(examples, Examples | Iterable | str | Path) or is_frame(examples)
     if isinstance(examples, Example | Mapping) or not rows:
-        raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
+        raise InputError(
+            "judge_many takes a list of examples or the path of a file; to judge one example, call judge(…)"
+        )
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     source = examples
     if not isinstance(source, Examples):
@@ -109,7 +111,7 @@ class _Run:
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
         spent = "" if self.calls.spent is None else f" (${self.calls.spent:.4g} spent)"
-        hint = "run it again with the same `out` (-o) to go on from there"
+        hint = "run it again with the same `out` (-o) to resume"
         return Judgment(
             error=f"NotJudged: {self.stopped}{spent}; {hint}", memory_hash=self.judge.memory.hash, not_judged=True
         )
@@ -178,4 +180,6 @@ class _Run:
         silent = time.monotonic() - self.last_answer
         side_by_side = self.limit if self.answered or self.calls.spent is None else 1
         if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
-            self.stopped = self.stopped or f"{self.failed_in_a_row} items in a row failed, the last with {reason}"
+            self.stopped = (
+                self.stopped or f"{self.failed_in_a_row} examples in a row failed, the last one with {reason}"
+            )

@@ -155,7 +155,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
             brief=limits.brief,
         )
         ids = tuple(guideline.id for guideline in guidelines)
-        notes = tuple(f"guideline {name} left out: over the token budget" for name in omitted)
+        notes = tuple(f"guideline {name} was left out because the prompt would be too long" for name in omitted)
         return _Stable(system, answer_schema(value_type, ids, brief=limits.brief), ids, notes)
 
     return cached(memory, ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines), make)
@@ -249,7 +249,10 @@ async def retrieve(
         if memory.embedding_model in (None, model.name):
             vector = (await calls.embed(model, [embedding_text(example)]))[0]
         else:  # vectors of two models compare to noise, and with equal lengths nothing else would tell
-            notes = (f"no similar examples: memory has vectors of {memory.embedding_model}, not of {model.name}",)
+            notes = (
+                f"no similar cases were shown because memory has vectors of {memory.embedding_model}, not "
+                f"of {model.name}; to make new ones: memalign align NAME",
+            )
     return similar_cases(memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge)), notes
 
 
@@ -264,7 +267,9 @@ def _fitted_cases(
         rendered, missing = shown_case(judge.memory, hit.case, named_parts(judge.instructions), budget.example)
         cost = sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer)))
         if used + cost > budget.examples and not hit.identical:
-            notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
+            notes.append(
+                f"case {hit.case.id} was left out because the similar cases have only {budget.examples} tokens"
+            )
             continue
         used += cost
         fitting.append((hit.case.id, rendered))

@@ -79,8 +79,8 @@ def swapped_names(example: Example, fields: Sequence[str], choices: Sequence[str
     if len(sides) != 2:
         one, other = choices[:2]
         raise InputError(
-            f"{example.id}: swap needs a field with two of the judge's choices for keys, such as "
-            f'{{"{one}": …, "{other}": …}}; this item has {"none" if not sides else len(sides)}'
+            f"{example.id}: swap needs a field whose keys are two of the judge's choices, such as "
+            f'{{"{one}": …, "{other}": …}}, but this example has {len(sides) or "none"}'
         )
     return dict([sides, sides[::-1]])
 

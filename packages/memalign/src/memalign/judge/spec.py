@@ -66,7 +66,7 @@ def named_parts(instructions: str) -> tuple[str, ...]:
     """
     parts = list(dict.fromkeys(_part(match) for match in _BRACES.findall(instructions)))
     if not parts:
-        raise InvalidInstructions(f"the instructions name no field of the item; name at least one of: {_FIELDS}")
+        raise InvalidInstructions(f"the instructions name no field of the example; name at least one of {_FIELDS}")
     whole = {part.field for part in parts if not part.steps}
     listed = [part for part in parts if not part.steps or part.field not in whole]
     return tuple(str(part) for part in sorted(listed, key=lambda part: CONTENT_FIELDS.index(part.field)))
@@ -83,10 +83,12 @@ def _part(braces: str) -> Part:
     hint = ""
     if any(name.startswith(field) for field in CONTENT_FIELDS):
         hint = (
-            "; instructions are no template: they may name a part of a field, such as {{ inputs.question }} or "
-            "{{ outputs[0].text }}, and nothing else"
+            ". The instructions are not a template. Apart from whole fields, they can only name a "
+            "part of one, such as {{ inputs.question }} or {{ outputs[0].text }}"
         )
-    raise InvalidInstructions(f"unknown field {{{{ {name} }}}} in the instructions; fields: {_FIELDS}{hint}")
+    raise InvalidInstructions(
+        f"the instructions name {{{{ {name} }}}}, which is not a field; the fields are {_FIELDS}{hint}"
+    )
 
 
 def never_rendered(instructions: str) -> str | None:
@@ -96,8 +98,8 @@ def never_rendered(instructions: str) -> str | None:
     tag = " ".join(match.group().split())
     short = tag if len(tag) <= 40 else f"{tag[:39]}…"
     return (
-        f"the instructions hold {short}: they are never rendered as a template, so the model reads it as it is "
-        "written. Say the condition in words, such as: where there is a reference, compare with it"
+        f"the instructions contain {short}, but they are never rendered as a template, so the model reads it as it is "
+        "written. Write a condition in words, for example: if there is a reference, compare with it"
     )
 
 
@@ -105,9 +107,9 @@ def never_rendered(instructions: str) -> str | None:
 def check_instructions(instructions: object) -> None:
     """Raise InvalidInstructions for what no judge can be asked with; warn of what looks like a template."""
     if not isinstance(instructions, str):
-        raise InvalidInstructions("instructions must be text")
+        raise InvalidInstructions("the instructions must be a text")
     if _HALF_PAIR.search(instructions):
-        raise InvalidInstructions("the instructions hold half of a surrogate pair, which no model can be sent")
+        raise InvalidInstructions("the instructions contain half of a surrogate pair, which cannot be sent to a model")
     named_parts(instructions)
     if tag := never_rendered(instructions):
         warnings.warn(tag, TemplateTagWarning, stacklevel=4)
@@ -156,25 +158,27 @@ OF_MODELS = frozenset({"models", "reflection_model"})
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
     """`parameters`, checked; a copy, since the caller's own may change. Raises InputError with what is allowed."""
     if not isinstance(parameters, Mapping):
-        raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
+        raise InputError(f"parameters={parameters!r}: pass a mapping such as {{'seed': 7}}")
     parameters = dict(parameters)
     for key, value in parameters.items():
         if key == "models":
             parameters[key] = checked_models(value)
             continue
         if key not in _PARAMETERS:
-            raise InputError(f"parameter {key}={value!r}: parameters are {', '.join((*_PARAMETERS, 'models'))}")
+            raise InputError(f"there is no parameter {key}; the parameters are {', '.join((*_PARAMETERS, 'models'))}")
         kind, words = _PARAMETERS[key]
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            raise InputError(f"parameter {key}={value!r}: it is {words}") from None
+            raise InputError(f"parameter {key}={value!r}: it must be {words}") from None
         if key == "reflection_model":
             parameters[key] = canonical_name(value)
     if parameters.get("swap") and value_type.kind != "choice":
-        raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
+        raise InputError(
+            "parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap sides"
+        )
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
-        raise InputError("parameter samples: at temperature 0 all samples are the same; leave temperature out")
+        raise InputError("parameter samples: all samples are the same at temperature 0; leave out temperature")
     return parameters
 
 

@@ -91,7 +91,7 @@ async def read_trace(
             render("trace_tools_call", number=len(made), tool_call=tool_call_text(tool_call), result=results[-1])
         )
         room -= estimate_tokens(parts[-1])
-    ended = ended or ("no room for more" if len(made) < most else "all that are allowed were made")
+    ended = ended or ("the prompt has no room for more" if len(made) < most else "the limit was reached")
     read = (f"{READ}{tool_call_text(tool_call)}" for tool_call in made)
     changed = msgspec.structs.replace(
         prompt,

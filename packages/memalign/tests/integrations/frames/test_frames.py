@@ -115,9 +115,9 @@ def test_rows_without_ids_take_their_contents_id(kind: Any) -> None:
     assert ids == [row.id for row in read_feedback(given).rows]
     assert len(set(ids)) == 3
     assert all(each.startswith("c-") and len(each) == 14 for each in ids)
-    assert found.notes == ("no row has an id: 3 have one made of their content",)
+    assert found.notes == ("the rows have no id, so 3 got one made from their content",)
     result = judge().align(given)
-    assert any("no row has an id" in note for note in result.notes)
+    assert any("the rows have no id" in note for note in result.notes)
     assert [each.id for each in judge().judge_many(given)] == ids
 
 
@@ -169,15 +169,15 @@ def test_columns_of_other_names_are_told_once() -> None:
 
 
 def test_what_is_no_frame_says_what_to_give() -> None:
-    with pytest.raises(InputError, match=r"give frame.collect\(\)"):
+    with pytest.raises(InputError, match=r"pass frame.collect\(\)"):
         judge().align(pl.LazyFrame(ROWS))
-    with pytest.raises(InputError, match="or of a DatasetDict one split"):
+    with pytest.raises(InputError, match="or one split of a DatasetDict"):
         judge().align({"train": ROWS})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match="is a path, a DataFrame or an iterable of rows, not int"):
+    with pytest.raises(InputError, match="must be a path, a DataFrame or an iterable of rows, not int"):
         judge().align(7)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="empty"):
         judge().align(pd.DataFrame({"id": []}))
-    with pytest.raises(InputError, match=r"feedback has no column for inputs, outputs; its columns: answer, value"):
+    with pytest.raises(InputError, match=r"feedback has no column for inputs, outputs. Its columns are answer, value"):
         judge().align(pd.DataFrame({"answer": ["Hi."], "value": [True]}))
 
 
