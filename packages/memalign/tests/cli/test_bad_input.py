@@ -35,7 +35,7 @@ def test_a_model_with_a_missing_key_names_it(memalign: Run) -> None:
         (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "{{ reply }}, which is not a field"),
         (("--value-type", "bool", "--instructions", "@nowhere.txt"), "cannot read the file"),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
-        (("--value-type", "bool", "--param", "temperature=hot"), "it is a number from 0 to 2"),
+        (("--value-type", "bool", "--param", "temperature=hot"), "it must be a number from 0 to 2"),
         (("--value-type", "bool", "--param", "colour=3"), "parameter colour"),
     ],
 )
@@ -127,7 +127,7 @@ def test_an_empty_or_missing_file_is_named(memalign: Run, tone: str, tmp_path: P
     (tmp_path / "empty.jsonl").touch()
     empty = memalign(command, tone, "empty.jsonl")
     assert empty.code == 2
-    assert "empty.jsonl is empty" in empty.err
+    assert "empty.jsonl has no rows" in empty.err
     assert "no such file" in memalign(command, tone, "missing.jsonl").err
 
 

@@ -65,7 +65,7 @@ def test_bad_rows_are_named_and_others_described(memalign: Run, tmp_path: Path) 
     assert found.code == 1
     assert found.json["rows"] == 1
     assert [(bad["line"], bad["id"]) for bad in found.json["invalid"]] == [(1, "a"), (3, "c")]
-    assert "allowed: a whole number from 1 to 5" in memalign("check", file, "--value-type", "int:1..5").out
+    assert "use a whole number from 1 to 5" in memalign("check", file, "--value-type", "int:1..5").out
 
 
 def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:

@@ -150,7 +150,7 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
     [
         (
             "value=lable",
-            "has no column 'lable' for value; its columns: ticket, question, answer",
+            "has no column 'lable' for value. Its columns are ticket, question, answer",
         ),
         (
             "output=answer",
@@ -158,7 +158,7 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
         ),
         ("answer", "--map answer: a mapping is written FIELD=COLUMN"),
         ("inputs=answer,outputs=answer", "column 'answer' is mapped to two fields"),
-        ("outputs=", "has no name"),
+        ("outputs=", "names no column"),
     ],
 )
 def test_a_wrong_mapping_says_what_is_wrong(memalign: Run, tone: str, labels: Path, given: str, said: str) -> None:

@@ -139,7 +139,10 @@ def test_a_sheet_error_names_row_and_column(memalign: Run, tone: str, cases: Pat
     refused = memalign("align", tone, "review.xlsx", "--source", "ana")
     assert refused.code == 2
     assert "row 2, column D (value) (001): value 'maybe' is not allowed; use true or false" in refused.err
-    assert "row 3, column G (memalign) (3-4): the column 'memalign', which holds the case, was changed" in refused.err
+    assert (
+        "row 3, column G (memalign) (3-4): the hidden column 'memalign', which holds the case, was changed"
+        in refused.err
+    )
     assert "row 4, column E (rationale) (plain): rationale must be text" in refused.err
     filled(Path("review.xlsx"), {"001": {"id": "plain", "value": True}})
     assert (
@@ -177,7 +180,7 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
         ),
         (("judged.jsonl", "--examples", cases, "-o", "r.xlsx"), "has none of its cases"),
         ((held_out, "-o", "r.pdf"), "the name of a sheet ends in .xlsx, .csv, .tsv, not in .pdf"),
-        ((held_out, "-o", "nowhere/r.xlsx"), "cannot be written"),
+        ((held_out, "-o", "nowhere/r.xlsx"), "cannot write"),
         (("none.jsonl", "-o", "r.xlsx"), "no such file"),
         ((held_out, "--examples", held_out, "-o", "r.xlsx"), "holds no judgments"),
         ((held_out,), "Missing option '-o'"),
@@ -187,7 +190,8 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
     assert not Path("r.xlsx").exists()
     changed = jsonl(Path("changed.jsonl"), [HELD_OUT[0] | {"outputs": "Another."}])
     assert (
-        "is not what was judged" in memalign("review", tone, "judged.jsonl", "--examples", changed, "-o", "r.xlsx").err
+        "has changed since it was judged"
+        in memalign("review", tone, "judged.jsonl", "--examples", changed, "-o", "r.xlsx").err
     )
     assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 0
     assert "somebody may have filled it in" in memalign("review", tone, held_out, "-o", "r.xlsx").err
@@ -222,7 +226,7 @@ def test_a_sheet_survives_pandas_and_reordering(memalign: Run, tone: str, cases:
         ("plain@ana", None, "Fine."),
     ]
     assert found.rows[0].content == {name: NESTED[name] for name in ("inputs", "outputs")}
-    assert found.notes == ("1 of 3 rows of feedback are not filled in, and were left out",)
+    assert found.notes == ("1 of 3 rows of feedback are not filled in and were left out",)
     book = openpyxl.load_workbook("review.xlsx")
     book.move_sheet("guide", offset=-1)
     book.save("review.xlsx")
