@@ -74,7 +74,7 @@ def test_a_file_is_shown_and_added(chromium: Browser, url: str, tmp_path: Path) 
         file.write_text("")
         page.goto("/judges/tone/setup?open=cases")
         page.set_input_files("input[type=file]", file)
-        page.wait_for_selector("[role=alert]:has-text('june.csv is empty')")
+        page.wait_for_selector("[role=alert]:has-text('june.csv has no rows')")
 
 
 @pytest.mark.parametrize("model", ["scripted", "openai:gpt-4.1-mini"])

@@ -248,7 +248,7 @@ def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> Non
     ("name", "body", "words"),
     [
         ("cases.pdf", b"%PDF", "a file is one of .csv"),
-        ("cases.jsonl", b"", "cases.jsonl is empty"),
+        ("cases.jsonl", b"", "cases.jsonl has no rows"),
         ("cases.xlsx", b"no sheet", "cases.xlsx"),
         ("cases.csv", "Frage,Antwort\nfür,grün".encode("latin-1"), "save it as CSV UTF-8"),
         ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a", "outputs": "b"}), "give shorter ones"),

@@ -72,7 +72,7 @@ def repeated() -> bytes:
     [
         (far, "cases.xlsx extends to row 1,000,001, column A, but at most 1,000,000 rows"),
         (padded, "cases.xlsx unpacks to 210 MB, and at most 200 are read"),
-        (repeated, "cases.xlsx goes on to row 6,668, column C, and at most 1,000,000 rows"),
+        (repeated, "cases.xlsx extends to row 6,668, column C, but at most 1,000,000 rows"),
     ],
 )
 @pytest.mark.parametrize("what", ["show", "cases"])

@@ -106,7 +106,7 @@ def test_wilsons_interval_has_width_even_at_the_edge():
 
 def test_the_confusion_matrix_has_people_in_rows():
     assert confusion(["A", "B", "B"], ["A", "A", "B"], ["A", "B"]) == ((1, 1), (0, 1))
-    with pytest.raises(InputError, match="'C' is not among"):
+    with pytest.raises(InputError, match="'C' is not one of"):
         confusion(["C"], ["A"], ["A", "B"])
 
 

@@ -27,7 +27,7 @@ class TestScriptedChatModel:
         with pytest.raises(ModelUnavailable, match="down"):
             await model.complete(request("second"))
         assert (await model.complete(request("third"))).data == {"other": 1}
-        with pytest.raises(AssertionError, match="weak: the script has 3 answers"):
+        with pytest.raises(AssertionError, match="weak: the script has only 3 answers"):
             await model.complete(request("one too many"))
         assert [asked.user for asked in model.requests] == ["first", "second", "third", "one too many"]
 

@@ -17,7 +17,7 @@ def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held
     told = memalign("judge", tone, held_out, "--verbose", "--json")
     assert told.code == 1
     assert (
-        f"raw answer: t-2: openai:test at {endpoint.base_url}, prompted output, attempt 1: it contained no JSON object"
+        f"raw answer: t-2: openai:test at {endpoint.base_url}, prompted output, attempt 1: it held no JSON object"
         in told.err
     )
     assert "  | It is \N{REPLACEMENT CHARACTER}[31mkind\N{REPLACEMENT CHARACTER}[0m, I think." in told.err
@@ -78,7 +78,7 @@ def test_an_odd_answer_is_asked_for_once_and_never_quoted(
     assert judged.code == 1
     assert len(endpoint.requests) == 1
     kept = (tmp_path / "judged.jsonl").read_text("utf-8")
-    assert "the server's answer does not follow its API" in kept
+    assert "the server's answer is not what its API promises" in kept
     assert "no connection" not in kept
     assert WORDS not in kept + judged.out + judged.err
 

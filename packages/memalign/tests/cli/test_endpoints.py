@@ -210,7 +210,7 @@ def test_an_own_servers_wrong_key_names_the_remedy(
     assert made.code == 0, made.err
     refused = memalign("judge", "bare", held_out)
     assert refused.code == 2
-    assert "memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one." in refused.err
+    assert "memalign edit bare --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one." in refused.err
 
 
 # -- what a judge of somebody else's sends ------------------------------------------------------------------------------

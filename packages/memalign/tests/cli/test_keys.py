@@ -45,6 +45,13 @@ def test_a_written_key_names_what_is_withdrawn(memalign: Run, mailed: str, key: 
     assert keys(memalign, mailed) == rest
 
 
+def test_the_advice_of_an_error_has_the_judges_name(memalign: Run, mailed: str) -> None:
+    refused = memalign("unalign", mailed, "t-404")
+    assert refused.code == 2
+    assert f"memalign show {mailed} --ledger" in refused.err
+    assert "NAME" not in refused.err
+
+
 def test_a_source_may_be_an_address(memalign: Run, mailed: str) -> None:
     receipt = memalign("erase", mailed, "--source", "ben@example.org", "--json")
     assert receipt.json["keys"] == ["t-1@ben@example.org"]

@@ -56,8 +56,8 @@ def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
     refused = memalign("align", tone, labels)
     assert refused.code == 2
     assert (
-        "has no column for inputs, outputs, value; its columns: ticket, question, answer, label, comment; say which they are: "
-        "--map inputs=COLUMN,outputs=COLUMN,value=COLUMN" in refused.err
+        "has no column for inputs, outputs, value. Its columns are ticket, question, answer, label, comment. "
+        "Name the right ones: --map inputs=COLUMN,outputs=COLUMN,value=COLUMN" in refused.err
     )
     assert memalign("edit", tone, "--map", MAP).code == 0
     assert memalign("judge", tone, labels).code == 0
@@ -104,12 +104,31 @@ def test_one_missing_cell_names_its_line_and_the_option(memalign: Run, tone: str
     assert memalign("align", tone, labels, "--map", MAP, "--skip-invalid").code == 1
 
 
+def test_a_missing_cell_and_a_value_that_does_not_fit_are_in_one_message(
+    memalign: Run, tone: str, labels: Path
+) -> None:
+    labels.write_text(CSV.replace("It is in transit.", "").replace("yes", "maybe"), "utf-8")
+    refused = memalign("align", tone, labels, "--map", MAP)
+    assert refused.code == 2
+    assert "2 invalid rows" in refused.err
+    assert refused.err.index("line 2 (t-1): ") < refused.err.index("line 3 (t-2): value 'maybe'")
+
+
+def test_the_advice_keeps_the_columns_that_are_mapped(memalign: Run, tone: str, labels: Path) -> None:
+    refused = memalign("align", tone, labels, "--map", "outputs=answer")
+    assert refused.code == 2
+    assert "Its columns are ticket, question, answer, label, comment." in refused.err
+    assert "--map outputs=answer,inputs=COLUMN,value=COLUMN" in refused.err
+
+
 def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(memalign: Run, tone: str, labels: Path) -> None:
     for command in ("judge", "align", "evaluate", "next"):
         refused = memalign(command, tone, labels)
         assert refused.code == 2
         needed = "inputs, outputs" + (", value" if command in ("align", "evaluate") else "")
-        assert f"has no column for {needed}; its columns: ticket, question, answer, label, comment; say" in refused.err
+        assert (
+            f"has no column for {needed}. Its columns are ticket, question, answer, label, comment. Name" in refused.err
+        )
 
 
 def test_an_older_version_remembers_nothing(memalign: Run, tone: str, labels: Path) -> None:

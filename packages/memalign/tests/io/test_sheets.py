@@ -53,7 +53,7 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no column for inputs\. Its columns"):
         Examples.of(path, columns={"outputs": "answer"}, fields=("inputs", "outputs")).check()
     named = RowSource.of(path, columns={"outputs": "reply", "value": "label"})
-    with pytest.raises(InputError, match=r"no column 'reply' for outputs, no column 'label' for value; its"):
+    with pytest.raises(InputError, match=r"no column 'reply' for outputs, no column 'label' for value. Its"):
         read_feedback(named)
     path.write_text("id,value\nt-1,yes\n", "utf-8")
     assert read_feedback(path, hashes={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, "a case that is known"

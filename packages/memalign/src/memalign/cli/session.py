@@ -151,7 +151,7 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments and options in their panels, without those that every command takes."""
-        own = [param for param in self.params if param not in self.shared]
+        own: list[Any] = [param for param in self.params if param not in self.shared]
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in own:
             title = "Arguments" if param.param_type_name == "argument" else param.rich_help_panel or "Options"
