@@ -80,7 +80,11 @@ def test_a_row_is_the_same_in_every_format(write: Write, start: bytes) -> None:
     assert (rows[0][0].key, rows[0][0].outputs) == (("7", "3"), big.strip())
 
 
-def test_booleans_with_a_missing_pandas_cell_are_read(write: Write) -> None:
+def test_missing_cells_mean_absent(write: Write) -> None:
+    absent = GOOD | {"rationale": " ", "source": None, "created_at": None, "expectations": float("nan"), "note": None}
+    (row,) = read_feedback([absent], value_type=BOOL).rows
+    assert (row.rationale, row.source, row.expectations, row.meta) == (None, "unknown", None, {})
+    # As pandas writes truth values beside a cell that is missing.
     table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n4,d,NaN,these too\n5,e,1.0,nan\n"
     rows = read_feedback(write("f.csv", table), value_type=BOOL).rows
     assert [(row.value, row.rationale) for row in rows] == [
@@ -89,13 +93,6 @@ def test_booleans_with_a_missing_pandas_cell_are_read(write: Write) -> None:
     with pytest.raises(InvalidRows, match="a value, a rationale or both"):
         read_feedback(write("g.csv", "id,outputs,value\n1,a,nan\n"), value_type=BOOL)
     assert read_examples(write("h.csv", "id,outputs\n1,nan\n"))[0].outputs == "nan", "which may be what was judged"
-
-
-def test_null_and_nan_and_blank_cells_mean_absent() -> None:
-    row = GOOD | {"rationale": " ", "source": None, "created_at": None, "expectations": float("nan"), "note": None}
-    (feedback,) = read_feedback([row], value_type=BOOL).rows
-    assert (feedback.rationale, feedback.source, feedback.expectations) == (None, "unknown", None)
-    assert feedback.meta == {}
 
 
 def test_python_objects_pass_the_same_checks() -> None:
@@ -142,27 +139,27 @@ json_values = st.recursive(
 )
 
 
-@given(st.lists(json_values, min_size=1, max_size=5))
-def test_what_is_written_as_jsonl_is_read_back(tmp_path_factory: pytest.TempPathFactory, outputs: list[Any]) -> None:
-    path = tmp_path_factory.mktemp("rows") / "f.jsonl"
-    rows = [Feedback(id=f"t-{i}", outputs=value, value=True, source="ana") for i, value in enumerate(outputs)]
-    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    assert read_feedback(path, value_type=BOOL).rows == tuple(rows)
-
-
 # What pandas writes for a missing cell is none in a column of labels or comments.
 comments = st.text(max_size=20).filter(lambda t: "\x00" not in t and t.strip() not in ("nan", "NaN", "NaT", "<NA>"))
 
 
-@given(st.lists(comments, min_size=1, max_size=4))
-def test_text_written_as_csv_is_read_back(tmp_path_factory: pytest.TempPathFactory, rationales: list[str]) -> None:
-    path = tmp_path_factory.mktemp("rows") / "f.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
+@given(st.lists(st.tuples(json_values, comments), min_size=1, max_size=5))
+def test_what_is_written_as_jsonl_or_csv_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[Any, str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    rows = [Feedback(id=f"t-{i}", outputs=value, value=True, source="ana") for i, (value, _) in enumerate(cells)]
+    (folder / "f.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    assert read_feedback(folder / "f.jsonl", value_type=BOOL).rows == tuple(rows)
+    with (folder / "f.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "outputs", "value", "rationale"])
-        writer.writerows([f"t-{i}", "a", "true", text] for i, text in enumerate(rationales))
-    read = [row.rationale or "" for row in read_feedback(path, value_type=BOOL).rows]
-    assert read == [text if text.strip() else "" for text in rationales]
+        writer.writerows([f"t-{i}", "a", "true", text] for i, (_, text) in enumerate(cells))
+    read = [row.rationale or "" for row in read_feedback(folder / "f.csv", value_type=BOOL).rows]
+    assert read == [text if text.strip() else "" for _, text in cells]
+
+
+# What pandas writes for a missing cell is none in a column of labels or comments.
 
 
 # -- what is wrong, and where ------------------------------------------------------------------------------------------
@@ -290,16 +287,10 @@ def test_of_two_rows_that_differ_the_first_is_kept(second: dict[str, Any]) -> No
     assert (file.lines, [bad.line for bad in file.invalid]) == ((1, 3), [2])
 
 
-@pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.json"])
-@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
-def test_an_empty_file_says_so(write: Write, name: str, text: str) -> None:
-    with pytest.raises(InputError, match="has no rows"):
-        read_feedback(write(name, text))
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        *((name, text, "has no rows") for name in ("f.jsonl", "f.csv", "f.json") for text in ("", "\n\n", "\ufeff")),
         ("f.csv", "id,outputs,value\n", "has no rows"),
         (
             "f.csv",
@@ -318,16 +309,14 @@ def test_an_empty_file_says_so(write: Write, name: str, text: str) -> None:
         ("f.parquet", "PAR1", "as a Parquet file"),
         ("f.ods", "PK", "cannot read files of type '.ods'; use .jsonl"),
         ("feedback", "{}", "there is no such folder, and the name of a file has to end in .jsonl"),
+        ("none.jsonl", None, "no such file"),
+        ("", None, "is a folder without Parquet or JSONL files"),
     ],
 )
-def test_an_unreadable_file_says_why(write: Write, name: str, text: str | bytes, message: str) -> None:
+def test_an_unreadable_file_says_why(
+    write: Write, tmp_path: Path, name: str, text: str | bytes | None, message: str
+) -> None:
+    if text is not None:
+        write(name, text)
     with pytest.raises(InputError, match=message.replace("[", r"\[")):
-        read_feedback(write(name, text), skip_invalid=True)
-
-
-def test_a_wrong_path_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        read_feedback(tmp_path / "none.jsonl")
-    (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(InputError, match="is a folder without Parquet or JSONL files"):
-        read_feedback(tmp_path / "folder.jsonl")
+        read_feedback(tmp_path / name, skip_invalid=True)
