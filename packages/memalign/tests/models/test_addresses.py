@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memalign import Judge
 from memalign.errors import ConfigurationError, InputError
 from memalign.models import ChatRequest, resolve, resolve_embedding
-from memalign.models.list_prices import Prices, checked_prices
+from memalign.models.list_prices import Prices
 from memalign.models.providers import address_of, parse_name, target_of, with_address
 from memalign.types import Usage
 from tests.support.endpoint import Endpoint
 
 SCHEMA = {"type": "object", "properties": {"value": {"type": "boolean"}}, "required": ["value"]}
 REQUEST = ChatRequest(system="You judge.", user="Reply: hello", schema=SCHEMA)
-INSTRUCTIONS = "Kind? {{ outputs }}"
+
+
+def judge_of(model: str | None = None, **settings: Any) -> Judge:
+    return Judge(name="j", instructions="Kind? {{ outputs }}", feedback_value_type=bool, model=model, **settings)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +56,7 @@ def test_what_is_no_address_is_refused(name, said):
         parse_name(name)
     assert "pass123" not in str(caught.value)
     with pytest.raises(ConfigurationError):
-        Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model=name)
+        judge_of(name)
 
 
 def test_an_address_is_given_and_taken_away():
@@ -102,43 +107,7 @@ def test_prices_count_cached_tokens_apart():
 )
 def test_odd_prices_are_refused(prices):
     with pytest.raises(InputError, match="dollars per million tokens"):
-        checked_prices(prices)
-
-
-def test_only_the_address_of_a_model_changes_fingerprints():
-    bare = Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model="openai:m@http://h/v1")
-    name = "openai:/m@http://h/v1/"
-    told = bare.replace(
-        parameters={"reflection_model": "openai/big", "models": {name: {"prices": {"input": 1, "output": 2}}}}
-    )
-    assert told.fingerprint == bare.fingerprint
-    assert told.parameters["reflection_model"] == "openai:big"
-    assert list(told.parameters["models"]) == ["openai:m@http://h/v1"]
-    assert bare.replace(model="openai:m@http://other/v1").fingerprint != bare.fingerprint
-    assert bare.replace(parameters={"reasoning_effort": "low"}).fingerprint != bare.fingerprint
-
-
-def test_prices_given_are_what_a_judgment_costs():
-    with Endpoint() as endpoint:
-        name = f"openai:unknown@{endpoint.base_url}"
-        judge = Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model=name)
-        assert judge(outputs="Hello!").usage.cost is None
-        priced = judge.replace(parameters={"models": {name: {"prices": {"input": 10, "output": 100}}}})
-        usage = priced(outputs="Hello, you!").usage
-    cost = (usage.input_tokens * 10 + usage.output_tokens * 100) / 1e6
-    assert usage.cost == pytest.approx(cost)
-    assert cost > 0
-
-
-@pytest.mark.parametrize("refuses", [[], ["reasoning_effort"]])
-def test_the_effort_is_sent_where_the_endpoint_allows(refuses):
-    with Endpoint(refuses=refuses) as endpoint:
-        name = f"openai:m@{endpoint.base_url}"
-        parameters = {"reasoning_effort": "low"}
-        judge = Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model=name, parameters=parameters)
-        assert judge(outputs="Hello!").value is True
-    assert endpoint.requests[0]["reasoning_effort"] == "low"
-    assert ("reasoning_effort" in endpoint.requests[-1]) == (not refuses)
+        judge_of(parameters={"models": {"openai:m": {"prices": prices}}})
 
 
 @pytest.mark.parametrize(
@@ -153,7 +122,41 @@ def test_the_effort_is_sent_where_the_endpoint_allows(refuses):
 )
 def test_odd_parameters_are_refused(parameters):
     with pytest.raises(InputError):
-        Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, parameters=parameters)
+        judge_of(parameters=parameters)
+
+
+def test_only_the_address_of_a_model_changes_fingerprints():
+    bare = judge_of("openai:m@http://h/v1")
+    name = "openai:/m@http://h/v1/"
+    told = bare.replace(
+        parameters={"reflection_model": "openai/big", "models": {name: {"prices": {"input": 1, "output": 2}}}}
+    )
+    assert told.fingerprint == bare.fingerprint
+    assert told.parameters["reflection_model"] == "openai:big"
+    assert list(told.parameters["models"]) == ["openai:m@http://h/v1"]
+    assert bare.replace(model="openai:m@http://other/v1").fingerprint != bare.fingerprint
+    assert bare.replace(parameters={"reasoning_effort": "low"}).fingerprint != bare.fingerprint
+
+
+def test_prices_given_are_what_a_judgment_costs():
+    with Endpoint() as endpoint:
+        name = f"openai:unknown@{endpoint.base_url}"
+        judge = judge_of(name)
+        assert judge(outputs="Hello!").usage.cost is None
+        priced = judge.replace(parameters={"models": {name: {"prices": {"input": 10, "output": 100}}}})
+        usage = priced(outputs="Hello, you!").usage
+    cost = (usage.input_tokens * 10 + usage.output_tokens * 100) / 1e6
+    assert usage.cost == pytest.approx(cost)
+    assert cost > 0
+
+
+@pytest.mark.parametrize("refuses", [[], ["reasoning_effort"]])
+def test_the_effort_is_sent_where_the_endpoint_allows(refuses):
+    with Endpoint(refuses=refuses) as endpoint:
+        judge = judge_of(f"openai:m@{endpoint.base_url}", parameters={"reasoning_effort": "low"})
+        assert judge(outputs="Hello!").value is True
+    assert endpoint.requests[0]["reasoning_effort"] == "low"
+    assert ("reasoning_effort" in endpoint.requests[-1]) == (not refuses)
 
 
 @pytest.mark.parametrize("key", ["sk-abc123…", "sk-abc123\n"])

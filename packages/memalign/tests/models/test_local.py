@@ -36,24 +36,22 @@ def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", **c
 
 
 class TestOpening:
-    def test_a_missing_file_names_its_pull_command(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
-        with pytest.raises(ConfigurationError, match=r"memalign models pull qwen2\.5-coder-1\.5b.*1,117 MB"):
-            LocalChatModel.open("qwen2.5-coder-1.5b")
-
-    def test_half_a_file_is_not_opened(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("qwen2.5-coder-1.5b", r"memalign models pull qwen2\.5-coder-1\.5b.*1,117 MB"),
+            (SMALL, "is not whole"),
+            ("local:gpt-2", r"there are: qwen2\.5-coder-1\.5b, qwen2\.5-coder-0\.5b"),
+            ("local:{folder}/mine.gguf", r"no model file .*mine\.gguf"),
+        ],
+    )
+    def test_a_file_that_is_absent_or_half_is_not_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+    ) -> None:
         monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
         (tmp_path / CATALOGUE[SMALL].file).write_bytes(b"GGUF")
-        with pytest.raises(ConfigurationError, match="is not whole"):
-            LocalChatModel.open(SMALL)
-
-    def test_an_unknown_name_lists_the_names(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"there are: qwen2\.5-coder-1\.5b, qwen2\.5-coder-0\.5b"):
-            LocalChatModel.open("local:gpt-2")
-
-    def test_a_file_of_ones_own_must_exist(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigurationError, match=r"no model file .*mine\.gguf"):
-            LocalChatModel.open(f"local:{tmp_path}/mine.gguf")
+        with pytest.raises(ConfigurationError, match=message):
+            LocalChatModel.open(name.format(folder=tmp_path))
 
     def test_one_file_gives_one_model_named_by_path(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.gguf"
@@ -73,18 +71,19 @@ class TestOpening:
             with pytest.raises(ConfigurationError, match=r"cannot load .*text\.gguf"):
                 await model.complete(request())
 
-    def test_limits_tell_its_weakness_and_context_length(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "a.gguf").touch()
+    def test_limits_tell_its_weakness_and_settings_are_numbers(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("a.gguf", "b.gguf"):
+            (tmp_path / name).touch()
         monkeypatch.setenv("MEMALIGN_LOCAL_CONTEXT", "2048")
         limits = LocalChatModel.open(str(tmp_path / "a.gguf")).limits
         assert (limits.context_tokens, limits.shard_size, limits.concurrency, limits.brief) == (2048, 1, 1, True)
-
-    @pytest.mark.parametrize("variable", ["MEMALIGN_LOCAL_CONTEXT", "MEMALIGN_LOCAL_THREADS"])
-    def test_a_setting_needs_a_number(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-        (tmp_path / "b.gguf").touch()
-        monkeypatch.setenv(variable, "many")
-        with pytest.raises(ConfigurationError, match=f"{variable} must be a whole number"):
-            LocalChatModel.open(str(tmp_path / "b.gguf"))
+        for variable in ("MEMALIGN_LOCAL_THREADS", "MEMALIGN_LOCAL_CONTEXT"):
+            monkeypatch.setenv(variable, "many")
+            with pytest.raises(ConfigurationError, match=f"{variable} must be a whole number"):
+                LocalChatModel.open(str(tmp_path / "b.gguf"))
+            monkeypatch.delenv(variable)
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 
@@ -17,6 +14,7 @@ from memalign.models import resolve
 from memalign.models.base import ChatRequest
 from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.resolve import default_model_name
+from tests.support.endpoint import Endpoint, Fault
 
 ANSWER = {"rationale": "Too cold.", "value": False}
 REQUEST = ChatRequest(
@@ -33,8 +31,8 @@ REQUEST = ChatRequest(
 )
 
 
-def anthropic_says(text: str, *, stopped: str = "end_turn") -> dict[str, Any]:
-    return {
+def anthropic_says(text: str, *, stopped: str = "end_turn") -> Fault:
+    body = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
@@ -44,72 +42,55 @@ def anthropic_says(text: str, *, stopped: str = "end_turn") -> dict[str, Any]:
         "stop_reason": stopped,
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 5},
     }
+    return Fault(body=body)
 
 
-def google_says(text: str, *, stopped: str = "STOP") -> dict[str, Any]:
+def google_says(text: str, *, stopped: str = "STOP") -> Fault:
     said = {"content": {"role": "model", "parts": [{"text": text}]}} if text else {}
-    return {
+    body = {
         "candidates": [{**said, "finishReason": stopped, "index": 0}],
         "usageMetadata": {"promptTokenCount": 100, "cachedContentTokenCount": 90, "candidatesTokenCount": 5},
         "modelVersion": "gemini",
     }
+    return Fault(body=body)
 
 
-@dataclass
-class Provider:
-    """One provider's server: what it answers, a body or (status, body) for each request in turn, the last one for good."""
+def error(status: int, message: str) -> Fault:
+    body = {"error": {"type": "error", "code": status, "message": message, "status": "ERROR"}}
+    return Fault(status=status, headers={"Retry-After": "0"} if status == 429 else {}, body=body)
 
+
+class Provider(NamedTuple):
     model: str
-    says: Callable[..., dict[str, Any]]
+    says: Callable[..., Fault]
     refuses: str
     """How it says that a filter stopped the answer."""
     cut: str
-    answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    port: int = 0
-
-    def next(self) -> tuple[int, dict[str, Any]]:
-        return self.answers.pop(0) if self.answers else (200, self.says(json.dumps(ANSWER)))
-
-    def error(self, status: int, message: str) -> tuple[int, dict[str, Any]]:
-        return status, {"error": {"type": "error", "code": status, "message": message, "status": "ERROR"}}
+    key: str
+    address: str
 
 
-@pytest.fixture(params=["anthropic", "google"])
-def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    made = {
-        "anthropic": Provider("anthropic:claude-haiku-4-5", anthropic_says, "refusal", "max_tokens"),
-        "google": Provider("google:gemini-3.1-flash-lite", google_says, "SAFETY", "MAX_TOKENS"),
-    }[request.param]
+PROVIDERS = [
+    Provider(
+        "anthropic:claude-haiku-4-5", anthropic_says, "refusal", "max_tokens", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+    ),
+    Provider(
+        "google:gemini-3.1-flash-lite", google_says, "SAFETY", "MAX_TOKENS", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"
+    ),
+]
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
 
-        def do_POST(self) -> None:
-            made.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            status, body = made.next()
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(data)))):
-                self.send_header(name, value)
-            if status == 429:
-                self.send_header("Retry-After", "0")
-            self.end_headers()
-            self.wfile.write(data)
+@pytest.fixture(params=PROVIDERS, ids=["anthropic", "google"])
+def provider(request: pytest.FixtureRequest) -> Provider:
+    return request.param  # type: ignore[no-any-return]
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    key, base_url = {
-        "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
-        "google": ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
-    }[request.param]
-    monkeypatch.setenv(key, "test")
-    monkeypatch.setenv(base_url, address)
-    yield made
-    server.shutdown()
-    server.server_close()
+
+@pytest.fixture(autouse=True)
+def endpoint(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    with Endpoint(provider.says(json.dumps(ANSWER))) as endpoint:
+        monkeypatch.setenv(provider.key, "test")
+        monkeypatch.setenv(provider.address, endpoint.base_url.removesuffix("/v1"))
+        yield endpoint
 
 
 def chat(provider: Provider) -> ProviderChatModel:
@@ -125,33 +106,33 @@ def test_a_key_alone_decides_which_model_judges(provider: Provider) -> None:
     assert (judgment.value, judgment.rationale, judgment.model) == (False, "Too cold.", provider.model)
 
 
-async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider) -> None:
+async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider, endpoint: Endpoint) -> None:
     reply = await chat(provider).complete(REQUEST)
     assert reply.data == ANSWER
     assert (reply.usage.calls, reply.usage.input_tokens) == (1, 100)
     assert (reply.usage.cached_tokens, reply.usage.output_tokens) == (90, 5)
-    (sent,) = map(json.dumps, provider.requests)
+    (sent,) = map(json.dumps, endpoint.requests)
     assert '"rationale"' in sent, "the schema goes with the request"
     assert "additionalProperties" in sent
     assert provider.model.startswith("google") or '"cache_control"' in sent, "Anthropic has to be asked for its cache"
 
 
-async def test_a_rate_limit_costs_only_the_wait(provider: Provider) -> None:
-    provider.answers = [provider.error(429, "slow down"), provider.error(503, "overloaded")]
+async def test_a_rate_limit_costs_only_the_wait(provider: Provider, endpoint: Endpoint) -> None:
+    endpoint.faults = [error(429, "slow down"), error(503, "overloaded")]
     assert (await chat(provider).complete(REQUEST)).data == ANSWER
-    assert len(provider.requests) == 3
+    assert len(endpoint.requests) == 3
 
 
-async def test_a_cut_answer_is_requested_once_more(provider: Provider) -> None:
-    provider.answers = [(200, provider.says('{"rationale": "Too', stopped=provider.cut))]
+async def test_a_cut_answer_is_requested_once_more(provider: Provider, endpoint: Endpoint) -> None:
+    endpoint.faults = [provider.says('{"rationale": "Too', stopped=provider.cut)]
     reply = await chat(provider).complete(REQUEST)
     assert reply.data == ANSWER
     assert reply.usage.calls == 2
-    assert "could not be used: it was cut" in json.dumps(provider.requests[-1])
+    assert "could not be used: it was cut" in json.dumps(endpoint.requests[-1])
 
 
-async def test_a_filter_refuses_and_wrong_keys_are_named(provider: Provider) -> None:
-    provider.answers = [(200, provider.says("", stopped=provider.refuses)), provider.error(401, "invalid x-api-key")]
+async def test_a_filter_refuses_and_wrong_keys_are_named(provider: Provider, endpoint: Endpoint) -> None:
+    endpoint.faults = [provider.says("", stopped=provider.refuses), error(401, "invalid x-api-key")]
     with pytest.raises(ModelRefused):
         await chat(provider).complete(REQUEST)
     with pytest.raises(ModelRejected, match=r"HTTP 401, invalid x-api-key.*(ANTHROPIC|GEMINI)_API_KEY"):

@@ -26,149 +26,129 @@ def chances(content: list[dict[str, Any]], *labels: str) -> dict[str, float] | N
     return label_probabilities(read_tokens(content), labels)
 
 
-class TestOneTokenTellsLabelsApart:
-    def test_true_and_false(self) -> None:
-        told = chances(answer('{"', "value", '":', {" true": 0.6, " false": 0.2, " maybe": 0.2}, "}"), "true", "false")
-        assert told == pytest.approx({"true": 0.75, "false": 0.25})
-
-    def test_a_score(self) -> None:
-        told = chances(answer('{"value": ', {"4": 0.5, "3": 0.3, "5": 0.2, "7": 0.4}, "}"), *"12345")
-        assert told == pytest.approx({"1": 0, "2": 0, "3": 0.3, "4": 0.5, "5": 0.2})
-
-    def test_a_verdict_quoted_in_reasons_does_not_count(self) -> None:
-        content = answer('{"rationale": "it says \\"value\\": true', '", "value": ', {"false": 0.9, "true": 0.1}, "}")
-        assert chances(content, "true", "false") == pytest.approx({"true": 0.1, "false": 0.9})
-
-    def test_a_written_label_counts_though_it_is_unlikely(self) -> None:
-        content = answer('{"value":', {" false": 0.01}, "}")
-        content[1]["top_logprobs"] = [{"token": " true", "logprob": math.log(0.3)}]
-        assert chances(content, "true", "false") == pytest.approx({"true": 0.3 / 0.31, "false": 0.01 / 0.31})
+TRUTH, QUOTED = ("true", "false"), ('"Supported"', '"Refuted"', '"Not enough"')
+ARGUMENTS = ('"Argument A"', '"Argument B"', '"tie"')
+TEN = tuple(str(n) for n in range(1, 11))
+PARTLY = ('"no"', '"partly yes"', '"partly no"')
 
 
-class TestLabelsOfSeveralTokens:
-    LABELS = ('"Supported"', '"Refuted"', '"Not enough"')
-
-    def test_they_part_at_their_first_letters(self) -> None:
-        content = answer('{"value":', ' "', {"Ref": 0.5, "Support": 0.4, "Not": 0.1}, "uted", '"}')
-        assert chances(content, *self.LABELS) == pytest.approx(dict(zip(self.LABELS, (0.4, 0.5, 0.1), strict=True)))
-
-    def test_a_common_beginning_says_nothing(self) -> None:
-        labels = ('"Argument A"', '"Argument B"', '"tie"')
-        content = answer(
-            '{"value": ', {'"': 0.9, '"Arg': 0.1}, {"Argument": 0.8, "tie": 0.2}, {" B": 0.75, " A": 0.25}, '"}'
-        )
-        told = chances(content, *labels)
-        assert told == pytest.approx({'"Argument A"': 0.2, '"Argument B"': 0.6, '"tie"': 0.2})
-
-    def test_one_is_told_from_ten(self) -> None:
-        labels = ("1", "2", "10")
-        content = answer('{"value": ', {"1": 0.7, "2": 0.3}, {"}": 0.6, "0": 0.4})
-        assert chances(content, *labels) == pytest.approx({"1": 0.42, "2": 0.3, "10": 0.28})
-
-    @pytest.mark.parametrize(
-        "weights",
-        [
-            {"2": 0.55, "1": 0.4, "10": 0.05},
-            {"1": 0.5, "10": 0.4, "2": 0.1},
-            {"10": 0.6, "1": 0.4},
-            {"10": 0.3, "9": 0.3, "1": 0.4},
-        ],
-    )
-    def test_one_does_not_begin_a_single_token_ten(self, weights: dict[str, float]) -> None:
-        told = chances(answer('{"value": ', weights, "}"), *(str(n) for n in range(1, 11)))
-        assert told == pytest.approx({str(n): weights.get(str(n), 0.0) for n in range(1, 11)})
-
-    def test_another_numbers_token_tells_ten_from_one(self) -> None:
-        told = chances(answer('{"value": ', {"2": 0.6, "1": 0.3, "12": 0.1}, "}"), "1", "2", "10")
-        assert told == pytest.approx({"1": 1 / 3, "2": 2 / 3, "10": 0})
-
-    def test_labels_in_an_untaken_branch_share_its_probability(self) -> None:
-        labels = ('"no"', '"partly yes"', '"partly no"')
-        content = answer('{"value": "', {"no": 0.4, "partly": 0.6}, '"}')
-        assert chances(content, *labels) == pytest.approx({labels[0]: 0.4, labels[1]: 0.3, labels[2]: 0.3})
-
-    def test_a_letter_may_be_split_between_tokens(self) -> None:
-        content = answer('{"value": "')
-        for first, second in (((b"\xc3", 0.8), (b"b", 0.2)), ((b"\xa9", 1.0), (b"\xa8", 0.0))):
-            rows = [{"token": "?", "bytes": list(text), "logprob": math.log(p or 1e-9)} for text, p in (first, second)]
-            content.append({**rows[0], "top_logprobs": rows})
-        content += answer('"}')
-        told = chances(content, '"é"', '"è"', '"b"')
-        assert told == pytest.approx({'"é"': 0.8, '"è"': 0.0, '"b"': 0.2}, abs=1e-6)
+@pytest.mark.parametrize(
+    ("tokens", "labels", "expected"),
+    [
+        (['{"', "value", '":', {" true": 0.6, " false": 0.2, " maybe": 0.2}, "}"], TRUTH, (0.75, 0.25)),
+        (['{"value": ', {"4": 0.5, "3": 0.3, "5": 0.2, "7": 0.4}, "}"], TEN[:5], (0, 0, 0.3, 0.5, 0.2)),
+        # A verdict that is quoted in the reason does not count.
+        (
+            ['{"rationale": "it says \\"value\\": true', '", "value": ', {"false": 0.9, "true": 0.1}, "}"],
+            TRUTH,
+            (0.1, 0.9),
+        ),
+        # Labels of several tokens part at their first letters; a common beginning says nothing.
+        (['{"value":', ' "', {"Ref": 0.5, "Support": 0.4, "Not": 0.1}, "uted", '"}'], QUOTED, (0.4, 0.5, 0.1)),
+        (
+            ['{"value": ', {'"': 0.9, '"Arg': 0.1}, {"Argument": 0.8, "tie": 0.2}, {" B": 0.75, " A": 0.25}, '"}'],
+            ARGUMENTS,
+            (0.2, 0.6, 0.2),
+        ),
+        # One is told from ten.
+        (['{"value": ', {"1": 0.7, "2": 0.3}, {"}": 0.6, "0": 0.4}], ("1", "2", "10"), (0.42, 0.3, 0.28)),
+        (['{"value": ', {"2": 0.6, "1": 0.3, "12": 0.1}, "}"], ("1", "2", "10"), (1 / 3, 2 / 3, 0)),
+        *(
+            (['{"value": ', weights, "}"], TEN, tuple(weights.get(label, 0.0) for label in TEN))
+            for weights in (
+                {"2": 0.55, "1": 0.4, "10": 0.05},
+                {"1": 0.5, "10": 0.4, "2": 0.1},
+                {"10": 0.6, "1": 0.4},
+                {"10": 0.3, "9": 0.3, "1": 0.4},
+            )
+        ),
+        # Labels in a branch that was not taken share its probability.
+        (['{"value": "', {"no": 0.4, "partly": 0.6}, '"}'], PARTLY, (0.4, 0.3, 0.3)),
+        # Nothing is made up: no verdict, none of the labels, or only the token that was written.
+        (['{"rationale": "', "cut"], TRUTH, None),
+        (['{"value": ', "maybe", "}"], TRUTH, None),
+        (['{"value": ', {"true": 0.6}, "}"], TRUTH, None),
+    ],
+)
+def test_each_label_has_its_share(
+    tokens: list[Any], labels: tuple[str, ...], expected: tuple[float, ...] | None
+) -> None:
+    shares = expected and pytest.approx(dict(zip(labels, expected, strict=True)))
+    assert chances(answer(*tokens), *labels) == shares
 
 
-class TestNothingIsMadeUp:
-    def test_an_answer_without_a_verdict(self) -> None:
-        assert chances(answer('{"rationale": "', "cut"), "true", "false") is None
-
-    def test_an_answer_that_is_none_of_the_labels(self) -> None:
-        assert chances(answer('{"value": ', "maybe", "}"), "true", "false") is None
-
-    def test_an_endpoint_that_tells_only_the_written_token(self) -> None:
-        content = answer('{"value": ', {"true": 0.6}, "}")
-        assert chances(content, "true", "false") is None
-
-    @pytest.mark.parametrize("bytes_", [[300], [-1]])
-    def test_bytes_that_are_none_do_not_count(self, bytes_: list[int]) -> None:
-        content = answer('{"value": ', {"true": 0.6, "false": 0.4}, "}")
-        content[1]["top_logprobs"][0]["bytes"] = content[1]["bytes"] = bytes_
-        assert chances(content, "true", "false") == pytest.approx({"true": 0.6, "false": 0.4})
-
-    def test_a_probability_that_is_no_number(self) -> None:
-        content = answer('{"value": ', {"true": 0.6, "false": 0.4}, "}")
-        content[1]["top_logprobs"][1]["logprob"] = math.nan
-        assert chances(content, "true", "false") == pytest.approx({"true": 1.0, "false": 0.0})
-
-    @given(
-        st.lists(st.text(st.sampled_from('ab1" é'), max_size=4), min_size=1, max_size=6),
-        st.lists(st.floats(0.01, 1), min_size=6, max_size=6),
-        st.data(),
-    )
-    def test_any_tokens_give_a_distribution_or_nothing(
-        self, texts: list[str], weights: list[float], data: st.DataObject
-    ) -> None:
-        labels = ('"a"', '"ab"', '"b1"', '"é"')
-        tokens: list[str | dict[str, float]] = ['{"value": ']
-        for _ in range(data.draw(st.integers(0, 5))):
-            chosen = data.draw(st.permutations(texts))
-            tokens.append(dict(zip(chosen, weights, strict=False)))
-        told = chances(answer(*tokens), *labels)
-        if told is not None:
-            assert set(told) == set(labels)
-            assert sum(told.values()) == pytest.approx(1.0)
-            assert all(-1e-9 <= p <= 1 + 1e-9 for p in told.values())
+def test_a_written_label_counts_though_it_is_unlikely() -> None:
+    content = answer('{"value":', {" false": 0.01}, "}")
+    content[1]["top_logprobs"] = [{"token": " true", "logprob": math.log(0.3)}]
+    assert chances(content, *TRUTH) == pytest.approx({"true": 0.3 / 0.31, "false": 0.01 / 0.31})
 
 
-def margin(**weights: float) -> float:
-    told = {text.replace("_", " "): p for text, p in weights.items()}
-    return yes_no_margin(read_tokens(answer(told))[0])
+def test_a_letter_may_be_split_between_tokens() -> None:
+    content = answer('{"value": "')
+    for first, second in (((b"\xc3", 0.8), (b"b", 0.2)), ((b"\xa9", 1.0), (b"\xa8", 0.0))):
+        rows = [{"token": "?", "bytes": list(text), "logprob": math.log(p or 1e-9)} for text, p in (first, second)]
+        content.append({**rows[0], "top_logprobs": rows})
+    told = chances([*content, *answer('"}')], '"é"', '"è"', '"b"')
+    assert told == pytest.approx({'"é"': 0.8, '"è"': 0.0, '"b"': 0.2}, abs=1e-6)
 
 
-class TestYesAgainstNo:
-    def test_all_spellings_are_added_up(self) -> None:
-        assert margin(Yes=0.2, yes=0.2, _YES=0.2, No=0.1, _no=0.1, The=0.1) == pytest.approx(math.log(3))
+@pytest.mark.parametrize(
+    ("place", "change", "expected"),
+    [(0, {"bytes": [300]}, (0.6, 0.4)), (0, {"bytes": [-1]}, (0.6, 0.4)), (1, {"logprob": math.nan}, (1.0, 0.0))],
+)
+def test_bytes_and_numbers_that_are_none_do_not_count(
+    place: int, change: dict[str, Any], expected: tuple[float, float]
+) -> None:
+    content = answer('{"value": ', {"true": 0.6, "false": 0.4}, "}")
+    content[1]["top_logprobs"][place] |= change
+    content[1] |= change if place == 0 else {}
+    assert chances(content, *TRUTH) == pytest.approx(dict(zip(TRUTH, expected, strict=True)))
 
-    def test_words_that_only_begin_alike_are_neither(self) -> None:
-        assert margin(Yes=0.2, No=0.2, Not=0.3, Yesterday=0.1) == pytest.approx(0.0)
 
-    def test_an_untold_side_equals_the_least_told_one(self) -> None:
-        assert margin(Yes=0.9, The=0.03, Maybe=0.01) == pytest.approx(math.log(90))
-        assert margin(No=0.9, The=0.03, Maybe=0.01) == pytest.approx(-math.log(90))
+@given(
+    st.lists(st.text(st.sampled_from('ab1" é'), max_size=4), min_size=1, max_size=6),
+    st.lists(st.floats(0.01, 1), min_size=6, max_size=6),
+    st.data(),
+)
+def test_any_tokens_give_a_distribution_or_nothing(texts: list[str], weights: list[float], data: st.DataObject) -> None:
+    labels = ('"a"', '"ab"', '"b1"', '"é"')
+    tokens: list[str | dict[str, float]] = ['{"value": ']
+    for _ in range(data.draw(st.integers(0, 5))):
+        chosen = data.draw(st.permutations(texts))
+        tokens.append(dict(zip(chosen, weights, strict=False)))
+    told = chances(answer(*tokens), *labels)
+    if told is not None:
+        assert set(told) == set(labels)
+        assert sum(told.values()) == pytest.approx(1.0)
+        assert all(-1e-9 <= p <= 1 + 1e-9 for p in told.values())
 
-    def test_neither_is_no_evidence(self) -> None:
-        assert margin(The=0.9, A=0.1) == 0.0
 
-    def test_it_is_finite_whatever_is_told(self) -> None:
-        assert margin(Yes=1.0, No=1e-30) == 15.0
-        content = answer({"Yes": 0.5, "No": 0.5})
-        content[0]["top_logprobs"][1]["logprob"] = -math.inf
-        assert yes_no_margin(read_tokens(content)[0]) == 0.0  # of one alternative nothing is told
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ({"Yes": 0.2, "yes": 0.2, " YES": 0.2, "No": 0.1, " no": 0.1, "The": 0.1}, math.log(3)),  # all spellings
+        ({"Yes": 0.2, "No": 0.2, "Not": 0.3, "Yesterday": 0.1}, 0.0),  # these only begin alike
+        ({"Yes": 0.9, "The": 0.03, "Maybe": 0.01}, math.log(90)),  # an untold side equals the least told token
+        ({"No": 0.9, "The": 0.03, "Maybe": 0.01}, -math.log(90)),
+        ({"The": 0.9, "A": 0.1}, 0.0),  # neither is no evidence
+        ({"Yes": 1.0, "No": 1e-30}, 15.0),
+    ],
+)
+def test_yes_is_weighed_against_no(weights: dict[str, float], expected: float) -> None:
+    assert yes_no_margin(read_tokens(answer(weights))[0]) == pytest.approx(expected)
 
-    @given(st.dictionaries(st.text(st.sampled_from("yesnoYN .")), st.floats(1e-12, 1), min_size=1))
-    def test_yes_and_no_are_treated_alike(self, weights: dict[str, float]) -> None:
-        swap = {"yes": "no", "no": "yes"}
-        turned = {swap.get(text.strip(" .").lower(), text): p for text, p in weights.items()}
-        if len(turned) == len(weights):
-            one, other = (yes_no_margin(read_tokens(answer(each))[0]) for each in (weights, turned))
-            assert one == pytest.approx(-other, abs=1e-9)
-            assert -15.0 <= one <= 15.0
+
+def test_of_one_alternative_nothing_is_told() -> None:
+    content = answer({"Yes": 0.5, "No": 0.5})
+    content[0]["top_logprobs"][1]["logprob"] = -math.inf
+    assert yes_no_margin(read_tokens(content)[0]) == 0.0
+
+
+@given(st.dictionaries(st.text(st.sampled_from("yesnoYN .")), st.floats(1e-12, 1), min_size=1))
+def test_yes_and_no_are_treated_alike(weights: dict[str, float]) -> None:
+    swap = {"yes": "no", "no": "yes"}
+    turned = {swap.get(text.strip(" .").lower(), text): p for text, p in weights.items()}
+    if len(turned) == len(weights):
+        one, other = (yes_no_margin(read_tokens(answer(each))[0]) for each in (weights, turned))
+        assert one == pytest.approx(-other, abs=1e-9)
+        assert -15.0 <= one <= 15.0

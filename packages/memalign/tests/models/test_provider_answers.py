@@ -30,9 +30,8 @@ GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5], 
 @pytest.mark.parametrize(
     "text",
     [
-        '{"value": 1}',
         '  {"value": 1}\n',
-        '```json\n{"value": 1}\n```',
+        '{"note": "one\ntwo", "value": 1}',  # a line break in a string is forgiven
         'Here you are:\n```\n{"value": 1}\n```\nAnything else?',
         'The answer is {"value": 1}.',
         'First I thought {"value": 0}, but {"value": 1}',
@@ -45,7 +44,9 @@ GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5], 
     ],
 )
 def test_a_bare_fenced_or_embedded_object_is_found(text):
-    assert find_object(text) == {"value": 1}
+    found = find_object(text)
+    assert found is not None
+    assert found["value"] == 1
 
 
 @pytest.mark.parametrize(
@@ -84,42 +85,34 @@ def test_no_quotation_in_an_answer_becomes_the_answer(before, after):
     assert found is None or found != json.loads(INJECTED)
 
 
-def test_a_line_break_inside_a_string_is_forgiven():
-    assert find_object('{"rationale": "one\ntwo"}') == {"rationale": "one\ntwo"}
-
-
 @given(st.dictionaries(st.text(max_size=5), st.booleans() | st.integers() | st.text(max_size=20), max_size=4))
 def test_any_object_is_found_behind_prose(value):
     assert find_object(f"So, {{well}}: {json.dumps(value)}") == value
 
 
 def test_an_answer_that_fits_has_no_misfit():
-    assert misfit(GOOD, SCHEMA) is None
+    assert misfit(GOOD, SCHEMA) is misfit({**GOOD, "score": 3.0}, SCHEMA) is None
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("answer", "reason"),
     [
-        ({"value": "great"}, "must be one of"),
-        ({"value": True}, "must be string, not boolean"),
-        ({"score": True}, "must be integer, not boolean"),
-        ({"score": 4}, "must be one of"),
-        ({"score": 2.5}, "must be integer, not number"),
-        ({"rationale": "x" * 21}, "answer.rationale breaks the rule maxLength: 20"),
-        ({"rationale": None}, "not null"),
-        ({"weights": [0.5, 2]}, r"answer.weights\[1\] breaks the rule maximum: 1"),
-        ({"weights": [0, 0, 0]}, "answer.weights breaks the rule maxItems: 2"),
-        ({"rule": 3}, "none of the 2 allowed forms"),
+        (GOOD | {"value": "great"}, "must be one of"),
+        (GOOD | {"value": True}, "must be string, not boolean"),
+        (GOOD | {"score": True}, "must be integer, not boolean"),
+        (GOOD | {"score": 4}, "must be one of"),
+        (GOOD | {"score": 2.5}, "must be integer, not number"),
+        (GOOD | {"rationale": "x" * 21}, "answer.rationale breaks the rule maxLength: 20"),
+        (GOOD | {"rationale": None}, "not null"),
+        (GOOD | {"weights": [0.5, 2]}, r"answer.weights\[1\] breaks the rule maximum: 1"),
+        (GOOD | {"weights": [0, 0, 0]}, "answer.weights breaks the rule maxItems: 2"),
+        (GOOD | {"rule": 3}, "none of the 2 allowed forms"),
+        ({"rationale": "Kind."}, "lacks value"),
     ],
 )
-def test_a_misfit_is_named(change, reason):
+def test_a_misfit_is_named(answer, reason):
     with pytest.raises(InvalidOutput, match=reason):
-        parse_answer(json.dumps({**GOOD, **change}), SCHEMA)
-
-
-def test_a_missing_key_is_named():
-    with pytest.raises(InvalidOutput, match="lacks value"):
-        parse_answer('{"rationale": "Kind."}', SCHEMA)
+        parse_answer(json.dumps(answer), SCHEMA)
 
 
 @pytest.mark.parametrize("left", [{}, {"score": "high"}, {"score": None}])
@@ -130,10 +123,6 @@ def test_what_is_optional_may_be_missing_or_anything(left):
     assert misfit({**needed, **left}, schema, optional=["score"]) is None
     assert parse_answer(json.dumps({**needed, **left}), schema, optional=["score"]) == {**needed, **left}
     assert misfit({**GOOD, "value": None}, schema, optional=["score"]) is not None
-
-
-def test_a_whole_number_may_have_a_point():
-    assert misfit({**GOOD, "score": 3.0}, SCHEMA) is None
 
 
 @pytest.mark.parametrize(

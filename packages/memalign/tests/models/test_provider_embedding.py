@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from memalign.errors import InvalidOutput, ModelRejected, ModelUnavailable
-from memalign.models import resolve_embedding
 from memalign.models.provider_embedding import MAX_CHARACTERS, MAX_TEXT, ProviderEmbedding
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
@@ -44,23 +43,16 @@ async def test_batches_are_bounded_by_number_and_characters():
     assert vectors[-1] == pytest.approx(again / np.linalg.norm(again), abs=1e-6)
 
 
-async def test_no_text_needs_no_request():
+async def test_a_text_that_cannot_be_embedded_as_it_is_is_changed():
     with Endpoint() as endpoint:
-        assert (await model_at(endpoint).embed([])).shape == (0, 0)
-    assert not endpoint.embedding_requests
-
-
-async def test_a_blank_text_is_never_sent_unchanged():
-    with Endpoint() as endpoint:
-        vectors = await model_at(endpoint).embed(["", "word", " \n"])
-    assert all(text.strip() for text in endpoint.embedding_requests[0]["input"])
+        model = model_at(endpoint)
+        assert (await model.embed([])).shape == (0, 0)
+        assert not endpoint.embedding_requests, "no text needs no request"
+        vectors = await model.embed(["", "word", " \n", "x" * 5_000_000])
+    sent = [text for body in endpoint.embedding_requests for text in body["input"]]
+    assert all(text.strip() for text in sent)
+    assert max(map(len, sent)) == MAX_TEXT
     assert (vectors[0] == vectors[2]).all()
-
-
-async def test_a_very_long_text_is_cut():
-    with Endpoint() as endpoint:
-        await model_at(endpoint).embed(["x" * 5_000_000])
-    assert len(endpoint.embedding_requests[0]["input"][0]) == MAX_TEXT
 
 
 async def test_only_the_overlong_text_is_cut_further():
@@ -78,27 +70,18 @@ async def test_only_the_overlong_text_is_cut_further():
     assert together[2] == pytest.approx(plain / np.linalg.norm(plain), abs=1e-6)
 
 
-@pytest.mark.parametrize("fault", [rate_limited("0.01"), server_error(503)])
-async def test_what_may_pass_is_tried_again(fault):
-    with Endpoint(faults=[fault]) as endpoint:
-        assert len(await model_at(endpoint).embed(["a"])) == 1
-    assert len(endpoint.embedding_requests) == 2
-
-
 async def test_errors_are_those_of_chat_models():
-    with Endpoint(server_error()) as endpoint:
+    with Endpoint({}, faults=[rate_limited("0.01")]) as endpoint:
+        model = model_at(endpoint)
+        assert len(await model.embed(["a"])) == 1
+        assert len(endpoint.embedding_requests) == 2, "what may pass is tried again"
+        endpoint.answer = server_error()
         with pytest.raises(ModelUnavailable, match=r"text-embedding-3-small at http.*HTTP 500.*3 attempts"):
-            await model_at(endpoint).embed(["a"])
-        assert len(endpoint.embedding_requests) == 3
+            await model.embed(["a"])
+        assert len(endpoint.embedding_requests) == 5
         endpoint.answer = bad_request("Incorrect API key", "invalid_api_key", status=401)
         with pytest.raises(ModelRejected, match="OPENAI_API_KEY"):
-            await model_at(endpoint).embed(["a"])
-
-
-async def test_the_embedder_is_found_by_name(monkeypatch):
-    with Endpoint() as endpoint:
-        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
-        assert (await resolve_embedding("openai:any").embed(["a", "b"])).shape[0] == 2
+            await model.embed(["a"])
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

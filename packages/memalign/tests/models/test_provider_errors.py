@@ -150,31 +150,23 @@ def test_a_bug_is_let_through(error):
     assert failure_of(error, SUBJECT) is None
 
 
-def test_an_unreadable_answer_is_not_tried_again():
+def test_an_unreadable_answer_is_not_tried_again_and_our_own_misuse_is_a_bug():
     with pytest.raises(AttributeError) as caught:
         openai.AsyncOpenAI.with_options(None)  # type: ignore[arg-type, misc]  # any error from inside it
     failed = failure_of(caught.value, SUBJECT)
     assert failed is not None
     assert (failed.error, failed.retry) == (InvalidOutput, False)
     assert failed.reason == "the server's answer is not what its API promises (AttributeError in openai)"
-
-
-def test_our_own_misuse_of_python_is_a_bug():
     with pytest.raises(AttributeError) as caught:
         parse_answer(None, {})  # type: ignore[arg-type]
     assert failure_of(caught.value, SUBJECT) is None
 
 
-def test_retry_after_keeps_its_fraction():
-    error = exceptions.ModelHTTPError(429, "m", None, headers={"Retry-After": "1.5"})
-    failed = failure_of(error, SUBJECT)
+def test_a_wait_keeps_its_fraction_and_a_long_message_is_shortened():
+    body = {"error": {"message": "x" * 10_000}}
+    failed = failure_of(exceptions.ModelHTTPError(429, "m", body, headers={"Retry-After": "1.5"}), SUBJECT)
     assert failed is not None
     assert failed.retry_after == 1.5
-
-
-def test_a_long_message_is_shortened():
-    failed = failure_of(exceptions.ModelHTTPError(400, "m", {"error": {"message": "x" * 10_000}}), SUBJECT)
-    assert failed is not None
     assert len(failed.reason) < 300
 
 
@@ -206,19 +198,20 @@ def test_no_reason_quotes_an_answer(error, kind):
     assert "no connection" not in failed.reason or kind is ModelUnavailable
 
 
-def test_no_json_is_not_called_no_connection():
-    failed = failure_of(json.JSONDecodeError("Expecting value", "<html>", 0), SUBJECT)
-    assert failed is not None
-    assert failed.reason == "the server's answer is not what its API promises (no JSON)"
+def _refused() -> httpx2.ConnectError:
+    error = httpx2.ConnectError("All connection attempts failed")
+    error.__cause__ = ConnectionRefusedError(111, "Connection refused")
+    return error
 
 
-def test_a_connection_that_fails_names_its_cause():
-    try:
-        try:
-            raise ConnectionRefusedError(111, "Connection refused")
-        except OSError as error:
-            raise httpx2.ConnectError("All connection attempts failed") from error
-    except httpx2.ConnectError as error:
-        failed = failure_of(error, SUBJECT)
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (json.JSONDecodeError("no", "<html>", 0), "the server's answer is not what its API promises (no JSON)"),
+        (_refused(), "no connection ([Errno 111] Connection refused)"),
+    ],
+)
+def test_a_failure_names_its_cause(error, reason):
+    failed = failure_of(error, SUBJECT)
     assert failed is not None
-    assert failed.reason == "no connection ([Errno 111] Connection refused)"
+    assert failed.reason == reason

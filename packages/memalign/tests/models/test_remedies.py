@@ -48,13 +48,6 @@ async def test_an_address_without_path_names_the_right_one(elsewhere: Fault, pat
     assert endpoint.looked.count("/v1/models") == 1, "eight calls failed alike, and one looked"
 
 
-async def test_an_address_where_nothing_answers_makes_no_promise() -> None:
-    with Endpoint(elsewhere=NOT_FOUND) as endpoint, pytest.raises(AccessDenied) as caught:
-        await model_at(endpoint.base_url.removesuffix("/v1")).complete(REQUEST)
-    assert "use this address" not in str(caught.value)
-    assert "Check the model's name against what" in str(caught.value)
-
-
 MANY = [f"model-{n}" for n in range(300)]
 
 
@@ -65,13 +58,16 @@ MANY = [f"model-{n}" for n in range(300)]
         ([], "It serves no model: load one there."),
         ([*MANY, "smal"], "It serves 301 models, among them smal."),
         (MANY, "It serves 300 models, none like small."),
+        (None, "Check the model's name against what"),
     ],
 )
-async def test_a_wrong_name_lists_what_is_served(served: list[str], said: str) -> None:
+async def test_a_wrong_name_lists_what_is_served(served: list[str] | None, said: str) -> None:
     missing = bad_request("The model `small` does not exist.", status=404)
-    with Endpoint(missing, models=served) as endpoint, pytest.raises(AccessDenied) as caught:
-        await model_at(endpoint.base_url).complete(REQUEST)
+    url = "" if served is None else "/v1"
+    with Endpoint(missing, models=served, elsewhere=NOT_FOUND) as endpoint, pytest.raises(AccessDenied) as caught:
+        await model_at(endpoint.base_url.removesuffix("/v1") + url).complete(REQUEST)
     assert said in str(caught.value)
+    assert "use this address" not in str(caught.value), "no promise is made where nothing answers"
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 529])
@@ -83,6 +79,7 @@ async def test_a_failing_server_is_named_at_fault(status: int) -> None:
     assert "The server failed, not your request: its log says why." in said
     assert "Try later, or ask for less at once (--concurrency)." in said
     assert "check that a server listens" not in said
+    assert len(endpoint.requests) == 3, "there is one layer of retries"
 
 
 @pytest.mark.parametrize(
@@ -106,23 +103,14 @@ async def test_an_error_inside_an_answer_is_classified(error: object, expected: 
     assert len(endpoint.requests) == calls
 
 
+CHOICE = {"index": 0, "finish_reason": "error", "message": {"role": "assistant", "content": ""}}
+BROKEN_OFF = CHOICE | {"error": {"code": 502, "message": "The upstream model broke off"}}
+
+
 async def test_an_error_inside_a_choice_is_shown_too() -> None:
-    choice = {
-        "index": 0,
-        "finish_reason": "error",
-        "message": {"role": "assistant", "content": ""},
-        "error": {"code": 502, "message": "The upstream model broke off"},
-    }
-    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [BROKEN_OFF]}
     with Endpoint(Fault(body=body)) as endpoint, pytest.raises(ModelUnavailable, match="The upstream model broke off"):
         await model_at(endpoint.base_url).complete(REQUEST)
-
-
-async def test_a_mode_refused_inside_an_answer_is_left() -> None:
-    refused = error_in_answer("'response_format.type' must be 'json_schema' or 'text'")
-    good = {"rationale": "Because.", "value": True}
-    with Endpoint(lambda body: refused if "response_format" in body else good) as endpoint:
-        assert (await model_at(endpoint.base_url).complete(REQUEST)).data == good
 
 
 @pytest.mark.parametrize("finish_reason", ["stop", "length"])
@@ -141,21 +129,20 @@ async def test_reasoning_without_answers_names_limit_and_effort(finish_reason: s
     assert len(endpoint.requests) == 2
 
 
-async def test_a_long_wait_is_said_aloud_once(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(("seconds", "said"), [(0.5, 1), (0.01, 0)])
+async def test_a_long_wait_alone_is_said_aloud_and_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: Any, seconds: float, said: int
+) -> None:
     monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
     patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.4)
-    with Endpoint(faults=[rate_limited(20)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.WARNING):
+    with Endpoint(faults=[rate_limited(seconds)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.WARNING):
         model = model_at(endpoint.base_url, retry=patient)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(4)))
-    (record,) = [each for each in caplog.records if each.name == "memalign.models.retry"]
-    assert f"small at {endpoint.base_url}: HTTP 429, Rate limit reached; waiting" in record.getMessage()
-    assert "then attempt 2 of 3" in record.getMessage()
-
-
-async def test_a_short_wait_is_not(caplog: pytest.LogCaptureFixture) -> None:
-    with Endpoint(faults=[rate_limited(0.01)]) as endpoint, caplog.at_level(logging.WARNING):
-        await model_at(endpoint.base_url).complete(REQUEST)
-    assert not caplog.records
+    records = [each.getMessage() for each in caplog.records if each.name == "memalign.models.retry"]
+    assert len(records) == said
+    for record in records:
+        assert f"small at {endpoint.base_url}: HTTP 429, Rate limit reached; waiting" in record
+        assert "then attempt 2 of 3" in record
 
 
 async def test_the_raw_answer_is_logged_for_whoever_asks(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 
@@ -50,30 +49,6 @@ SPANISH = [
     ("La aplicación se cierra sola.", "La aplicación se bloquea sin aviso.", "El río cruza la ciudad."),
     ("Gracias por la ayuda rápida.", "La ayuda fue muy buena.", "El motor necesita aceite nuevo."),
 ]
-PORTUGUESE_OTHER_WORDS = [
-    ("Fui cobrado duas vezes neste mês.", "O valor foi debitado em dobro na minha fatura.", "O céu está azul hoje."),
-    ("Meu pedido ainda não chegou.", "A encomenda está atrasada e não foi entregue.", "Gosto de tocar violão."),
-    ("Quero cancelar a minha assinatura.", "Como faço para encerrar o meu plano?", "A receita leva três ovos."),
-    ("O produto veio quebrado.", "Recebi o artigo com defeito.", "O jogo terminou empatado."),
-    ("Não consigo entrar na minha conta.", "O login falha e a senha não funciona.", "As férias começam em julho."),
-    ("A resposta foi fria e sem empatia.", "O atendente respondeu sem se importar.", "O ônibus passa às oito."),
-    ("Preciso falar com um gerente.", "Quero conversar com o responsável.", "A árvore perdeu as folhas."),
-    ("O reembolso ainda não caiu.", "Não recebi o meu dinheiro de volta.", "Ela pinta quadros a óleo."),
-    ("O aplicativo fecha sozinho.", "O programa trava e encerra sem aviso.", "O rio atravessa a cidade."),
-    ("Obrigado pela ajuda rápida.", "Agradeço o apoio, foi muito ágil.", "O motor precisa de óleo novo."),
-]
-SPANISH_OTHER_WORDS = [
-    ("Me cobraron dos veces este mes.", "El importe se cargó por duplicado en mi factura.", "El cielo está azul hoy."),
-    ("Mi pedido todavía no ha llegado.", "El paquete se retrasa y no fue entregado.", "Me gusta tocar la guitarra."),
-    ("Quiero cancelar mi suscripción.", "¿Cómo puedo dar de baja mi plan?", "La receta lleva tres huevos."),
-    ("El producto vino roto.", "Recibí el artículo con un defecto.", "El partido terminó en empate."),
-    ("No puedo entrar en mi cuenta.", "El acceso falla y la contraseña no funciona.", "Las vacaciones son en julio."),
-    ("La respuesta fue fría y sin empatía.", "El agente contestó sin interés.", "El autobús pasa a las ocho."),
-    ("Necesito hablar con un gerente.", "Quiero conversar con el responsable.", "El árbol perdió sus hojas."),
-    ("El reembolso aún no llega.", "No recibí mi dinero de vuelta.", "Ella pinta cuadros al óleo."),
-    ("La aplicación se cierra sola.", "El programa se bloquea y termina sin aviso.", "El río cruza la ciudad."),
-    ("Gracias por la ayuda rápida.", "Agradezco el apoyo, fue muy ágil.", "El motor necesita aceite nuevo."),
-]
 
 
 @pytest.fixture(scope="module")
@@ -84,18 +59,10 @@ def model() -> WordLlamaEmbedding:
 async def test_it_gives_unit_vectors_of_256_numbers(model: WordLlamaEmbedding) -> None:
     assert isinstance(model, EmbeddingModel)
     assert model.name == "wordllama:l2_supercat_256"
-    vectors = await model.embed(["I was charged twice", "hello"])
-    assert vectors.shape == (2, 256)
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
-
-
-async def test_no_texts_give_no_vectors(model: WordLlamaEmbedding) -> None:
+    vectors = await model.embed(["I was charged twice", "half a character \ud83d", ""])
+    assert (vectors.shape, vectors.dtype) == ((3, 256), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1, 1, 0], rtol=1e-5)  # no token, no direction
     assert (await model.embed([])).shape == (0, 256)
-
-
-async def test_a_text_without_tokens_is_zeros(model: WordLlamaEmbedding) -> None:
-    np.testing.assert_array_equal(await model.embed([""]), np.zeros((1, 256)))
 
 
 async def test_a_vector_does_not_depend_on_its_neighbours(model: WordLlamaEmbedding) -> None:
@@ -111,10 +78,6 @@ async def test_a_long_text_counts_with_head_and_tail(model: WordLlamaEmbedding) 
     head, middle, tail = "refund " * 1_500, "weather " * 50_000, "empathy " * 1_500
     whole, ends = await model.embed([head + middle + tail, head[:10_000] + " " + tail[-10_000:]])
     assert whole @ ends > 0.99
-
-
-async def test_half_a_character_is_no_error(model: WordLlamaEmbedding) -> None:
-    assert np.isfinite(await model.embed(["broken \ud83d emoji"])).all()
 
 
 def test_it_leaves_the_programs_logging_alone() -> None:
@@ -137,25 +100,9 @@ async def test_a_wheel_without_its_weights_is_named(monkeypatch: pytest.MonkeyPa
         await WordLlamaEmbedding().embed(["hello"])
 
 
-def test_a_handler_of_the_program_stays(caplog: pytest.LogCaptureFixture) -> None:
-    before = list(logging.getLogger().handlers)
-    WordLlamaEmbedding()
-    assert logging.getLogger().handlers == before
-
-
-# Retrieval asks words there, not vectors (tests/memory/test_languages.py); no shared word, nothing to find either.
-blind = pytest.mark.xfail(reason="without a shared word the vectors are blind: 4 of 10 in Portuguese, 6 in Spanish")
-
-
+# In Portuguese and Spanish other words than those of the case are not found by vectors: retrieval asks words there.
 @pytest.mark.parametrize(
-    "triples",
-    [
-        pytest.param(ENGLISH_OTHER_WORDS, id="english in other words"),
-        pytest.param(PORTUGUESE, id="portuguese"),
-        pytest.param(SPANISH, id="spanish"),
-        pytest.param(PORTUGUESE_OTHER_WORDS, id="portuguese in other words", marks=blind),
-        pytest.param(SPANISH_OTHER_WORDS, id="spanish in other words", marks=blind),
-    ],
+    "triples", [ENGLISH_OTHER_WORDS, PORTUGUESE, SPANISH], ids=["english in other words", "portuguese", "spanish"]
 )
 async def test_a_restatement_is_nearer_than_something_else(
     model: WordLlamaEmbedding, triples: list[tuple[str, str, str]]

@@ -141,7 +141,7 @@ class Endpoint:
         self.times: list[float] = []
         """When each request came, in seconds of a monotonic clock."""
         self.max_in_flight = 0
-        self._in_flight = 0
+        self.in_flight = 0
         self._prompts: list[str] = []
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -239,8 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         embedding = self.path.partition("?")[0].endswith("/embeddings")
         with endpoint._lock:
-            endpoint._in_flight += 1
-            endpoint.max_in_flight = max(endpoint.max_in_flight, endpoint._in_flight)
+            endpoint.in_flight += 1
+            endpoint.max_in_flight = max(endpoint.max_in_flight, endpoint.in_flight)
             endpoint.times.append(time.monotonic())
             endpoint.paths.append(self.path)
             endpoint.bodies.append(body)
@@ -262,7 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
                 reply = made or answer
         finally:
             with endpoint._lock:  # before the answer goes out: its reader may send the next request at once
-                endpoint._in_flight -= 1
+                endpoint.in_flight -= 1
         self._send(status, headers, reply)
 
     def _send(self, status: int, headers: dict[str, str], reply: object) -> None:
