@@ -133,6 +133,7 @@ class TestLimitsAndRefusals:
         assert {body["input"] for body in endpoint.requests} == {REPLY}
         assert list(decision.probabilities) == [question.key for question in many]
         assert decision.usage.calls == 3
+        assert caught.value.usage is not None
         assert caught.value.usage.calls == 1, "what was spent beside a failure is told"
 
     def test_a_limit_that_only_the_server_knows_is_found_by_halves(self):
@@ -152,6 +153,7 @@ class TestLimitsAndRefusals:
         assert "declined" in decision.refused["q2"]
         assert decision.usage.calls == 2
         assert decision.usage.input_tokens > decision.usage.cached_tokens > 0
+        assert caught.value.usage is not None
         assert caught.value.usage.calls == 1
 
     @pytest.mark.parametrize("place", range(5))
@@ -330,6 +332,7 @@ class TestPrices:
         million = Usage(calls=1, input_tokens=1_000_000, output_tokens=1_000)
         monkeypatch.setenv("TYPESAFE_API_KEY", "k")
         jev = resolve_decision("typesafe:jev-latest")
+        assert isinstance(jev, ProviderDecisionModel)
         luna = ProviderDecisionModel(Target(provider="openai-decisions", model="gpt-6-luna", api_key="k"))
         assert jev.price_of(million) == pytest.approx(0.042)
         assert luna.price_of(million) == pytest.approx(0.2)  # above 272,000 tokens

@@ -500,7 +500,10 @@ async def test_calls_refused_side_by_side_learn_the_same(most):
         ({"content": [{"token": "true", "logprob": -0.5, "bytes": None, "top_logprobs": None}]}, 2),
         ({"content": [{"token": "true", "logprob": None, "bytes": None, "top_logprobs": []}]}, 2),
         ({"content": ["true"]}, 2),
-        *((withheld, 1) for withheld in (None, {"content": None}, {}, {"content": []})),
+        (None, 1),
+        ({"content": None}, 1),
+        ({}, 1),
+        ({"content": []}, 1),
     ],
 )
 async def test_unreadable_or_withheld_token_probabilities_cost_no_verdict(told, calls):

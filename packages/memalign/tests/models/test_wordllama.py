@@ -60,7 +60,8 @@ async def test_it_gives_unit_vectors_of_256_numbers(model: WordLlamaEmbedding) -
     assert isinstance(model, EmbeddingModel)
     assert model.name == "wordllama:l2_supercat_256"
     vectors = await model.embed(["I was charged twice", "half a character \ud83d", ""])
-    assert (vectors.shape, vectors.dtype) == ((3, 256), np.float32)
+    assert vectors.shape == (3, 256)
+    assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1, 1, 0], rtol=1e-5)  # no token, no direction
     assert (await model.embed([])).shape == (0, 256)
 
