@@ -7,7 +7,9 @@ import pytest
 
 from memalign import Check, Registry
 from memalign.cli.history import diff_text
+from memalign.judge.code_tests import sentence
 from memalign.memory import Answers, Expectation, Memory
+from memalign.types import CodeTest
 from tests.support.keys import keys
 from tests.support.places import Place
 from tests.support.registry import all_versions, case, judge, memory_of
@@ -42,21 +44,15 @@ def taught(*, asks: str = LONG) -> Memory:
     )
 
 
-def test_checks_and_answers_come_back_unchanged(registry: Registry) -> None:
-    registry.create(judge(taught()))
-    loaded = registry.load("helpfulness").memory
-    assert loaded == taught()
-    assert loaded.hash == taught().hash
-    assert loaded.hash != replace(taught(), cases=memory_of(*taught().cases).cases[:2]).hash
-
-
-def test_what_guidelines_written_without_a_case_expect_comes_back_unchanged(registry: Registry) -> None:
+def test_checks_answers_and_expectations_come_back_unchanged(registry: Registry) -> None:
     (first, *others) = taught().cases
     expected = (Expectation(label=True, checks=((PLAIN, 1), (SHORT, -1))), Expectation(checks=((LONG, 1),)))
     answers = replace(first.answers or Answers(judge="0123"), expected=expected)
     memory = replace(taught(), cases=(replace(first, answers=answers), *others))
     registry.create(judge(memory))
-    assert registry.load("helpfulness").memory == memory
+    loaded = registry.load("helpfulness").memory
+    assert (loaded, loaded.hash) == (memory, memory.hash)
+    assert loaded.hash != taught().hash
 
 
 def test_an_erase_removes_questions_and_answers_everywhere(registry: Registry, place: Place) -> None:
@@ -72,31 +68,37 @@ def test_an_erase_removes_questions_and_answers_everywhere(registry: Registry, p
         assert left["t-3"] == Answers(judge="0123", margins={PLAIN: 3.25}, verdict=False, exposed_to=keys("t-2@ben"))
 
 
-def test_a_verdict_made_beside_an_erased_case_goes(registry: Registry) -> None:
-    registry.create(judge(taught()))
-    registry.erase("helpfulness", ["t-2"], rederive=False)
-    left = registry.load("helpfulness").memory.case("t-3")
-    assert left is not None
-    assert left.answers == Answers(judge="0123", margins={LONG: -2.0})
-
-
-def test_a_question_that_a_survivor_asks_too_stays(registry: Registry, place: Place) -> None:
+@pytest.mark.parametrize(
+    ("erased", "shared", "survivor", "answers"),
+    [
+        ("t-2", False, "t-3", Answers(judge="0123", margins={LONG: -2.0})),  # its verdict was made beside t-2
+        ("t-1", True, "t-2", Answers(judge="0123", margins={LONG: 1.5})),  # G3 asks the question of G1, too
+    ],
+)
+def test_what_survivors_ask_stays_and_verdicts_beside_the_erased_go(
+    registry: Registry, place: Place, erased: str, shared: bool, survivor: str, answers: Answers
+) -> None:
     memory = taught()
     first, second, third = memory.guidelines
-    shared = replace(third, checks=first.checks[:1])
-    registry.create(judge(replace(memory, guidelines=(first, second, shared))))
-    registry.erase("helpfulness", ["t-1"], rederive=False)
+    third = replace(third, checks=first.checks[:1] if shared else ())
+    registry.create(judge(replace(memory, guidelines=(first, second, third))))
+    registry.erase("helpfulness", [erased], rederive=False)
     assert LONG.encode() in place.bytes()
-    left = registry.load("helpfulness").memory.case("t-2")
+    left = registry.load("helpfulness").memory.case(survivor)
     assert left is not None
-    assert left.answers == Answers(judge="0123", margins={LONG: 1.5})
+    assert left.answers == answers
 
 
-def test_a_check_with_erased_words_takes_its_guideline(registry: Registry, place: Place) -> None:
+CODE = CodeTest(kind="ends", text=LONG)
+
+
+@pytest.mark.parametrize("check", [Check(question=LONG), Check(question=sentence(CODE), test=CODE)])
+def test_a_question_or_literal_with_erased_words_takes_its_guideline(
+    registry: Registry, place: Place, check: Check
+) -> None:
     memory = memory_of(case("t-1", "ana", says=LONG), case("t-2", "ben"), size=1)
     first, second = memory.guidelines
-    copied = replace(second, checks=(Check(question=LONG),))
-    registry.create(judge(replace(memory, guidelines=(first, copied))))
+    registry.create(judge(replace(memory, guidelines=(first, replace(second, checks=(check,))))))
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.copied == ("G2",)
     assert LONG.encode() not in place.bytes()
@@ -117,10 +119,17 @@ def test_a_question_left_behind_by_erasing_is_found(
 def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     memory = taught()
     first, second, third = memory.guidelines
-    registry.create(judge(memory))
+    blank = replace(memory, cases=tuple(replace(one, answers=None) for one in memory.cases))
     changed = replace(first, checks=(first.checks[0], Check(question=PLAIN, value=True)))
+    registry.create(judge())
+    registry.save(judge(blank))
+    registry.save(judge(memory))
     registry.save(judge(replace(memory, guidelines=(changed, second, replace(third, pinned_by="dora")))))
-    found = registry.diff("helpfulness", 1, 2)
+    assert [each.summary for each in registry.history("helpfulness")][1:3] == [
+        "3 feedback added, 3 guidelines added (G1, G2, G3)",
+        "bookkeeping only",  # answers are not counted
+    ]
+    found = registry.diff("helpfulness", 3, 4)
     said = diff_text(found).splitlines()
     assert said[1:4] == ["  ~ G1 the checks", f"    - {SHORT}  [yes]", f"    + {PLAIN}  [yes speaks for true]"]
     one, other = found.to_dict()["guidelines"]
@@ -129,23 +138,6 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     assert one["checks_removed"] == [{"question": SHORT, "answer": "yes", "value": None, "test": None}]
     assert other["fields"] == ["pinned_by"]
     assert "checks_added" not in other
-
-
-def test_a_new_guideline_is_listed_with_its_checks(registry: Registry) -> None:
-    registry.create(judge())
-    registry.save(judge(taught()))
-    said = diff_text(registry.diff("helpfulness", 1, 2))
-    assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no speaks for false]\n    + {SHORT}  [yes]" in said
-    gone = diff_text(registry.diff("helpfulness", 2, 1))
-    assert SHORT not in gone
-
-
-def test_history_counts_feedback_and_guidelines_but_no_answers(registry: Registry) -> None:
-    memory = taught()
-    blank = replace(memory, cases=tuple(replace(one, answers=None) for one in memory.cases))
-    registry.create(judge(blank))
-    registry.save(judge(memory))
-    assert [each.summary for each in registry.history("helpfulness")] == [
-        "3 feedback added, 3 guidelines added (G1, G2, G3)",
-        "bookkeeping only",
-    ]
+    new = diff_text(registry.diff("helpfulness", 1, 2))
+    assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no speaks for false]\n    + {SHORT}  [yes]" in new
+    assert SHORT not in diff_text(registry.diff("helpfulness", 2, 1))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from memalign import Check, Feedback, Registry
+from memalign import Check, Registry
 from memalign.align.learned_tests import mined, with_mined
 from memalign.judge.code_tests import sentence
 from memalign.memory import Annotation, Case, Memory
 from memalign.registry.bundle import bundle_of, load_bundle
-from memalign.types import CodeTest
+from memalign.types import CodeTest, Example
 from memalign.values import ValueType
 from tests.support.learning import without
 from tests.support.places import Place
@@ -18,7 +18,6 @@ from tests.support.registry import case, judge, memory_of
 replace = msgspec.structs.replace
 FIELDS = ("inputs", "outputs")
 PASSWORD = "Zimtsternchen"
-CLOSING = "from the clinic on the hill where my operation went so badly wrong"
 
 
 def test_a_test_comes_back_from_registry_and_bundle(registry: Registry) -> None:
@@ -31,33 +30,16 @@ def test_a_test_comes_back_from_registry_and_bundle(registry: Registry) -> None:
     assert load_bundle(bundle_of(judge(memory))).memory == memory
 
 
-def test_a_literal_with_erased_words_takes_its_guideline(registry: Registry, place: Place) -> None:
-    memory = memory_of(case("t-1", "ana", says=CLOSING), case("t-2", "ben"), size=1)
-    first, second = memory.guidelines
-    code = CodeTest(kind="ends", text=CLOSING)
-    copied = replace(second, checks=(Check(question=sentence(code), test=code),))
-    registry.create(judge(replace(memory, guidelines=(first, copied))))
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert receipt.copied == ("G2",)
-    assert CLOSING.encode() not in place.bytes()
-
-
-def taught(n: int = 12) -> Memory:
+def taught() -> Memory:
     """Every second reply has the password, which all comments name."""
-    rows = [
-        Feedback(
-            id=f"t-{number:02d}",
-            inputs=f"case {number}",
-            outputs=f"It is {PASSWORD if number % 2 else 'Anis'}, number {number}.",
-            value=bool(number % 2),
-            rationale=f"only {PASSWORD} will do",
-            source="ana",
-        )
-        for number in range(n)
-    ]
-    return Memory(
-        cases=tuple(Case(example=row.example, annotations=(Annotation.of(row),)) for row in rows if row.example)
-    )
+    cases = []
+    for number in range(12):
+        name, good = f"t-{number:02d}", bool(number % 2)
+        reply = f"It is {PASSWORD if good else 'Anis'}, number {number}."
+        annotation = Annotation(id=name, source="ana", value=good, rationale=f"only {PASSWORD} will do")
+        example = Example(id=name, inputs=f"case {number}", outputs=reply)
+        cases.append(Case(example=example, annotations=(annotation,)))
+    return Memory(cases=tuple(cases))
 
 
 def test_a_mined_rule_goes_with_any_case_that_it_was_found_in(registry: Registry, place: Place) -> None:

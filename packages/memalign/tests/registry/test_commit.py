@@ -24,8 +24,9 @@ def test_saving_an_older_judge_repeats_no_number(registry: Registry) -> None:
     registry.create(BASE)
     old = registry.load("helpfulness")
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))  # G3
-    registry.save(old)
+    registry.save(edit_guideline(old, "G1", by="ana", text="Say sorry first."))
     grown = registry.update("helpfulness", lambda head: write_guideline(head, "Be kind.", by="ana")).judge
+    assert ids(grown)[0] == ("G1", "Say sorry first."), "a reworded rule keeps its number"
     assert ids(grown)[-1] == ("G4", "Be kind.")
     assert registry.history("helpfulness")[2].note is None
 
@@ -46,12 +47,6 @@ def test_two_rules_of_one_number_are_told_apart(registry: Registry) -> None:
     assert registry.history("helpfulness")[-1].note == "by hand; G3 is G5 here"
     registry.save(kept)
     assert len(registry.history("helpfulness")) == 3  # the same judge, and no version more
-
-
-def test_a_reworded_rule_keeps_its_number(registry: Registry) -> None:
-    registry.create(BASE)
-    registry.save(edit_guideline(registry.load("helpfulness"), "G1", by="ana", text="Say sorry first."))
-    assert ids(registry.load("helpfulness"))[0] == ("G1", "Say sorry first.")
 
 
 def test_an_import_gives_no_number_again_either(registry: Registry, place: Place, tmp_path: Path) -> None:

@@ -18,36 +18,16 @@ ROWS = [
 ]
 
 
-class CountedEmbedding(HashEmbedding):
-    """An embedding model that somebody pays for."""
-
-    @property
-    def calls(self) -> int:
-        return len(self.texts)
-
-
-@pytest.fixture
-def embedding() -> CountedEmbedding:
-    return CountedEmbedding(dim=16)
-
-
-def test_a_dry_run_embeds_nothing(place: Place, embedding: CountedEmbedding) -> None:
-    model = ScriptedChatModel([])
+def test_vectors_of_a_stopped_align_are_not_paid_for_twice_nor_in_a_dry_run(place: Place) -> None:
+    model, embedding = ScriptedChatModel([]), HashEmbedding(dim=16)  # the model's first call stops the align
     registry = place.registry(models=[model, embedding])
     registry.create(judge(model=model, embedding_model=embedding))
-    usage = registry.estimate("helpfulness", ROWS)
-    assert usage.calls > 0
-    assert embedding.calls == 0
-
-
-def test_vectors_of_a_stopped_align_are_not_paid_for_twice(place: Place, embedding: CountedEmbedding) -> None:
-    model = ScriptedChatModel([])  # its first call stops the align
-    registry = place.registry(models=[model, embedding])
-    registry.create(judge(model=model, embedding_model=embedding))
+    assert registry.estimate("helpfulness", ROWS).calls > 0
+    assert embedding.texts == []
     for _ in range(2):
         with pytest.raises(AssertionError):
             registry.align("helpfulness", ROWS)
-        assert embedding.calls == len(ROWS)
+        assert len(embedding.texts) == len(ROWS)
 
 
 def test_a_dry_run_needs_no_right_to_write(tmp_path: Path) -> None:

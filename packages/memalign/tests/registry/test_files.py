@@ -16,22 +16,28 @@ from tests.support.places import OnSQLite
 from tests.support.registry import case, judge, memory_of
 
 
-def test_a_file_that_is_no_database_stays_untouched(tmp_path: Path):
-    path = tmp_path / "notes.txt"
-    path.write_text("these are notes, and they are long enough to be no SQLite header " * 20)
-    with pytest.raises(RegistryError, match=r"notes\.txt is not a registry: the file is no SQLite database"):
-        Registry(f"sqlite:///{path}")
-    assert path.read_text().startswith("these are notes")
-
-
-def test_a_missing_folder_is_named(tmp_path: Path):
-    with pytest.raises(RegistryError, match=r"the folder .*/no/where does not exist; create it first"):
-        Registry(f"sqlite:///{tmp_path}/no/where/memalign.db")
-
-
-def test_a_folder_is_no_registry(tmp_path: Path):
-    with pytest.raises(RegistryError, match="it is a folder; name a file in it"):
-        Registry(f"sqlite:///{tmp_path}")
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("sqlite:///notes.txt", RegistryError, r"notes\.txt is not a registry: the file is no SQLite database"),
+        ("sqlite:///no/where/m.db", RegistryError, "the folder .*no/where does not exist; create it first"),
+        ("sqlite:///.", RegistryError, "it is a folder; name a file in it"),
+        ("sqlite:judges.db", ConfigurationError, "is not a registry's URL; one looks like sqlite:///memalign.db"),
+        ("", ConfigurationError, "is not a registry's URL; one looks like sqlite:///memalign.db"),
+        ("sqlite://", ConfigurationError, "a registry in memory keeps nothing"),
+        ("sqlite:///:memory:", ConfigurationError, "a registry in memory keeps nothing"),
+        ("mysql://host/db", ConfigurationError, "registries on mysql are not supported; use sqlite"),
+        ("sqlite:///m.db?mod=ro", ConfigurationError, "SQLite knows no option mod"),
+        ("sqlite:///m.db?readonly=1", ConfigurationError, "SQLite knows no option readonly"),
+        ("sqlite:///m.db?mode=ro&timeout_ms=3", ConfigurationError, "SQLite knows no option timeout_ms"),
+    ],
+)
+def test_a_url_that_names_no_registry_is_refused(tmp_path: Path, url: str, error: type[Exception], message: str):
+    notes = "these are notes, and they are long enough to be no SQLite header " * 20
+    (tmp_path / "notes.txt").write_text(notes)
+    with pytest.raises(error, match=message):
+        Registry(url)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("notes.txt", notes)]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
@@ -41,14 +47,23 @@ def test_a_read_only_folder_is_named(tmp_path: Path):
         Registry(f"sqlite:///{tmp_path}/memalign.db")
 
 
-def test_a_read_only_registry_refuses_to_be_written(path: Path):
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [("memalign.db", "sqlite:///file:{path}?mode=ro&uri=true"), ("50% of it#1.db", "sqlite:///{path}?mode=ro")],
+)
+def test_a_read_only_registry_refuses_to_be_written_before_anything_is_paid(tmp_path: Path, name: str, url: str):
+    path = tmp_path / name
     Registry(f"sqlite:///{path}").create(judge())
-    registry = Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
+    model = ScriptedChatModel(lambda _: {"changes": []})
+    registry = Registry(url.format(path=path))
     assert registry.load("helpfulness") == judge()
-    with pytest.raises(
-        RegistryError, match=r"cannot write to the registry .*memalign.db: .* read-only; nothing was changed"
-    ):
+    refused = r"cannot write to the registry .*: .* read-only; nothing was changed"
+    with pytest.raises(RegistryError, match=refused):
         registry.save(judge(model="openai:gpt-5"))
+    with pytest.raises(RegistryError, match=refused):
+        registry.align("helpfulness", ROWS, optimizer=MemAlign(reflection_model=model))
+    assert not model.requests
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def changed(path: Path, statement: str, *values: object) -> None:
@@ -73,19 +88,14 @@ def test_another_format_is_refused_by_name(path: Path, version: str, error: type
     assert path.read_bytes() == before
 
 
-def test_a_damaged_row_is_named_and_others_read(path: Path):
+def test_a_damaged_row_or_file_is_named_and_others_read(path: Path):
     registry = Registry(f"sqlite:///{path}")
-    registry.create(judge(memory_of(case("t-1", "ana"))))
+    registry.create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(50)))))
     registry.create(judge(name="tone"))
     changed(path, "UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", b"{not json")
     with pytest.raises(RegistryError, match="a row of kind annotation is damaged"):
         registry.load("helpfulness")
     assert registry.load("tone") == judge(name="tone")
-
-
-def test_a_damaged_file_gives_a_plain_error(path: Path):
-    registry = Registry(f"sqlite:///{path}")
-    registry.create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(50)))))
     data = bytearray(path.read_bytes())
     data[4096:] = b"\x07" * (len(data) - 4096)
     path.write_bytes(data)
@@ -100,21 +110,6 @@ def test_somebody_elses_database_keeps_its_tables(tmp_path: Path):
     names = {name for (name,) in OnSQLite(path).execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert "meta" in names
     assert all(name == "meta" or name.startswith(("memalign_", "sqlite_")) for name in names)  # sqlite_ is SQLite's own
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("sqlite:judges.db", "is not a registry's URL; one looks like sqlite:///memalign.db"),
-        ("", "is not a registry's URL; one looks like sqlite:///memalign.db"),
-        ("sqlite://", "a registry in memory keeps nothing"),
-        ("sqlite:///:memory:", "a registry in memory keeps nothing"),
-        ("mysql://host/db", "registries on mysql are not supported; use sqlite"),
-    ],
-)
-def test_a_url_that_names_no_file_is_refused(url: str, message: str):
-    with pytest.raises(ConfigurationError, match=message):
-        Registry(url)
 
 
 def test_a_bare_path_is_a_registry_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -136,47 +131,19 @@ def test_an_error_never_prints_feedback(path: Path):
 ROWS = [{"id": "t-1", "inputs": "q", "outputs": "a", "value": True, "rationale": "Warm.", "source": "ana"}]
 
 
-class TestBeforeAnythingIsPaid:
-    """An align that could not be committed asks no model."""
-
-    def test_a_registry_that_cannot_be_written(self, path: Path):
-        model = ScriptedChatModel(lambda _: {"changes": []})
-        Registry(f"sqlite:///{path}").create(judge())
-        only_read = Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
-        with pytest.raises(RegistryError, match=r"read-only; nothing was changed"):
-            only_read.align("helpfulness", ROWS, optimizer=MemAlign(reflection_model=model))
-        assert not model.requests
-
-    def test_a_disk_that_is_full(self, path: Path, monkeypatch: pytest.MonkeyPatch):
-        model = ScriptedChatModel(lambda _: {"changes": []})
-        registry = Registry(f"sqlite:///{path}")
-        registry.create(judge())
-        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_000_000))
-        with pytest.raises(RegistryError, match=r"1\.0 MB left.*make room first"):
-            registry.align("helpfulness", ROWS, optimizer=MemAlign(reflection_model=model))
-        assert not model.requests
-        assert registry.load("helpfulness").memory.episodic == ()
-
-    def test_looking_changes_nothing(self, path: Path):
-        Registry(f"sqlite:///{path}").create(judge())
-        before = path.read_bytes()
-        Database(f"sqlite:///{path}", busy_timeout=5.0).check_writable()
-        assert path.read_bytes() == before
+def test_a_disk_that_is_full_asks_no_model(path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = ScriptedChatModel(lambda _: {"changes": []})
+    registry = Registry(f"sqlite:///{path}")
+    registry.create(judge())
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+    with pytest.raises(RegistryError, match=r"1\.0 MB left.*make room first"):
+        registry.align("helpfulness", ROWS, optimizer=MemAlign(reflection_model=model))
+    assert not model.requests
+    assert registry.load("helpfulness").memory.episodic == ()
 
 
-def test_a_url_that_says_read_only_is_read_only(tmp_path: Path):
-    path = tmp_path / "50% of it#1.db"
+def test_looking_whether_it_can_be_written_changes_nothing(path: Path):
     Registry(f"sqlite:///{path}").create(judge())
-    registry = Registry(f"sqlite:///{path}?mode=ro")
-    assert registry.load("helpfulness") == judge()
-    with pytest.raises(RegistryError, match="read-only; nothing was changed"):
-        registry.save(judge(model="openai:gpt-5"))
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("options", ["mod=ro", "readonly=1", "mode=ro&timeout_ms=3"])
-def test_an_option_that_does_nothing_is_refused_by_name(path: Path, options: str):
-    Registry(f"sqlite:///{path}").create(judge())
-    name = options.partition("&")[2].partition("=")[0] or options.partition("=")[0]
-    with pytest.raises(ConfigurationError, match=rf"SQLite knows no option {name}"):
-        Registry(f"sqlite:///{path}?{options}")
+    before = path.read_bytes()
+    Database(f"sqlite:///{path}", busy_timeout=5.0).check_writable()
+    assert path.read_bytes() == before

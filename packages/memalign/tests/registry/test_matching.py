@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from memalign import Judge, Registry
 from memalign.align.forget import forget
 from memalign.errors import InputError, UnknownKey
 from memalign.memory import Annotation, Case, Memory, Outcome
-from memalign.types import Example, FeedbackKey
+from memalign.types import Example
 from tests.support.keys import keys
 from tests.support.registry import judge
 
 
-def spoken(
-    name: str,
-    inputs: object,
-    *,
-    source: str = "ana",
-    rationale: str | None = None,
-    value: bool | str = True,
-    **meta: str,
-) -> Case:
-    annotation = Annotation(
-        id=name,
-        source=source,
-        value=value,
-        rationale=rationale,
-        meta=meta,
-        outcome=Outcome(kind="example", reason="kept as an example"),
-    )
+def spoken(name: str, inputs: object, *, source: str = "ana", rationale: str | None = None, **meta: str) -> Case:
+    outcome = Outcome(kind="example", reason="kept as an example")
+    annotation = Annotation(id=name, source=source, value=True, rationale=rationale, meta=meta, outcome=outcome)
     return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
 
 
@@ -52,23 +36,29 @@ def without(judge: Judge, *written: str) -> Judge:
     return judge.replace(memory=forget(judge.memory, keys(*written)))
 
 
-def found(places: Mapping[FeedbackKey, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return {str(key): fields for key, fields in places.items()}
-
-
-def test_a_text_is_found_in_any_spelling() -> None:
-    assert found(MEMORY.matching("josé müller")) == {
-        "José Müller 7@ana": ("id",),
-        "t-1@ana": ("inputs",),
-        "t-2@ben": ("inputs",),
-        "t-3@ana": ("rationale",),
-        "t-4@ana": ("inputs",),
-        "t-5@ana": ("meta",),
-    }
-    assert set(found(MEMORY.matching("JOSÉ\nMÜLLER", source="ben"))) == {"t-2@ben"}
-    assert set(found(MEMORY.matching("4711"))) == {"t-6@ana"}
-    assert set(found(MEMORY.matching("STRASSE"))) == {"t-8@ana"}
-    assert MEMORY.matching("not there") == {}
+@pytest.mark.parametrize(
+    ("text", "source", "places"),
+    [
+        (
+            "josé müller",
+            None,
+            {
+                "José Müller 7@ana": ("id",),
+                "t-1@ana": ("inputs",),
+                "t-2@ben": ("inputs",),
+                "t-3@ana": ("rationale",),
+                "t-4@ana": ("inputs",),
+                "t-5@ana": ("meta",),
+            },
+        ),
+        ("JOSÉ\nMÜLLER", "ben", {"t-2@ben": ("inputs",)}),
+        ("4711", None, {"t-6@ana": ("inputs",)}),
+        ("STRASSE", None, {"t-8@ana": ("rationale",)}),
+        ("not there", None, {}),
+    ],
+)
+def test_a_text_is_found_in_any_spelling(text: str, source: str | None, places: dict[str, tuple[str, ...]]) -> None:
+    assert {str(key): fields for key, fields in MEMORY.matching(text, source=source).items()} == places
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "\u200b"])
@@ -96,27 +86,18 @@ def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
         registry.erase("helpfulness", ["t-1"], source="ben", matching="müller", dry_run=True)
     with pytest.raises(UnknownKey, match="'t-8' with this text"):
         registry.erase("helpfulness", ["t-8"], matching="müller")
-
-
-def test_an_error_does_not_repeat_the_missing_text(registry: Registry) -> None:
-    registry.create(judge(MEMORY))
     for source in (None, "ben"):
-        with pytest.raises(UnknownKey) as lost:
+        with pytest.raises(UnknownKey, match=r"^(?!.*Secret).*with this text"):
             registry.erase("helpfulness", source=source, matching="Secret Name")
-        assert "Secret" not in str(lost.value)
-        assert "with this text" in str(lost.value)
     assert len(registry.history("helpfulness")) == 1
 
 
-def test_a_reused_id_is_searched_by_its_version(
-    registry: Registry,
-) -> None:
+def test_a_reused_id_is_searched_by_its_version(registry: Registry) -> None:
     registry.create(judge(Memory(cases=(spoken("t-1", "old José"),))))
     registry.update("helpfulness", lambda head: without(head, "t-1@ana"))
-    fresh = Memory(cases=(spoken("t-1", "something new", source="ben"),))
-    registry.save(judge(fresh))
-    assert set(found(registry.matching("helpfulness", "josé"))) == {"t-1@ana"}
-    assert set(found(registry.matching("helpfulness", "something new"))) == {"t-1@ben"}
+    registry.save(judge(Memory(cases=(spoken("t-1", "something new", source="ben"),))))
+    assert [str(key) for key in registry.matching("helpfulness", "josé")] == ["t-1@ana"]
+    assert [str(key) for key in registry.matching("helpfulness", "something new")] == ["t-1@ben"]
 
 
 def test_a_lock_makes_a_version_of_its_own(registry: Registry) -> None:

@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, rows
 from tests.support.places import OnSQLite, Place
 from tests.support.postgres import AVAILABLE, Server
+from tests.support.registry import case, memory_of
 
 ROWS = rows(36)
 ONE_BY_ONE = MemAlign(shard_size=2, concurrency=1)  # which answers come before the stop does not depend on threads
@@ -123,10 +125,10 @@ def stopped(registry: Registry, endpoint: Endpoint, answered: int) -> Registry:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is another thing there")
-@pytest.mark.parametrize("answered", [5, 15])
 def test_a_killed_align_pays_for_no_answer_twice(
-    endpoint: Endpoint, undisturbed: Undisturbed, place: Place, tmp_path: Path, answered: int
+    endpoint: Endpoint, undisturbed: Undisturbed, place: Place, tmp_path: Path
 ) -> None:
+    answered = 15
     registry, goes_on = create(place.url), silent_after(endpoint, answered)
     with align_elsewhere(place.url, tmp_path, ROWS, "feedback") as process:
         wait_until(lambda: registry.kept_answers(NAME) >= answered)
@@ -207,34 +209,24 @@ def test_vectors_of_a_provider_are_kept_too(endpoint: Endpoint, place: Place) ->
     assert all(case.vector for case in result.judge.memory.cases)
 
 
-def test_other_feedback_leaves_kept_answers_alone(endpoint: Endpoint, place: Place) -> None:
+def test_other_feedback_leaves_kept_answers_alone_and_a_month_does_not(endpoint: Endpoint, place: Place) -> None:
     registry = stopped(create(place.url), endpoint, 5)
     registry.align(NAME, rows(2, source="ben"), optimizer=OPTIMIZER)
     assert registry.kept_answers(NAME) == 5
-
-
-def test_what_nobody_took_up_in_a_month_goes(endpoint: Endpoint, place: Place) -> None:
-    registry = stopped(create(place.url), endpoint, 5)
     run(PaidAnswers(registry._database, NAME).keep({"0" * 64: b'"nobody asks this again"'}))
     place.execute(LONG_AGO)
     assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).taken_up == 0
     assert place.execute("SELECT key FROM memalign_answers") == []
 
 
-def test_what_is_paid_again_takes_the_place_of_what_is_too_old(endpoint: Endpoint, place: Place) -> None:
-    registry = stopped(create(place.url), endpoint, 5)
-    place.execute(LONG_AGO)
-    stopped(registry, endpoint, 5)
-    assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).taken_up == 5
-
-
-def test_what_is_paid_again_takes_the_place_of_what_cannot_be_read(
-    endpoint: Endpoint, undisturbed: Undisturbed, place: Place
+@pytest.mark.parametrize("spoil", [LONG_AGO, "UPDATE memalign_answers SET answer = '{half'"])
+def test_what_is_paid_again_takes_the_place_of_what_is_too_old_or_unreadable(
+    endpoint: Endpoint, place: Place, spoil: str
 ) -> None:
     registry = stopped(create(place.url), endpoint, 5)
-    place.execute("UPDATE memalign_answers SET answer = ?", b"{half")
+    place.execute(spoil)
     stopped(registry, endpoint, 5)
-    assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).usage.calls == undisturbed.calls - 5
+    assert registry.align(NAME, ROWS, optimizer=OPTIMIZER).taken_up == 5
 
 
 @pytest.mark.parametrize("step", ["erase", "unalign", "delete"])
@@ -259,13 +251,12 @@ def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step
     assert registry.kept_answers("another") == 1
 
 
-def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(endpoint: Endpoint, place: Place) -> None:
-    registry = create(place.url)
-    registry.create(paying.judge(name="another"))
+def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(registry: Registry) -> None:
     quote = "the clinic on the hill where the operation of Maria went so badly wrong"
-    registry.align(NAME, [rows(1)[0] | {"rationale": quote}], optimizer=OPTIMIZER)
+    registry.create(paying.judge(memory=memory_of(case("t-1", "ana", says=quote))))
+    registry.create(paying.judge(name="another"))
     run(PaidAnswers(registry._database, "another").keep({"0" * 64: json.dumps({"text": quote}).encode()}))
-    receipt = registry.erase(NAME, ["t-ana-0"], rederive=False)
+    receipt = registry.erase(NAME, ["t-1"], rederive=False)
     assert receipt.elsewhere == ("another",)
     assert not receipt.complete
 
@@ -352,22 +343,13 @@ def test_decisions_are_kept_one_by_one_and_paid_once(registry: Registry) -> None
     assert deciding.calls == [2, 1, 1]
 
 
+class Priced(ScriptedDecisionModel):
+    async def decide(self, *asked: Any, **options: Any) -> Decision:
+        return msgspec.structs.replace(await super().decide(*asked, **options), usage=Usage(calls=1, cost=0.6))
+
+
 def test_decisions_keep_within_the_limit_of_spending() -> None:
-    priced = Usage(calls=1, cost=0.6)
-
-    class Priced(ScriptedDecisionModel):
-        async def decide(
-            self,
-            state: str,
-            questions: Sequence[Question],
-            *,
-            timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
-        ) -> Decision:
-            decision = await super().decide(state, questions, timeout=timeout)
-            return msgspec.structs.replace(decision, usage=priced)
-
-    deciding = Priced(lambda state, question: 0.5)
-    calls = Calls(max_cost=1.0)
+    deciding, calls = Priced(lambda state, question: 0.5), Calls(max_cost=1.0)
     run(calls.decide(deciding, "item", [Question(key="q1", text="Is it?")]))
     with pytest.raises(SpendLimitReached):
         run(calls.decide(deciding, "another", [Question(key="q1", text="Is it?")]))
@@ -400,28 +382,20 @@ def test_keeping_does_not_stop_the_loop(registry: Registry, monkeypatch: pytest.
 
 
 def test_four_aligns_at_once_pay_for_no_request_twice(endpoint: Endpoint, place: Place) -> None:
-    create(place.url)
-    ready, problems, results = threading.Barrier(4), list[Exception](), list[Any]()
+    registry, ready = create(place.url), threading.Barrier(4)
+    feedback = [rows(2, source=f"expert{n}", first=10 * n) for n in range(4)]
 
-    def align(source: str) -> None:
-        registry = Registry(place.url)
+    def align(part: list[dict[str, Any]]) -> Any:
         ready.wait()
-        try:
-            first = 10 * ord(source[-1])
-            results.append(registry.align(NAME, rows(2, source=source, first=first), optimizer=OPTIMIZER))
-        except Exception as error:  # noqa: BLE001  # shown in the main thread
-            problems.append(error)
+        return Registry(place.url).align(NAME, part, optimizer=OPTIMIZER)
 
-    people = [threading.Thread(target=align, args=(f"expert{n}",)) for n in range(4)]
-    for person in people:
-        person.start()
-    for person in people:
-        person.join()
-    assert problems == []
-    registry = Registry(place.url)
+    with ThreadPoolExecutor(4) as people:
+        results = list(people.map(align, feedback))
     assert {str(entry.key) for entry in registry.ledger(NAME)} == {
-        f"{row['id']}@{row['source']}" for n in range(4) for row in rows(2, source=f"expert{n}", first=10 * ord(str(n)))
+        f"{row['id']}@{row['source']}" for part in feedback for row in part
     }
+    guidelines = registry.load(NAME).memory.guidelines
+    assert len({guideline.id for guideline in guidelines}) == len(guidelines) == 8
     assert [info.action for info in registry.history(NAME)] == ["create", *["align"] * 4]
     assert sorted(result.version for result in results) == list(range(2, 6))
     assert sum(result.usage.calls for result in results) == len(endpoint.requests)
@@ -429,10 +403,11 @@ def test_four_aligns_at_once_pay_for_no_request_twice(endpoint: Endpoint, place:
     assert registry.kept_answers(NAME) == 0
 
 
-def test_processes_that_align_at_once_lose_nothing(endpoint: Endpoint, place: Place, tmp_path: Path) -> None:
-    registry = create(place.url)
+def test_processes_that_align_at_once_lose_nothing(endpoint: Endpoint, path: Path, tmp_path: Path) -> None:
+    """On a file, whose locks are a process's; on a server they are a connection's, and threads do."""
+    registry = create(path)
     people = {name: rows(3, source=name, first=first) for first, name in ((0, "ana"), (10, "ben"))}
-    processes = [align_elsewhere(place.url, tmp_path, feedback, name) for name, feedback in people.items()]
+    processes = [align_elsewhere(registry.url, tmp_path, feedback, name) for name, feedback in people.items()]
     for process in processes:
         _, message = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, message.decode()

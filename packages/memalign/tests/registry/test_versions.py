@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from hypothesis import given, settings
 from sqlalchemy import event
 
-from memalign import Judge, MemalignError, Memory, Registry
+from memalign import Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.cli.history import diff_text
@@ -74,51 +74,37 @@ def test_a_rollback_brings_any_version_back_unchanged(scratch: Registry, first: 
     "value_type",
     [bool, str, Literal["A or B", "tie-"], Annotated[int, Ge(1), Le(5)], Annotated[float, Ge(-0.123456789), Le(1)]],
 )
-def test_every_value_type_survives_the_registry(registry: Registry, value_type: object):
-    registry.create(judge(feedback_value_type=value_type))
-    assert registry.load("helpfulness").value_type == judge(feedback_value_type=value_type).value_type
-
-
-def test_fields_keep_their_written_order(registry: Registry):
+def test_value_types_odd_names_and_the_order_of_fields_survive(registry: Registry, value_type: object):
     example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
-    annotation = Annotation(id="t-1", source="ana", value=True)
-    registry.create(judge(Memory(cases=(Case(example=example, annotations=(annotation,)),))))
-    loaded = registry.load("helpfulness").memory.cases[0].example
-    assert str(loaded.inputs) == str(example.inputs)  # prompts show this order, so their bytes depend on it
+    memory = Memory(
+        cases=(Case(example=example, annotations=(Annotation(id="t-1", source="ana", rationale="So."),)),),
+        tombstones=(Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),),
+    )
+    kept = judge(memory, name='a judge; DROP TABLE "x" --', feedback_value_type=value_type)
+    registry.create(kept)
+    loaded = registry.load(kept.name)
+    assert (loaded.memory, loaded.value_type) == (memory, kept.value_type)
+    # Prompts show this order, so their bytes depend on it.
+    assert str(loaded.memory.cases[0].example.inputs) == str(example.inputs)
 
 
 def test_saving_what_is_there_already_adds_no_version(registry: Registry):
     kept = judge(memory_of(*CASES))
-    assert registry.save(kept) == 1
-    assert registry.save(kept) == 1
+    assert registry.save(kept) == registry.save(kept) == 1
+    registry.rollback("helpfulness", 1)
     assert registry.save(kept.replace(model="openai:gpt-5")) == 2
     assert len(registry.history("helpfulness")) == 2
 
 
-def test_one_more_annotation_adds_a_handful_of_rows(registry: Registry, place: Place):
-    many = [case(f"t-{n:03d}", "ana") for n in range(100)]
-    registry.create(judge(memory_of(*many)))
-    before = rows_in(place)
-    grown = memory_of(*many, case("t-050", "ana", "bob"))  # the last one of an id counts, as a dict of cases would
-    cases = {c.id: c for c in grown.cases}
-    first = registry.load("helpfulness").memory
-    registry.save(
-        judge(
-            replace(
-                first,
-                cases=tuple(cases[n] for n in sorted(cases)),
-            )
-        )
-    )
-    assert rows_in(place) - before == 1  # the annotation
-
-
-def test_forgetting_rewrites_nothing_else(registry: Registry, place: Place):
+def test_a_change_rewrites_nothing_else(registry: Registry, place: Place):
     memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
+    grown = tuple(case(one.id, "ana", "bob") if one.id == "t-050" else one for one in memory.cases)
     registry.create(judge(memory))
     before = rows_in(place)
-    registry.save(judge(forget(memory, keys("t-030@ana"))))
-    assert rows_in(place) - before == 1  # the tombstone; the rest only ended
+    registry.save(judge(replace(memory, cases=grown)))
+    assert rows_in(place) - before == 1  # the annotation
+    registry.save(judge(forget(replace(memory, cases=grown), keys("t-030@ana"))))
+    assert rows_in(place) - before == 2  # the tombstone; the rest only ended
 
 
 def test_history_says_what_made_each_version(registry: Registry):
@@ -138,30 +124,20 @@ def test_history_says_what_made_each_version(registry: Registry):
     assert not any(v.redacted for v in registry.history("helpfulness"))
 
 
-def test_a_rollback_may_bring_back_unaligned_feedback(registry: Registry):
-    memory = memory_of(*CASES)
-    registry.create(judge(memory))
-    registry.save(judge(forget(memory, keys("t-1@ana"))), action="unalign")
-    assert {str(e.key): e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "withdrawn"
-    registry.rollback("helpfulness", to=1)
-    assert {str(e.key): e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "learned"
-    assert {str(e.key): e.state for e in registry.ledger("helpfulness", version=2)}["t-1@ana"] == "withdrawn"
-
-
-def test_a_rollback_reuses_no_guidelines_id(registry: Registry):
+def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(registry: Registry):
     memory = memory_of(*CASES)
     registry.create(judge(memory_of(CASES[0])))
     registry.save(judge(memory), action="align")
-    taken = {guideline.id for guideline in memory.guidelines}
-    registry.rollback("helpfulness", 1)
+    registry.save(judge(forget(memory, keys("t-1@ana"))), action="unalign")
+
+    def state(version: int | None = None) -> str:
+        return {str(e.key): e.state for e in registry.ledger("helpfulness", version=version)}["t-1@ana"]
+
+    assert state() == "withdrawn"
+    registry.rollback("helpfulness", to=1)
+    assert (state(), state(3)) == ("learned", "withdrawn")
     written = registry.update("helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana")).judge
-    assert written.memory.guidelines[-1].id not in taken
-
-
-def test_a_rollback_to_the_head_adds_no_version(registry: Registry):
-    registry.create(judge())
-    registry.rollback("helpfulness", 1)
-    assert len(registry.history("helpfulness")) == 1
+    assert written.memory.guidelines[-1].id not in {guideline.id for guideline in memory.guidelines}
 
 
 def test_a_diff_names_every_kind_of_change(registry: Registry):
@@ -185,21 +161,16 @@ def test_a_diff_names_every_kind_of_change(registry: Registry):
     assert [str(c.key) for c in registry.diff("helpfulness", 2, 1).added] == ["t-1@ana"]
 
 
-def test_the_list_shows_every_judges_head(registry: Registry):
+def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(registry: Registry):
     registry.create(judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5"))
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
     shown = [(j.name, j.versions, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()]
     assert shown == [("help", 2, 2, "bool", None, 3, 2), ("tone", 1, 1, "int:1..5", "openai:gpt-5", 0, 0)]
-
-
-def test_a_deleted_judges_name_is_free(registry: Registry):
-    registry.create(judge(memory_of(*CASES)))
-    registry.create(judge(name="other"))
-    rest = registry.delete("helpfulness")
-    assert (rest.name, rest.versions, rest.feedback) == ("helpfulness", 1, 4)
-    assert [j.name for j in registry.list()] == ["other"]
-    assert registry.create(judge()) == 1
+    rest = registry.delete("help")
+    assert (rest.name, rest.versions, rest.feedback) == ("help", 2, 4)
+    assert [j.name for j in registry.list()] == ["tone"]
+    assert registry.create(judge(name="help")) == 1
 
 
 def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
@@ -215,6 +186,9 @@ def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
             wrong()
     with pytest.raises(JudgeExists, match="take another name"):
         registry.create(judge())
+    registry.save(judge(model="openai:gpt-5"))
+    with pytest.raises(VersionConflict, match="at version 2, no longer at 1"):
+        registry.save(judge(model="openai:gpt-4"), parent=1)
 
 
 def test_a_wrongly_encoded_word_names_no_judge(registry: Registry):
@@ -228,13 +202,6 @@ def test_a_wrongly_encoded_word_names_no_judge(registry: Registry):
     assert [version.number for version in registry.history("helpfulness")] == [1], "nothing is half written"
 
 
-def test_a_safe_save_from_old_parents_is_refused(registry: Registry):
-    registry.create(judge())
-    registry.save(judge(model="openai:gpt-5"))
-    with pytest.raises(VersionConflict, match="at version 2, no longer at 1"):
-        registry.save(judge(model="openai:gpt-4"), parent=1)
-
-
 def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
     chat, embedding = models()
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -245,23 +212,13 @@ def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
     assert again.embedding_model is embedding
 
 
-def test_a_value_that_cannot_be_kept_is_refused(registry: Registry):
+@pytest.mark.parametrize(("name", "content"), [("t-\ud800", "x"), ("t-1", float("nan")), ("t-1", object())])
+def test_a_value_that_cannot_be_kept_is_refused(registry: Registry, name: str, content: object):
     registry.create(judge())
-    bad: list[Judge] = []
-    for name, content in (("t-\ud800", "x"), ("t-1", float("nan")), ("t-1", object())):
-        annotation = Annotation(id=name, source="ana", value=True)
-        bad.append(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), annotations=(annotation,)),))))
-    for one in bad:
-        with pytest.raises(InputError):
-            registry.save(one)
+    annotation = Annotation(id=name, source="ana", value=True)
+    with pytest.raises(InputError):
+        registry.save(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), annotations=(annotation,)),))))
     assert len(registry.history("helpfulness")) == 1
-
-
-def test_tombstones_and_odd_names_survive(registry: Registry):
-    memory = Memory(tombstones=(Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),))
-    registry.create(judge(memory, name='a judge; DROP TABLE "x" --'))
-    assert registry.load('a judge; DROP TABLE "x" --').memory == memory
-    assert issubclass(JudgeNotFound, MemalignError)
 
 
 def test_an_ended_row_is_found_by_its_key(path: Path):

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from memalign import Registry
 from tests.support import postgres
@@ -19,74 +19,47 @@ __all__ = ["KINDS", "OnPostgreSQL", "OnSQLite", "Place", "place_of"]
 KINDS = ("sqlite", "postgresql") if postgres.AVAILABLE else ("sqlite",)
 
 
-class Place(Protocol):
-    url: str
-    stride: int
-    """Of a test that stops at one statement after the other, every how manieth is stopped at."""
-    overwrites: bool
-    """Whether deleted bytes are overwritten before a commit, and not only after it."""
-
-    def registry(self, **options: Any) -> Registry:
-        """The registry there, opened anew."""
-        ...
-
-    def another(self) -> Place:
-        """An empty one of the same kind, with a secret of its own."""
-        ...
-
-    def copy(self) -> Place:
-        """A copy of all that was committed; nobody may have it open."""
-        ...
-
-    def bytes(self) -> bytes:
-        """All bytes in which a deleted text could still stand."""
-        ...
-
-    def execute(self, statement: str, *values: Any) -> list[Any]:
-        """Somebody else's statement, with ? for values."""
-        ...
-
-    def intact(self) -> bool:
-        """Whether nothing is damaged and no row lacks its judge."""
-        ...
-
-    def writer(self) -> Any:
-        """A context in which another program keeps everybody from writing."""
-        ...
-
-
 class OnSQLite:
     stride = 1
+    """Of a test that stops at one statement after the other, every how manieth is stopped at."""
     overwrites = True
+    """Whether deleted bytes are overwritten before a commit, and not only after it."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.url = path, f"sqlite:///{path}"
 
     def registry(self, **options: Any) -> Registry:
+        """The registry there, opened once more."""
         return Registry(self.url, **options)
 
     def another(self) -> OnSQLite:
+        """An empty one of the same kind, with a secret of its own."""
         return OnSQLite(_free(self.path, "other"))
 
     def copy(self) -> OnSQLite:
+        """A copy of all that was committed; nobody may have it open."""
         path = _free(self.path, "copy")
         shutil.copy(self.path, path)
         return OnSQLite(path)
 
     def bytes(self) -> bytes:
+        """All bytes in which a deleted text could still be."""
         return bytes_of(self.path)
 
     def execute(self, statement: str, *values: Any) -> list[Any]:
+        """Somebody else's statement, with ? for values."""
         with closing(sqlite3.connect(self.path)) as connection:
             found = connection.execute(statement, values).fetchall()
             connection.commit()
         return found
 
     def intact(self) -> bool:
+        """Whether nothing is damaged and no row lacks its judge."""
         return intact(self.path)
 
     @contextmanager
     def writer(self) -> Iterator[None]:
+        """A context in which another program keeps everybody from writing."""
         with closing(sqlite3.connect(self.path, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
             yield
@@ -147,6 +120,9 @@ class OnPostgreSQL:
         with self.server.connect(self.name) as holder, holder.transaction():
             holder.execute("LOCK TABLE memalign_judges IN EXCLUSIVE MODE")
             yield
+
+
+Place = OnSQLite | OnPostgreSQL
 
 
 @contextmanager

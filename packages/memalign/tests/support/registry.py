@@ -203,13 +203,6 @@ def all_versions(registry: Registry, name: str = "helpfulness") -> dict[int, Jud
     return {version.number: registry.load(name, version.number) for version in registry.history(name)}
 
 
-def row_count(path: Path) -> int:
-    with sqlite3.connect(path) as connection:
-        (count,) = connection.execute("SELECT count(*) FROM memalign_rows").fetchone()
-    connection.close()
-    return int(count)
-
-
 def intact(path: Path) -> bool:
     connection = sqlite3.connect(path)
     try:
