@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from memalign import Example, Judge
-from memalign.content import media_in
 from memalign.errors import InputError, InvalidRows
 from memalign.testing import ScriptedChatModel
 from tests.support.spans import Step, mlflow
@@ -97,20 +96,17 @@ def test_text_about_media_is_text(judge: Judge, name: str) -> None:
     assert judge(outputs=TEXTS[name]).value is True
 
 
-def test_a_row_with_an_image_is_named(judge: Judge, model: ScriptedChatModel, tmp_path: Path) -> None:
+def test_the_row_and_the_place_of_an_image_are_named(judge: Judge, model: ScriptedChatModel, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     rows = [{"id": "t-1", "outputs": "fine", "value": True}, {"id": "t-2", "outputs": IMAGE, "value": True}]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     for read in (judge.align, judge.judge_many):
-        with pytest.raises(InvalidRows, match=r"line 2 \(t-2\): outputs"):
+        with pytest.raises(InvalidRows, match=r"line 2 \(t-2\): outputs\[0\].content\[0\] is an image \(image_url\)"):
             read(path)
-    assert model.requests == []
-
-
-def test_the_place_of_the_image_is_said(judge: Judge) -> None:
-    assert str(media_in(IMAGE)) == "[0].content[0] is an image (image_url)"
-    assert str(media_in({"a": [{"b": URL}]})) == ".a[0].b is an image (a data: URL)"
+    with pytest.raises(InputError, match=r"outputs.a\[0\].b is an image \(a data: URL\)"):
+        judge(outputs={"a": [{"b": URL}]})
     step = Step(parent=None, name="describe", inputs={"messages": IMAGE})
     inside = r"item: trace, span 'describe', inputs.messages\[0\].content\[0\] is an image"
     with pytest.raises(InputError, match=inside):
         judge.replace(instructions="Good? {{ trace }}")(trace=mlflow([step]))
+    assert model.requests == []

@@ -103,25 +103,21 @@ def test_prices_count_cached_tokens_apart():
 
 
 @pytest.mark.parametrize(
-    "prices", [{"input": 1}, {"input": 1, "output": -1}, {"input": "1", "output": 1}, {"in": 1}, 3]
-)
-def test_odd_prices_are_refused(prices):
-    with pytest.raises(InputError, match="dollars per million tokens"):
-        judge_of(parameters={"models": {"openai:m": {"prices": prices}}})
-
-
-@pytest.mark.parametrize(
-    "parameters",
+    ("parameters", "words"),
     [
-        {"models": {"openai:m": {"header": {}}}},
-        {"models": {"openai:m": {"headers": {"Authorization": "Bearer abc123secret"}}}},
-        {"models": ["openai:m"]},
-        {"reflection_model": 3},
-        {"reasoning_effort": "a lot"},
+        *(
+            ({"models": {"openai:m": {"prices": prices}}}, "dollars per million tokens")
+            for prices in ({"input": 1}, {"input": 1, "output": -1}, {"input": "1", "output": 1}, {"in": 1}, 3)
+        ),
+        ({"models": {"openai:m": {"header": {}}}}, None),
+        ({"models": {"openai:m": {"headers": {"Authorization": "Bearer abc123secret"}}}}, None),
+        ({"models": ["openai:m"]}, None),
+        ({"reflection_model": 3}, None),
+        ({"reasoning_effort": "a lot"}, None),
     ],
 )
-def test_odd_parameters_are_refused(parameters):
-    with pytest.raises(InputError):
+def test_odd_prices_and_parameters_are_refused(parameters, words):
+    with pytest.raises(InputError, match=words):
         judge_of(parameters=parameters)
 
 

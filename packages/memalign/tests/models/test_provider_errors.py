@@ -30,17 +30,12 @@ _AGENT_ONLY = {
 }
 
 
-def _by_status(status: int) -> type[ModelError]:
-    if status == 429:
-        return RateLimited
-    return ModelUnavailable if status in (408, 409, 425) or status >= 500 else ModelRejected
-
-
 @pytest.mark.parametrize("status", [*range(400, 432), 451, *range(500, 512), 520, 524, 529])
 def test_every_http_status_is_mapped(status):
     failed = failure_of(exceptions.ModelHTTPError(status, "m", {"error": {"message": "Said."}}), SUBJECT)
+    passing = ModelUnavailable if status in (408, 409, 425) or status >= 500 else ModelRejected
     assert failed is not None
-    assert failed.error is _by_status(status)
+    assert failed.error is (RateLimited if status == 429 else passing)
     assert failed.retry == (failed.error is not ModelRejected)
     assert failed.reason == f"HTTP {status}, Said."
 
@@ -58,44 +53,34 @@ _MADE = {
 }
 
 
-def _model_errors() -> Iterator[type[Exception]]:
-    for name, kind in inspect.getmembers(exceptions, inspect.isclass):
-        if name.startswith("_") or name in _AGENT_ONLY or not issubclass(kind, exceptions.AgentRunError):
-            continue
-        yield kind
+_CATEGORIES: dict[str, tuple[type[ModelError], bool]] = {
+    "ModelRateLimitError": (RateLimited, True),
+    "ModelQuotaExceededError": (ModelRejected, False),
+    "ModelOverloadedError": (ModelUnavailable, True),
+    "ModelServerError": (ModelUnavailable, True),
+    "ModelConnectionError": (ModelUnavailable, True),
+    "ModelAuthenticationError": (ModelRejected, False),
+    "ModelNotFoundError": (ModelRejected, False),
+    "ModelContextWindowExceededError": (PromptTooLong, False),
+    "ContentFilterError": (ModelRefused, False),
+    "UnexpectedModelBehavior": (ModelUnavailable, True),
+    "UserError": (ModelRejected, False),
+}
+_KINDS = [
+    kind
+    for name, kind in inspect.getmembers(exceptions, inspect.isclass)
+    if not name.startswith("_") and name not in _AGENT_ONLY
+    if issubclass(kind, exceptions.AgentRunError) or name in _CATEGORIES
+]
 
 
-@pytest.mark.parametrize("kind", list(_model_errors()))
+@pytest.mark.parametrize("kind", _KINDS)
 def test_every_pydantic_ai_error_is_mapped(kind):
     make = _MADE.get(kind.__name__, lambda kind: kind("m", "said"))
     failed = failure_of(make(kind), SUBJECT)
     assert failed is not None
     assert issubclass(failed.error, ModelError)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected", "retry"),
-    [
-        ("ModelRateLimitError", RateLimited, True),
-        ("ModelQuotaExceededError", ModelRejected, False),
-        ("ModelOverloadedError", ModelUnavailable, True),
-        ("ModelServerError", ModelUnavailable, True),
-        ("ModelConnectionError", ModelUnavailable, True),
-        ("ModelAuthenticationError", ModelRejected, False),
-        ("ModelNotFoundError", ModelRejected, False),
-        ("ModelContextWindowExceededError", PromptTooLong, False),
-        ("ContentFilterError", ModelRefused, False),
-        ("UnexpectedModelBehavior", ModelUnavailable, True),
-        ("UserError", ModelRejected, False),
-    ],
-)
-def test_categories_that_come_without_a_status_are_mapped(name, expected, retry):
-    kind = getattr(exceptions, name, None)
-    if kind is None:
-        pytest.skip(f"this pydantic-ai has no {name}")
-    failed = failure_of(_MADE.get(name, lambda kind: kind("m", "said"))(kind), SUBJECT)
-    assert failed is not None
-    assert (failed.error, failed.retry) == (expected, retry)
+    assert (failed.error, failed.retry) == _CATEGORIES.get(kind.__name__, (failed.error, failed.retry))
 
 
 _REQUEST = httpx2.Request("POST", "http://x/v1/chat/completions")
