@@ -10,6 +10,9 @@ import typer
 
 from memalign.cli.guideline_text import by_people, check_table, guideline_table, legend, settling
 from memalign.cli.options import (
+    FILES,
+    STDIN,
+    AllowErased,
     ColumnMap,
     Concurrency,
     DryRun,
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
     from memalign.align import AlignResult, Conflict, Impact, LockCheck
     from memalign.registry import Registry
 
-__all__ = ["align", "interruptible_change", "report", "run_and_report"]
-
 _LIMIT = 20  # rows of a table
 _LINES = 10  # of one kind
 
@@ -40,11 +41,7 @@ def align(
     name: Name,
     feedback: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FEEDBACK",
-            help="A JSONL, CSV, XLSX, JSON or Parquet file; - reads JSON lines from stdin. Without a "
-            "file, pending feedback is tried again.",
-        ),
+        typer.Argument(metavar="FEEDBACK", help=f"A {FILES}; {STDIN} Without a file, pending feedback is tried again."),
     ] = None,
     *,
     columns: ColumnMap = None,
@@ -53,9 +50,7 @@ def align(
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out invalid rows and learn from the others.")
     ] = False,
-    allow_erased: Annotated[
-        bool, typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before.")
-    ] = False,
+    allow_erased: AllowErased = False,
     impact: Annotated[
         int | None,
         typer.Option(
@@ -168,10 +163,13 @@ def report(session: Session, result: AlignResult) -> int:
     parts += _first([f"note: {note}" for note in result.notes])
     if result.stopped:
         parts.append(f"stopped: {result.stopped}; to try the pending feedback again: memalign align {name}")
+    skipped = sum(row.status == "invalid" for row in result.rows)
+    if skipped:
+        parts.append(f"{counted(skipped, 'row')} {'was' if skipped == 1 else 'were'} skipped, so the exit code is 1")
     parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
     settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
     session.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
-    failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
+    failed = result.pending or result.stopped or skipped
     return FAILURES if failed or not all(check.holds for check in result.locks) else DONE
 
 

@@ -27,6 +27,7 @@ from memalign.cli import (
     judging,
     review_sheet,
 )
+from memalign.cli.model_options import ModelCommand
 from memalign.cli.output import print_json, say
 from memalign.cli.session import INTERRUPTED, WRONG, Command, Interrupted, help_record
 from memalign.errors import ConfigurationError, InvalidRows, MemalignError, TemplateTagWarning
@@ -209,5 +210,6 @@ def memalign_(
 
 for _commands in _GROUPS.values():
     for _name, (_function, _example) in _commands.items():
-        app.command(_name, cls=Command, epilog=f"Example: {_example}")(_function)
+        _class = ModelCommand if _function in (judges.create, judges.edit) else Command
+        app.command(_name, cls=_class, epilog=f"Example: {_example}")(_function)
 app.add_typer(embedded_models.app, name="models")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.options import ColumnMap, Feedback, FeedbackSource, judge_with_columns, rows_of
+from memalign.cli.options import FILES, STDIN, VALUE_TYPES, ColumnMap, FeedbackSource, judge_with_columns, rows_of
 from memalign.cli.output import counted, label_text, listed, table
 from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
@@ -19,16 +19,13 @@ _LIMIT = 20  # rows of a table
 
 def check(
     session: Session,
-    feedback: Feedback,
+    feedback: Annotated[str, typer.Argument(metavar="FEEDBACK", help=f"A {FILES}; {STDIN}")],
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The judge that will learn from the feedback.")
     ] = None,
     *,
     value_type: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE", help="Check the values without a judge: bool, A|B|tie, int:1..5, float:0..1 or str."
-        ),
+        str | None, typer.Option(metavar="TYPE", help=f"Check the values without a judge: {VALUE_TYPES}")
     ] = None,
     columns: ColumnMap = None,
     source: FeedbackSource = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ from memalign.cli.embedded_models import fetch
 from memalign.cli.guideline_text import guideline_table
 from memalign.cli.options import Yes
 from memalign.cli.output import cost_text, counted, listed, open_console, print_json, table, usage_text
-from memalign.cli.progress import Progress, show_progress
+from memalign.cli.progress import show_progress
 from memalign.cli.session import DONE, FAILURES, Session, confirmed
 from memalign.errors import ConfigurationError, MemalignError, ModelError
 from memalign.terminal import plain
@@ -69,9 +69,14 @@ def demo(
     screen.show("✗ marks a verdict that the experts do not share.")
 
     screen.heading("2. Two experts review five other replies and say why")
-    learned = _change("align", lambda progress: judge.align(lessons, progress=progress), stages)
+    with show_progress(transient=True) as progress:
+        learned = judge.align(lessons, progress=progress)
+    stages.append(("align", learned.seconds, learned.usage))
     memory = learned.judge.memory
-    screen.show(_feedback_table(learned, lessons), str(learned), "")
+    states = {annotation.key: memory.state(annotation) for annotation in memory.annotations()}
+    words = [(row.key, row.outputs, _word(row.value), row.rationale or "-", states[row.key]) for row in lessons]
+    columns = ("feedback", "reply", "expert", "the expert's words", "state")
+    screen.show(table(columns, words), str(learned), "")
     screen.show(guideline_table(memory.semantic, memory, title="Guidelines learned"))
 
     screen.heading("3. The same judge, taught")
@@ -80,7 +85,9 @@ def demo(
     screen.show("", *_changes_of_mind(unseen, before, after))
 
     screen.heading(f"4. The comment on {WITHDRAWN} is withdrawn")
-    forgot = _change("unalign", lambda progress: learned.judge.unalign(WITHDRAWN, progress=progress), stages)
+    with show_progress(transient=True) as progress:
+        forgot = learned.judge.unalign(WITHDRAWN, progress=progress)
+    stages.append(("unalign", forgot.seconds, forgot.usage))
     screen.show(*_forgotten(forgot), "")
     last = _judge(forgot.judge, unseen, "judge, after unalign", stages)
     screen.verdicts(unseen, taught=after, **{f"without_{WITHDRAWN}": last})
@@ -205,21 +212,6 @@ def _judge(judge: Judge, rows: Sequence[Feedback], stage: str, stages: list[Stag
     usage = sum((judgment.usage for judgment in judgments), Usage())
     stages.append((stage, time.perf_counter() - started, usage))
     return judgments
-
-
-def _change(stage: str, action: Callable[[Progress], AlignResult], stages: list[Stage]) -> AlignResult:
-    with show_progress(transient=True) as progress:
-        result = action(progress)
-    stages.append((stage, result.seconds, result.usage))
-    return result
-
-
-def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
-    """Each piece of feedback: the expert's label and words, and its state."""
-    memory = result.judge.memory
-    states = {annotation.key: memory.state(annotation) for annotation in memory.annotations()}
-    rows = [(row.key, row.outputs, _word(row.value), row.rationale or "-", states[row.key]) for row in feedback]
-    return table(("feedback", "reply", "expert", "the expert's words", "state"), rows)
 
 
 def _changes_of_mind(rows: Sequence[Feedback], before: Sequence[Judgment], after: Sequence[Judgment]) -> list[str]:

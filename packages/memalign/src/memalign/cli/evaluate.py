@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,19 +12,21 @@ import typer
 
 from memalign.cli.judging import consequence_for_file
 from memalign.cli.options import (
+    JUDGED_HELP,
+    OUT_HELP,
+    STDIN,
     ColumnMap,
     Concurrency,
     DryRun,
     MaxCost,
     Name,
-    Out,
     Version,
     give_estimate,
     judge_with_columns,
     rows_of,
 )
 from memalign.cli.output import label_text, say, shorten, table, usage_text
-from memalign.cli.progress import FailureReasons, show_progress
+from memalign.cli.progress import say_failures, show_progress
 from memalign.cli.session import DONE, FAILURES, TOO_FEW, Session, interruptible
 from memalign.errors import InputError
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.types import Example, Usage
 
-_PANEL = "Gate options"
+_criterion = partial(typer.Option, rich_help_panel="Gate options")
 _DISAGREEMENTS = 10  # rows of the table
 _FORMATS = (".html", ".md", ".json")
 _EXIT = {"pass": DONE, "worse": FAILURES, "too few cases": TOO_FEW}
@@ -45,10 +48,7 @@ def evaluate(
     session: Session,
     name: Name,
     labelled: Annotated[
-        str,
-        typer.Argument(
-            metavar="LABELLED", help="A file of feedback with labels in the field value; - reads JSON lines from stdin."
-        ),
+        str, typer.Argument(metavar="LABELLED", help=f"A file of feedback with labels in the field value; {STDIN}")
     ],
     *,
     version: Version = None,
@@ -62,39 +62,28 @@ def evaluate(
         str | None, typer.Option("--model", metavar="M", help="Judge with this model and the judge's memory.")
     ] = None,
     min_accuracy: Annotated[
-        float | None, typer.Option(rich_help_panel=_PANEL, metavar="A", help="Require this accuracy, for example 0.8.")
+        float | None, _criterion(metavar="A", help="Require this accuracy, for example 0.8.")
     ] = None,
     min_kappa: Annotated[
         float | None,
-        typer.Option(
-            rich_help_panel=_PANEL,
-            metavar="K",
-            help="Require this Cohen's kappa, for example 0.6. It is weighted for int judges.",
-        ),
+        _criterion(metavar="K", help="Require this Cohen's kappa, for example 0.6. It is weighted for int judges."),
     ] = None,
     not_worse_than: Annotated[
         float | None,
-        typer.Option(
-            rich_help_panel=_PANEL,
+        _criterion(
             metavar="POINTS",
             help="Allow a loss of at most this many points against --against, which is the previous "
             "version by default.",
         ),
     ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(rich_help_panel=_PANEL, metavar="FILE", help="Write the gate's result as JUnit XML.")
-    ] = None,
+    junit: Annotated[Path | None, _criterion(metavar="FILE", help="Write the gate's result as JUnit XML.")] = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a report to FILE, which ends in .html, .md or .json.")
     ] = None,
     judged: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="OUT.jsonl",
-            help="Use the judgments that `memalign judge -o` wrote instead of asking the model. May be repeated.",
-        ),
+        list[Path] | None, typer.Option(metavar="OUT.jsonl", help=f"{JUDGED_HELP} May be repeated.")
     ] = None,
-    out: Out = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)] = None,
     columns: ColumnMap = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -163,11 +152,7 @@ def evaluate(
         page = gather(judge, evaluation, against="the other judge" if against is None else label, gate=result)
         _write(report, _page(report.suffix.lower(), page, number))
         say(f"wrote the report to {report}")
-    reasons = FailureReasons()
-    for example_id, error in failures:
-        reasons.add(example_id, error)
-    for line in reasons.lines():
-        say(line)
+    say_failures(failures)
     if criteria:
         return _EXIT[(result or gate(evaluation, minimum=minimum, not_worse_than=not_worse_than)).outcome]
     return FAILURES if failures else DONE

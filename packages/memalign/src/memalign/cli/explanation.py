@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.options import ColumnMap, Name, judge_with_columns, rows_of
-from memalign.cli.output import facts, label_text, table, usage_text
+from memalign.cli.options import STDIN, ColumnMap, Name, judge_with_columns, rows_of
+from memalign.cli.output import facts, label_text, listed, table, usage_text
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
@@ -24,10 +24,7 @@ def explain(
     example_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the example.")],
     *,
     examples: Annotated[
-        str,
-        typer.Option(
-            "--examples", metavar="FILE", help="The file of examples that was judged; - reads JSON lines from stdin."
-        ),
+        str, typer.Option("--examples", metavar="FILE", help=f"The file of examples that was judged; {STDIN}")
     ],
     columns: ColumnMap = None,
 ) -> int:
@@ -118,9 +115,9 @@ def _guideline_table(findings: Sequence[Finding], texts: Mapping[str, str]) -> A
         (
             finding.guideline,
             texts.get(finding.guideline or "", ""),
-            "" if finding.evidence is None else f'"{finding.evidence}"',
-            "" if finding.value is None else label_text(finding.value),
-            ", ".join(map(str, finding.taught_by)),
+            None if finding.evidence is None else f'"{finding.evidence}"',
+            None if finding.value is None else label_text(finding.value),
+            listed(finding.taught_by),
         )
         for finding in findings
     ]
@@ -131,10 +128,10 @@ def _check_table(findings: Sequence[Finding]) -> Any:
     """What checks and tests say of the item, and what each contributes where a calibrator weighs them."""
     rows = [
         (
-            "" if finding.contribution is None else f"{finding.contribution:+.2f}",
+            None if finding.contribution is None else f"{finding.contribution:+.2f}",
             finding.guideline or "nobody taught it",
-            ", ".join(map(str, finding.taught_by)),
-            finding.answer or "",
+            listed(finding.taught_by),
+            finding.answer,
             finding.check,
         )
         for finding in findings

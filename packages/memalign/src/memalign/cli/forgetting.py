@@ -79,14 +79,12 @@ def unalign(
         if dry_run:
             session.give({"judge": name, "version": number, "dry_run": True, **data}, *lines)
             return DONE
-        if not _agreed(session, lines, f"Withdraw {_pieces(going)} from {name}?", yes=yes):
+        pieces = f"{counted(len(going), 'piece')} of feedback"
+        if not _agreed(session, lines, f"Withdraw {pieces} from {name}?", yes=yes):
             return DONE
+    options: dict[str, Any] = {"source": source, "people_agree": people_agree}
     return run_and_report(
-        session,
-        name,
-        lambda registry, progress: registry.unalign(
-            name, *chosen, source=source, people_agree=people_agree, progress=progress
-        ),
+        session, name, lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options)
     )
 
 
@@ -173,14 +171,8 @@ def _preview(
     again = [annotation.key for annotation in after.pending if annotation.key not in waiting]
     cases = [case.id for case in memory.cases if after.case(case.id) is None]
     locks = [name for name in memory.locks if name not in after.locks]
-    data = {
-        "keys": list(keys),
-        "places": None if places is None else {key: list(places.get(key, ())) for key in keys},
-        "cases": cases,
-        "guidelines": going,
-        "pending": again,
-        "locks": locks,
-    }
+    fields = None if places is None else {key: list(places.get(key, ())) for key in keys}
+    data = {"keys": list(keys), "places": fields, "cases": cases, "guidelines": going, "pending": again, "locks": locks}
     lines = _places({key: (places or {}).get(key, ()) for key in keys})
     if cases:
         lines.append(f"cases without other feedback: {listed(cases)}")
@@ -221,7 +213,3 @@ def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> 
         return True
     session.give({"done": False}, "nothing was changed")
     return False
-
-
-def _pieces(keys: tuple[FeedbackKey, ...]) -> str:
-    return f"{counted(len(keys), 'piece')} of feedback"

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from memalign.registry import Saved
     from memalign.types import Check, Guideline
 
-__all__ = [
-    "by_people",
-    "check_table",
-    "check_words",
-    "consequences",
-    "guideline_table",
-    "guideline_values",
-    "legend",
-    "precedence_words",
-    "settling",
-]
-
 
 def guideline_table(
     guidelines: Iterable[Guideline], memory: Memory | None = None, *, title: str | None = None, **options: Any
@@ -36,9 +24,7 @@ def guideline_table(
     for guideline in guidelines:
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
         source = "; ".join(filter(None, (origin, listed(guideline.supported_by))))
-        in_force = "in force" if memory is not None and memory.status(guideline) == "active" else ""
-        status = ", ".join(filter(None, (in_force, precedence_words(guideline, memory))))
-        rows.append((guideline.id, status, guideline.text, source))
+        rows.append((guideline.id, status_words(guideline, memory), guideline.text, source))
     if not any(status for _, status, _, _ in rows):
         plain = [(name, text, source) for name, _, text, source in rows]
         return table(("id", "guideline", "from"), plain, title=title, **options)
@@ -90,6 +76,12 @@ def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
     elif guideline.retired_by is not None:
         words = f"retired by {guideline.retired_by}"
     return ", ".join(filter(None, (words, f"pinned by {guideline.pinned_by}" if guideline.pinned else "")))
+
+
+def status_words(guideline: Guideline, memory: Memory | None) -> str:
+    """The same with `in force` for a guideline that is."""
+    in_force = "in force" if memory is not None and memory.status(guideline) == "active" else ""
+    return ", ".join(filter(None, (in_force, precedence_words(guideline, memory))))
 
 
 def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[str]:

@@ -14,7 +14,7 @@ from memalign.cli.guideline_text import (
     guideline_table,
     guideline_values,
     legend,
-    precedence_words,
+    status_words,
 )
 from memalign.cli.options import Name
 from memalign.cli.output import counted, facts, label_text, listed, table
@@ -89,12 +89,8 @@ def guideline(
         dropped = len(saved.before.memory.guideline(changed.id).checks) - len(changed.checks)
         if dropped:
             lines.insert(0, f"{counted(dropped, 'check')} of the old text dropped; to write new ones: --check")
-    data = {
-        "judge": name,
-        "version": saved.version,
-        "guidelines": guideline_values([changed], memory),
-        "consequences": moved,
-    }
+    data = {"judge": name, "version": saved.version, "guidelines": guideline_values([changed], memory)}
+    data["consequences"] = moved
     session.give(data, *_card(saved.judge, changed), *lines, version_line(name, saved))
     return DONE
 
@@ -127,12 +123,8 @@ def lock(
         lines.append(version_line(name, saved))
     rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
     locked = table(("locked case", "experts' label"), [(case, label_text(label)) for case, label in rows])
-    data = {
-        "judge": name,
-        "version": number,
-        "locks": [{"id": case, "label": label} for case, label in rows],
-        "consequences": moved,
-    }
+    locks = [{"id": case, "label": label} for case, label in rows]
+    data = {"judge": name, "version": number, "locks": locks, "consequences": moved}
     session.give(data, locked if rows else f"no case is locked; to lock one: memalign lock {name} ID", *lines)
     return DONE
 
@@ -147,11 +139,10 @@ def _all(judge: Judge) -> list[Any]:
 
 def _card(judge: Judge, chosen: Guideline) -> list[Any]:
     memory = judge.memory
-    in_force = "in force" if memory.status(chosen) == "active" else ""
     card = [
         ("id", chosen.id),
         ("text", chosen.text),
-        ("status", ", ".join(filter(None, (in_force, precedence_words(chosen, memory))))),
+        ("status", status_words(chosen, memory)),
         ("origin", chosen.origin),
         ("from", listed(memory.sources_of(chosen)) or "no feedback"),
         ("exposed to", listed(chosen.exposed_to) or "no feedback"),

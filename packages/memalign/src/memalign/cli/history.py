@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memalign.cli.options import Name, Version
+from memalign.cli.options import AllowErased, Name, Version
 from memalign.cli.output import counted, label_text, print_json, say, table
 from memalign.cli.session import DONE, Session, version_line
 from memalign.errors import InputError
@@ -175,9 +175,7 @@ def import_(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Store the bundle's judge under this name.")
     ] = None,
-    allow_erased: Annotated[
-        bool, typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before.")
-    ] = False,
+    allow_erased: AllowErased = False,
 ) -> int:
     """Import an exported judge or a whole registry.
 

@@ -10,24 +10,8 @@ import typer
 
 from memalign.cli.guideline_text import check_table, consequences, guideline_table, guideline_values, settling
 from memalign.cli.guidelines import user_name
-from memalign.cli.model_options import (
-    BaseUrl,
-    CheckModel,
-    Context,
-    EmbeddingModel,
-    Headers,
-    Model,
-    ModelRole,
-    ModelSettings,
-    Parameters,
-    Price,
-    ReflectionModel,
-    RetrievalK,
-    lines_of_lost_settings,
-    model_facts,
-    named_settings,
-)
-from memalign.cli.options import ColumnMap, Name, Version, Yes, columns_of
+from memalign.cli.model_options import lines_of_lost_settings, model_facts
+from memalign.cli.options import VALUE_TYPES, ColumnMap, Name, Version, Yes, columns_of
 from memalign.cli.output import counted, facts, listed, say, table
 from memalign.cli.session import DONE, Session, confirmed, version_line
 from memalign.errors import InputError, JudgeNotFound
@@ -48,20 +32,7 @@ def create(
     name: Name,
     *,
     instructions: Annotated[str, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)],
-    value_type: Annotated[
-        str, typer.Option(metavar="TYPE", help="What the judge answers: bool, A|B|tie, int:1..5, float:0..1 or str.")
-    ],
-    model: Model = None,
-    check_model: CheckModel = None,
-    reflection_model: ReflectionModel = None,
-    embedding_model: EmbeddingModel = None,
-    retrieval_k: RetrievalK = None,
-    param: Parameters = None,
-    base_url: BaseUrl = None,
-    header: Headers = None,
-    price: Price = None,
-    context: Context = None,
-    role: ModelRole = "judge",
+    value_type: Annotated[str, typer.Option(metavar="TYPE", help=f"What the judge answers: {VALUE_TYPES}")],
 ) -> int:
     """Create a judge: what it is asked, and what it answers.
 
@@ -70,17 +41,8 @@ def create(
     """
     from memalign.judge import Judge
 
-    models = ModelSettings(
-        role=role, base_url=base_url, reflection_model=reflection_model, header=header, price=price, context=context
-    )
-    settings = named_settings(
-        model=models.with_address(model) or "",
-        check_model=check_model,
-        embedding_model=embedding_model,
-        retrieval_k=retrieval_k,
-        param=param,
-    )
-    new = models.apply(
+    settings = session.models.settings(new=True)
+    new = session.models.apply(
         Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, **settings)
     )
     session.registry(create=True).create(new)
@@ -165,17 +127,6 @@ def edit(
     name: Name,
     *,
     instructions: Annotated[str | None, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)] = None,
-    model: Model = None,
-    check_model: CheckModel = None,
-    reflection_model: ReflectionModel = None,
-    embedding_model: EmbeddingModel = None,
-    retrieval_k: RetrievalK = None,
-    param: Parameters = None,
-    base_url: BaseUrl = None,
-    header: Headers = None,
-    price: Price = None,
-    context: Context = None,
-    role: ModelRole = "judge",
     columns: ColumnMap = None,
     authority: Annotated[
         str | None,
@@ -201,22 +152,13 @@ def edit(
     """
     from memalign.align import dismiss_conflict, set_policy
 
-    models = ModelSettings(
-        role=role, base_url=base_url, reflection_model=reflection_model, header=header, price=price, context=context
-    )
-    changes = named_settings(
-        model=models.with_address(model) if model else model,
-        check_model=check_model,
-        embedding_model=embedding_model,
-        retrieval_k=retrieval_k,
-        param=param,
-    )
+    changes = session.models.settings(new=False)
     if instructions is not None:
         changes["instructions"] = _text_of(instructions)
     if columns is not None:
         changes["columns"] = columns_of(columns)
     reweighed = authority is not None or policy is not None
-    if not changes and not reweighed and not models and not dismiss:
+    if not changes and not reweighed and not session.models and not dismiss:
         raise InputError(
             "nothing to change: you gave no option, for example --model or --authority; for all "
             "options: memalign edit --help"
@@ -224,7 +166,7 @@ def edit(
     parameters = changes.pop("parameters", {})
 
     def changed(judge: Judge) -> Judge:
-        edited = models.apply(judge.replace(**changes, parameters={**judge.parameters, **parameters}))
+        edited = session.models.apply(judge.replace(**changes, parameters={**judge.parameters, **parameters}))
         edited = dismiss_conflict(edited, dismiss, by=user_name()) if dismiss else edited
         return set_policy(edited, authority=_names(authority), policy=_names(policy)) if reweighed else edited
 

@@ -2,202 +2,115 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from memalign.cli.session import Command, params_of
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = [
-    "BaseUrl",
-    "CheckModel",
-    "Context",
-    "EmbeddingModel",
-    "Headers",
-    "Model",
-    "ModelRole",
-    "ModelSettings",
-    "Parameters",
-    "Price",
-    "ReflectionModel",
-    "RetrievalK",
-    "Role",
-    "lines_of_lost_settings",
-    "model_facts",
-    "named_settings",
-]
-
-Role = Literal["judge", "check", "reflection"]
-
-_PANEL = "Model options"
-
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model", metavar="M", help="The model that judges, for example openai:gpt-4.1-mini.", rich_help_panel=_PANEL
-    ),
-]
-CheckModel = Annotated[
-    str | None,
-    typer.Option(
-        "--check-model",
-        metavar="M",
-        help="A decision model that answers the guidelines' questions, for example "
-        "typesafe:jev-latest or system-one:NAME@URL. '' removes it.",
-        rich_help_panel=_PANEL,
-    ),
-]
-ReflectionModel = Annotated[
-    str | None,
-    typer.Option(
-        "--reflection-model",
-        metavar="M",
-        help="The model that writes the guidelines. '' means the model that judges.",
-        rich_help_panel=_PANEL,
-    ),
-]
-EmbeddingModel = Annotated[
-    str | None,
-    typer.Option(
-        "--embedding-model",
-        metavar="M",
-        help="The model that finds similar cases. The default runs in the process.",
-        rich_help_panel=_PANEL,
-    ),
-]
-RetrievalK = Annotated[
-    int | None,
-    typer.Option(
-        "-k",
-        "--retrieval-k",
-        metavar="N",
-        min=0,
-        help="Show up to N similar cases in a prompt.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="KEY=VALUE",
-        help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples, swap or "
-        "trace_tool_calls. May be repeated.",
-        rich_help_panel=_PANEL,
-    ),
-]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--base-url",
-        metavar="URL",
-        help="The address of an OpenAI-compatible server for an openai: model. '' removes it.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Headers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--header",
-        metavar="'K: V'",
-        help="Send a header to the model. Name a secret by its variable: 'Authorization: Bearer "
-        "$MEMALIGN_HEADER_KEY'. May be repeated; '' removes all.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Price = Annotated[
-    str | None,
-    typer.Option(
-        "--price",
-        metavar="input=N,output=N",
-        help="The model's price in dollars per million tokens, if the price list lacks it; cached=N "
-        "may follow. '' removes it.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Context = Annotated[
-    int | None,
-    typer.Option(
-        "--context",
-        metavar="N",
-        min=0,
-        help="The model's context in tokens, if it is not known. 0 removes it.",
-        rich_help_panel=_PANEL,
-    ),
-]
-ModelRole = Annotated[
-    Role,
-    typer.Option(
-        "--for",
-        metavar="ROLE",
-        help="The model that --header, --price and --context describe: judge (the default), check or reflection.",
-        rich_help_panel=_PANEL,
-    ),
-]
-
-
-def named_settings(
-    *,
-    model: str | None = None,
-    check_model: str | None = None,
-    embedding_model: str | None = None,
-    retrieval_k: int | None = None,
-    param: list[str] | None = None,
-) -> dict[str, Any]:
-    """The settings of a judge that options name. An empty `model` is the environment's.
-
-    Raises:
-        ConfigurationError: A model cannot be used.
-        InputError: A parameter is not KEY=VALUE.
-    """
-    from memalign.models import resolve, resolve_decision, resolve_embedding
-    from memalign.models.resolve import names_decision_model
-
-    settings: dict[str, Any] = {}
-    if model is not None:
-        decides = bool(model) and names_decision_model(model)
-        settings["model"] = resolve_decision(model).name if decides else resolve(model or None).name
-    if check_model is not None:
-        settings["check_model"] = resolve_decision(check_model).name if check_model else None
-    if embedding_model is not None:
-        settings["embedding_model"] = resolve_embedding(embedding_model).name
-    if retrieval_k is not None:
-        settings["retrieval_k"] = retrieval_k
-    if param:
-        settings["parameters"] = dict(map(_parameter, param))
-    return settings
-
-
-def _parameter(text: str) -> tuple[str, int | float | bool | str]:
-    key, equals, raw = (part.strip() for part in text.partition("="))
-    if not equals:
-        raise InputError(f"--param {text}: a parameter is written KEY=VALUE, for example --param temperature=0")
-    for number in (int, float):
-        try:
-            return key, number(raw)
-        except ValueError:
-            continue
-    return key, {"true": True, "false": False}.get(raw.lower(), raw)
+_option = partial(typer.Option, rich_help_panel="Model options")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSettings:
-    """How the model of a role is reached and what it costs, as options said it; None for what they did not say."""
+class ModelOptions:
+    """The options of create and edit that name a judge's models; None for what was not given."""
 
-    role: Role = "judge"
-    base_url: str | None = None
-    reflection_model: str | None = None
-    header: list[str] | None = None
-    price: str | None = None
-    context: int | None = None
+    model: Annotated[
+        str | None, _option(metavar="M", help="The model that judges, for example openai:gpt-4.1-mini.")
+    ] = None
+    check_model: Annotated[
+        str | None,
+        _option(
+            metavar="M",
+            help="A decision model that answers the guidelines' questions, for example typesafe:jev-latest or "
+            "system-one:NAME@URL. '' removes it.",
+        ),
+    ] = None
+    reflection_model: Annotated[
+        str | None, _option(metavar="M", help="The model that writes the guidelines. '' means the model that judges.")
+    ] = None
+    embedding_model: Annotated[
+        str | None, _option(metavar="M", help="The model that finds similar cases. The default runs in the process.")
+    ] = None
+    retrieval_k: Annotated[
+        int | None, _option("-k", "--retrieval-k", metavar="N", min=0, help="Show up to N similar cases in a prompt.")
+    ] = None
+    param: Annotated[
+        list[str] | None,
+        _option(
+            metavar="KEY=VALUE",
+            help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples, swap or trace_tool_calls. "
+            "May be repeated.",
+        ),
+    ] = None
+    base_url: Annotated[
+        str | None,
+        _option(metavar="URL", help="The address of an OpenAI-compatible server for an openai: model. '' removes it."),
+    ] = None
+    header: Annotated[
+        list[str] | None,
+        _option(
+            metavar="'K: V'",
+            help="Send a header to the model. Name a secret by its variable: 'Authorization: Bearer "
+            "$MEMALIGN_HEADER_KEY'. May be repeated; '' removes all.",
+        ),
+    ] = None
+    price: Annotated[
+        str | None,
+        _option(
+            metavar="input=N,output=N",
+            help="The model's price in dollars per million tokens, if the price list lacks it; cached=N may follow. "
+            "'' removes it.",
+        ),
+    ] = None
+    context: Annotated[
+        int | None, _option(metavar="N", min=0, help="The model's context in tokens, if it is not known. 0 removes it.")
+    ] = None
+    role: Annotated[
+        Literal["judge", "check", "reflection"],
+        _option(
+            "--for",
+            metavar="ROLE",
+            help="The model that --header, --price and --context describe: judge (the default), check or reflection.",
+        ),
+    ] = "judge"
 
     def __bool__(self) -> bool:
-        """Whether the options said anything."""
-        return any(value is not None for name, value in vars(self).items() if name != "role")
+        """Whether an option says more than the settings: how a model is reached, what it costs, who writes guidelines."""
+        options = (self.base_url, self.reflection_model, self.header, self.price, self.context)
+        return any(value is not None for value in options)
+
+    def settings(self, *, new: bool) -> dict[str, Any]:
+        """The settings of a judge that options name; a `new` judge without a model gets the environment's.
+
+        Raises:
+            ConfigurationError: A model cannot be used.
+            InputError: A parameter is not KEY=VALUE.
+        """
+        from memalign.models import resolve, resolve_decision, resolve_embedding
+        from memalign.models.resolve import names_decision_model
+
+        settings: dict[str, Any] = {}
+        model = self.with_address(self.model) if new or self.model else self.model
+        if new or model is not None:
+            decides = bool(model) and names_decision_model(model or "")
+            settings["model"] = resolve_decision(model or "").name if decides else resolve(model or None).name
+        if self.check_model is not None:
+            settings["check_model"] = resolve_decision(self.check_model).name if self.check_model else None
+        if self.embedding_model is not None:
+            settings["embedding_model"] = resolve_embedding(self.embedding_model).name
+        if self.retrieval_k is not None:
+            settings["retrieval_k"] = self.retrieval_k
+        if self.param:
+            settings["parameters"] = dict(map(_parameter, self.param))
+        return settings
 
     def with_address(self, model: str | None) -> str | None:
         """The model's name at the address of `--base-url`; an empty name is the environment's model.
@@ -259,6 +172,36 @@ class ModelSettings:
         if self.context is not None:
             settings["context"] = self.context
         return settings
+
+
+class ModelCommand(Command):
+    """A command that takes the options of a judge's models, and finds them in `session.models`."""
+
+    own = params_of(ModelOptions)
+
+    def __init__(self, *args: Any, params: Sequence[Any] = (), **kwargs: Any) -> None:
+        super().__init__(*args, params=[*params, *self.own], **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command with a session that knows the options of models."""
+        values: dict[str, Any] = {}
+        for param in self.own:
+            value = ctx.params.pop(param.name)
+            values[param.name] = None if value == () else value  # what may be repeated, and was not given
+        ctx.models = ModelOptions(**values)
+        return super().invoke(ctx)
+
+
+def _parameter(text: str) -> tuple[str, int | float | bool | str]:
+    key, equals, raw = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise InputError(f"--param {text}: a parameter is written KEY=VALUE, for example --param temperature=0")
+    for number in (int, float):
+        try:
+            return key, number(raw)
+        except ValueError:
+            continue
+    return key, {"true": True, "false": False}.get(raw.lower(), raw)
 
 
 def _open_models(judge: Judge) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,86 +18,42 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.types import Usage
 
-__all__ = [
-    "ColumnMap",
-    "Concurrency",
-    "DryRun",
-    "Feedback",
-    "FeedbackSource",
-    "JudgedBefore",
-    "MaxCost",
-    "Name",
-    "Out",
-    "Version",
-    "Yes",
-    "columns_of",
-    "give_estimate",
-    "judge_with_columns",
-    "rows_of",
-    "spending_lines",
-]
-
-_PANEL = "Cost and speed"
+_spending = partial(typer.Option, rich_help_panel="Cost and speed")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the judge.", autocompletion=judge_names)]
 Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=1, help="Use version N instead of the latest.")
-]
-Feedback = Annotated[
-    str,
-    typer.Argument(metavar="FEEDBACK", help="A JSONL, CSV, XLSX, JSON or Parquet file; - reads JSON lines from stdin."),
 ]
 ColumnMap = Annotated[
     list[str] | None,
     typer.Option(
         "--map",
         metavar="FIELD=COLUMN",
-        help="Read a field from a column of another name, for example outputs=answer,value=label. The "
-        "judge remembers the mapping until you pass 'none'.",
+        help="Read a field from a column of another name, for example outputs=answer,value=label. The judge remembers "
+        "the mapping until you pass 'none'.",
     ),
 ]
 FeedbackSource = Annotated[
     str | None, typer.Option("--source", metavar="WHO", help="Who gave the feedback, for rows without a source.")
 ]
-JudgedBefore = Annotated[
-    Path | None,
-    typer.Option(
-        "--judged",
-        metavar="OUT.jsonl",
-        help="Use the judgments that `memalign judge -o` wrote instead of asking the model.",
-    ),
+AllowErased = Annotated[
+    bool, typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before.")
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--out",
-        metavar="OUT.jsonl",
-        help="Write the judgments here, one per line. Run the same command again to resume.",
-    ),
-]
+JUDGED_HELP = "Use the judgments that `memalign judge -o` wrote instead of asking the model."
+JudgedBefore = Annotated[Path | None, typer.Option("--judged", metavar="OUT.jsonl", help=JUDGED_HELP)]
+VALUE_TYPES = "bool, A|B|tie, int:1..5, float:0..1 or str."
+OUT_HELP = "Write the judgments here, one per line. Run the same command again to resume."
 Concurrency = Annotated[
-    int | None,
-    typer.Option(
-        "--concurrency", metavar="N", min=1, help="Have at most N model calls in flight.", rich_help_panel=_PANEL
-    ),
+    int | None, _spending("--concurrency", metavar="N", min=1, help="Have at most N model calls in flight.")
 ]
 MaxCost = Annotated[
     float | None,
-    typer.Option(
-        "--max-cost",
-        metavar="DOLLARS",
-        help="Stop before the run costs more than this. Finished work is kept.",
-        rich_help_panel=_PANEL,
-    ),
+    _spending("--max-cost", metavar="DOLLARS", help="Stop before the run costs more than this. Finished work is kept."),
 ]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run", help="Estimate calls, tokens and dollars without calling a model.", rich_help_panel=_PANEL
-    ),
-]
+DryRun = Annotated[bool, _spending("--dry-run", help="Estimate calls, tokens and dollars without calling a model.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to the command's question.")]
+FILES = "JSONL, CSV, XLSX, JSON or Parquet file"
+STDIN = "- reads JSON lines from stdin."
 
 
 def columns_of(mapping: list[str] | None) -> dict[str, str] | None:

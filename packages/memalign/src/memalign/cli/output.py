@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from memalign.types import Usage
     from memalign.values import Value
 
-__all__ = [
-    "cost_text",
-    "counted",
-    "facts",
-    "label_text",
-    "listed",
-    "open_console",
-    "print_json",
-    "say",
-    "shorten",
-    "show",
-    "table",
-    "usage_text",
-]
-
 _TITLE = 100  # characters
 
 

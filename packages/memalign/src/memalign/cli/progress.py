@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from memalign.types import Judgment
-
-__all__ = ["FailureReasons", "Progress", "RunProgress", "show_progress"]
 
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how much of it is done, and the total, which is 0 where it is not known."""
@@ -116,6 +114,15 @@ class FailureReasons:
             f"{self._word}: {', '.join(ids)}{f' and {count - _NAMED} more' if count > _NAMED else ''}: {reason}"
             for reason, (count, ids) in sorted(self._ids.items(), key=lambda pair: -pair[1][0])
         ]
+
+
+def say_failures(failures: Iterable[tuple[str, str]]) -> None:
+    """Say, reason by reason, which ids failed."""
+    reasons = FailureReasons()
+    for example_id, error in failures:
+        reasons.add(example_id, error)
+    for line in reasons.lines():
+        say(line)
 
 
 class RunProgress:

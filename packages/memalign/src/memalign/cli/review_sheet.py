@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.options import (
+    FILES,
+    STDIN,
     ColumnMap,
     Concurrency,
     JudgedBefore,
@@ -19,7 +21,7 @@ from memalign.cli.options import (
     rows_of,
 )
 from memalign.cli.output import counted, say, table, usage_text
-from memalign.cli.progress import FailureReasons, show_progress
+from memalign.cli.progress import say_failures, show_progress
 from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
 
@@ -33,13 +35,7 @@ _SHOWN_IDS = 5
 def next_(
     session: Session,
     name: Name,
-    cases: Annotated[
-        str,
-        typer.Argument(
-            metavar="CASES",
-            help="Unlabelled cases: a JSONL, CSV, XLSX, JSON or Parquet file; - reads JSON lines from stdin.",
-        ),
-    ],
+    cases: Annotated[str, typer.Argument(metavar="CASES", help=f"Unlabelled cases: a {FILES}; {STDIN}")],
     *,
     n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many cases to choose. The default is 5.")] = 5,
     judged: JudgedBefore = None,
@@ -73,11 +69,7 @@ def next_(
         parts.append(table(("id", "score", "why"), [(case.id, case.score, case.reason) for case in ranking.cases]))
     usage = usage_text(ranking.usage, time.perf_counter() - started)
     session.give(ranking.cases, *parts, ", ".join([*counts, usage]))
-    reasons = FailureReasons()
-    for example_id, error in ranking.failed:
-        reasons.add(example_id, error)
-    for line in reasons.lines():
-        say(line)
+    say_failures(ranking.failed)
     return FAILURES if ranking.failed else DONE
 
 
@@ -153,13 +145,7 @@ def _cases(
 
 
 def _sheet(
-    session: Session,
-    judge: Judge,
-    cases: list[ReviewCase],
-    out: Path,
-    *,
-    with_verdicts: bool,
-    source: str | None,
+    session: Session, judge: Judge, cases: list[ReviewCase], out: Path, *, with_verdicts: bool, source: str | None
 ) -> int:
     from memalign.io.review import write_review
 
@@ -176,13 +162,8 @@ def _sheet(
     who = "" if source else " --source WHO"
     then = f"memalign align {shlex.quote(judge.name)} {shlex.quote(str(out))}{who}"
     verdicts = sum(case.judgment is not None for case in cases)
-    data = {
-        "judge": judge.name,
-        "sheet": str(out),
-        "cases": len(cases),
-        "shown": with_verdicts and verdicts > 0,
-        "next": then,
-    }
+    data = {"judge": judge.name, "sheet": str(out), "cases": len(cases), "next": then}
+    data["shown"] = with_verdicts and verdicts > 0
     hidden = f"; {counted(verdicts, 'verdict')} of the judge hidden" if verdicts and not with_verdicts else ""
     session.give(data, f"{counted(len(cases), 'case')} in {out}{hidden}", f"when it is filled in, run: {then}")
     return DONE

@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.registry import Registry, Saved
 
-__all__ = [
-    "DONE",
-    "FAILURES",
-    "INTERRUPTED",
-    "TOO_FEW",
-    "WRONG",
-    "Command",
-    "Interrupted",
-    "Session",
-    "confirmed",
-    "help_record",
-    "interruptible",
-    "judge_names",
-    "shared_options",
-    "version_line",
-]
-
 DONE, FAILURES, WRONG, TOO_FEW, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes: done; done, with failures that are named; wrong use or bad input; too few cases for a gate; Ctrl-C."""
 
@@ -47,32 +30,32 @@ _REGISTRY = "sqlite:///memalign.db"
 _ADVICE = re.compile(r"(memalign [a-z]+ )NAME\b")
 
 
-def shared_options() -> Sequence[Any]:
-    """The options that every command takes, as Typer makes them of this function's parameters."""
+def params_of(declaration: Callable[..., Any]) -> list[Any]:
+    """The options that Typer makes of a function's parameters, or of a dataclass's fields."""
     declared = typer.Typer(add_completion=False)
-
-    @declared.command()
-    def options(
-        *,
-        registry: Annotated[
-            str,
-            typer.Option(
-                metavar="URL",
-                envvar="MEMALIGN_REGISTRY",
-                help="The registry that holds the judges: a file, or a URL of SQLite or PostgreSQL. The "
-                "default is $MEMALIGN_REGISTRY, or sqlite:///memalign.db.",
-            ),
-        ] = _REGISTRY,
-        json: Annotated[
-            bool, typer.Option("--json", help="Print the result as JSON on stdout. Everything else goes to stderr.")
-        ] = False,
-        verbose: Annotated[
-            bool, typer.Option("--verbose", help="Show the raw text of unusable model answers on stderr.")
-        ] = False,
-    ) -> None:
-        """Declare them; nobody calls this."""
-
+    declared.command()(declaration)
     return get_command(declared).params
+
+
+def _shared(
+    *,
+    registry: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="MEMALIGN_REGISTRY",
+            help="The registry that holds the judges: a file, or a URL of SQLite or PostgreSQL. The "
+            "default is $MEMALIGN_REGISTRY, or sqlite:///memalign.db.",
+        ),
+    ] = _REGISTRY,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON on stdout. Everything else goes to stderr.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the raw text of unusable model answers on stderr.")
+    ] = False,
+) -> None:
+    """Declare the options that every command takes; nobody calls this."""
 
 
 class Session(typer.Context):
@@ -81,11 +64,13 @@ class Session(typer.Context):
     Attributes:
         url: The registry's URL.
         json: Whether the result is printed as JSON.
+        models: The options of the judge's models, in the commands that take them.
         remember: What the command keeps of its options when it has succeeded; a dry run keeps nothing.
     """
 
     url: str = _REGISTRY
     json: bool = False
+    models: Any = None
     remember: Callable[[], None] | None = None
 
     def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
@@ -119,7 +104,7 @@ class Command(TyperCommand):
     """A command with the options that every command takes; its help shows its own."""
 
     context_class = Session
-    shared: Sequence[Any] = shared_options()
+    shared: Sequence[Any] = params_of(_shared)
 
     def __init__(self, *args: Any, params: Sequence[Any] = (), **kwargs: Any) -> None:
         super().__init__(*args, params=[*params, *self.shared], **kwargs)

@@ -112,7 +112,7 @@ class Receipt:
             lines.append(f"  guidelines: {_some(self.guidelines)}")
         if self.copied:
             lines.append(f"  of these, not learned from them but repeating their words: {_some(self.copied)}")
-        lines += [f"  version {v.number}: {v}" for v in self.versions if v.cases or v.comments or v.guidelines]
+        lines += [f"  from version {v.number}: {v}" for v in self.versions if v.cases or v.comments or v.guidelines]
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
         if self.rederived:
