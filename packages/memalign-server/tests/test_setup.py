@@ -240,7 +240,7 @@ def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> Non
     assert "2 rows cannot be used and are left out." in page
     assert "Line 4: " in page
     assert "nothing is in the column agent_reply" in page
-    assert "3 cells, but the header has 2" in page
+    assert "3 cells and the header 2" in page
     assert "Add 3 cases" in page
 
 

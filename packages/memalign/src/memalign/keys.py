@@ -91,7 +91,5 @@ def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) 
         if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
             meanings[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
     if len(meanings) > 1:
-        raise UnknownKey(
-            f"{selector!r} could mean {' or '.join(meanings)}; write the one you mean, with the quotation marks"
-        )
+        raise UnknownKey(f"{selector!r} could mean {' or '.join(meanings)}; write the one you mean, with its quotes")
     return next(iter(meanings.values()), ())

@@ -119,9 +119,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if low is None or high is None:
             raise InvalidValueType(f"{written}: numbers need both bounds, for example {kind}:1..5")
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidValueType(
-                f"{written}: the lower bound must be less than the upper bound, and both must be finite"
-            )
+            raise InvalidValueType(f"{written}: the lower bound must be below the upper bound, and both finite")
         if kind == "int" and (low != int(low) or high != int(high)):
             raise InvalidValueType(f"{written}: bounds of an int must be whole numbers")
         return cls(kind=kind, low=float(low), high=float(high))

@@ -74,7 +74,7 @@ def test_an_always_refusing_server_is_soon_left_alone(
     assert down.code == 1
     assert len(endpoint.requests) < 40
     assert down.err.count("failed: ") == 1
-    assert " not judged: 32 examples in a row failed, the last one with ModelRejected: " in down.err
+    assert " not judged: 32 examples in a row failed, the last with ModelRejected: " in down.err
 
 
 def test_many_examples_need_a_file_for_their_judgments(

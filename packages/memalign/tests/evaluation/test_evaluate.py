@@ -130,7 +130,7 @@ def test_remembered_cases_are_seen_by_id_or_content():
     judge = judge_of("bool", {"t-1": True, "t-2": True, "t-3": True}, memory=Memory(cases=remembered))
     result = evaluate(judge, [said(f"t-{i}", True) for i in (1, 2, 3)])
     assert (result.n, result.seen) == (3, 2)
-    assert "2 of the 3 cases are in the judge's memory" in str(result)
+    assert "2 of the 3 are in the judge's memory" in str(result)
 
 
 def test_a_labelled_file_is_checked_like_any_feedback(tmp_path):

@@ -150,7 +150,7 @@ class TestCases:
         assert (found.taught, found.n, found.seen) == (10, 50, 0)
         assert gate(found, minimum={"kappa": 0.3}).n == 50
         assert model_calls == 0
-        with pytest.raises(InputError, match="10 cases are in the judge's memory; evaluate with unseen=True"):
+        with pytest.raises(InputError, match="10 cases are in the judge's memory; use unseen=True"):
             gate(evaluate(taught, rows), minimum={"kappa": 0.3})
         with pytest.raises(InputError, match="all 10 cases are in the judge's memory"):
             decide(taught, rows[:10], minimum={"kappa": 0.3})
@@ -160,7 +160,7 @@ class TestCases:
             raise ModelUnavailable("HTTP 503")
 
         judge, _ = judge_that(never)
-        with pytest.raises(InputError, match="60 of 60 cases have no verdict; for example h-0: ModelUnavailable"):
+        with pytest.raises(InputError, match="60 of 60 cases have no verdict, such as h-0: ModelUnavailable"):
             decide(judge.replace(model=ScriptedChatModel(down)), labelled(60), minimum={"kappa": 0.3})
 
 

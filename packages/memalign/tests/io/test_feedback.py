@@ -248,8 +248,8 @@ def test_broken_csv_lines_are_named_where_they_begin(write: Write) -> None:
     assert ([row.id for row in file.rows], file.lines) == (["t-1", "t-6"], (2, 7))
     excel = "perhaps Windows-1252, as Excel writes a plain CSV; save it as CSV UTF-8 or as .xlsx"
     assert [(bad.line, bad.reason) for bad in file.invalid] == [
-        (3, "broken CSV: the row has 2 cells, but the header has 3"),
-        (4, "broken CSV: the row has 4 cells, but the header has 3"),
+        (3, "broken CSV: the row has 2 cells and the header 3"),
+        (4, "broken CSV: the row has 4 cells and the header 3"),
         (5, f"byte 8 (0xe9) is not UTF-8, {excel}"),
         (6, "broken CSV: ',' expected after '\"'"),
         (8, "broken CSV: a quotation mark opens a cell and is never closed, so the cell runs on to line 9"),

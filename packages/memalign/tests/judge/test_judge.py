@@ -279,10 +279,10 @@ class TestOneItem:
         aligned = learn(bare()[0], rows).judge.replace(model=small)
         same = aligned(**item)
         assert same.example_ids == ("t-2",)
-        assert any(note.startswith("case t-1 was left out because the similar cases") for note in same.notes)
+        assert any(note.startswith("case t-1 was left out because similar cases") for note in same.notes)
         near = aligned(inputs=words, outputs=words[:5900])
         assert len(near.example_ids) == 1
-        assert any("was left out because the similar cases" in note for note in near.notes)
+        assert any("was left out because similar cases" in note for note in near.notes)
 
     def test_the_model_decides_how_many_examples_by_default(self) -> None:
         rows = [row(n, "ana", "add", value=True) for n in range(9)]
@@ -394,7 +394,7 @@ class TestMisuse:
     @pytest.mark.parametrize("item", [{"inputs": "a", "outputs": "b"}, "a text", 7])
     def test_an_item_that_is_no_example_is_refused(self, item: Any) -> None:
         one, model = judge()
-        with pytest.raises(InputError, match=r"by name, judge\(inputs=…, outputs=…\), or an Example, not a"):
+        with pytest.raises(InputError, match=r"by name, judge\(inputs=…\), or an Example, not a"):
             one(item)
         assert model.requests == []
 

@@ -169,7 +169,7 @@ def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [Example(id="i-1", outputs="a1-"), {"id": "i-1", "outputs": "a1-"}, 7, None])
 def test_one_item_is_no_list_of_items(given: Any) -> None:
-    with pytest.raises(InputError, match="to judge one example, call judge"):
+    with pytest.raises(InputError, match="for one example, call judge"):
         judge(Model()).judge_many(given)
 
 
@@ -321,7 +321,7 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     assert 32 <= model.asked.total() <= 36
     assert judgments[0].error == "ModelUnavailable: down"
     assert str(judgments[-1].error).startswith(
-        "NotJudged: 32 examples in a row failed, the last one with ModelUnavailable: down;"
+        "NotJudged: 32 examples in a row failed, the last with ModelUnavailable: down;"
     )
     model.fails = lambda _: None
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]

@@ -98,15 +98,11 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
         case, example = cases.get(row.id), row.example
         if case is None:
             if example is None:
-                raise InputError(
-                    f"{row.key}: the row has no content, and the judge has no case {row.id!r} to take it from"
-                )
+                raise InputError(f"{row.key}: the row has no content, and the judge has no case {row.id!r}")
             # What a person added to the row belongs to their annotation, not to the case.
             case = Case(example=Example(id=example.id, **example.content), annotations=())
         elif example is not None and example.content_hash != case.example.content_hash:
-            raise InputError(
-                f"{row.key}: the judge has a case {row.id!r} with other content; use another id for this row"
-            )
+            raise InputError(f"{row.key}: the judge has a case {row.id!r} with other content; use another id")
         annotations = {annotation.source: annotation for annotation in (*case.annotations, Annotation.of(row))}
         cases[row.id] = replace(case, annotations=tuple(annotations[source] for source in sorted(annotations)))
     added = {row.key for row in rows}

@@ -83,7 +83,7 @@ class ModelOptions:
     ] = "judge"
 
     def __bool__(self) -> bool:
-        """Whether an option says more than the settings: how a model is reached, what it costs, who writes guidelines."""
+        """Whether an option says how a model is reached, what it costs, or who writes guidelines."""
         options = (self.base_url, self.reflection_model, self.header, self.price, self.context)
         return any(value is not None for value in options)
 

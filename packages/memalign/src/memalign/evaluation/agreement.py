@@ -155,14 +155,10 @@ class Evaluation:
         if self.taught:
             lines.append(f"{self.taught} more in the judge's memory, which do not count")
         if self.seen:
-            lines.append(
-                f"{self.seen} of the {self.n} cases are in the judge's memory, so they say nothing about unseen cases"
-            )
+            lines.append(f"{self.seen} of the {self.n} are in the judge's memory and say nothing about unseen cases")
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
-            lines.append(
-                too_few_groups(groups) or f"the intervals allow for {len(set(groups))} groups of similar cases"
-            )
+            lines.append(too_few_groups(groups) or f"intervals allow for {len(set(groups))} groups of similar cases")
         tables = [self._figures()]
         if self.confusion and len(self.labels) <= _TABLE_LABELS:
             names = [value_text(label) for label in self.labels]
@@ -201,9 +197,7 @@ class LabelledCases:
         memory, taught = judge.memory, _keys(case for other in outside for case in other.memory.cases)
         annotations = annotations_by_case(file.rows)
         if not annotations:
-            raise InputError(
-                "there are no labelled cases; a row needs the fields that the judge reads, and a value (the label)"
-            )
+            raise InputError("there are no labelled cases; a row needs what the judge reads, and a value (the label)")
         fresh = {name: notes for name, notes in annotations.items() if not taught & _keys(notes)}
         if not fresh:
             raise InputError(

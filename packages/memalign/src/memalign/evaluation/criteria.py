@@ -124,13 +124,9 @@ def gate(
         if one is not None and one.unscored:
             first = next(case for case in one.cases if case.error)
             missing = f"{one.unscored} of {one.unscored + one.n} cases have no verdict"
-            raise InputError(
-                f"{name}{missing}; for example {first.id}: {(first.error or '').rstrip('. ')}. Run it again"
-            )
+            raise InputError(f"{name}{missing}, such as {first.id}: {(first.error or '').rstrip('. ')}. Run it again")
     if evaluation.seen:
-        raise InputError(
-            f"{evaluation.seen} cases are in the judge's memory; evaluate with unseen=True to leave them out"
-        )
+        raise InputError(f"{evaluation.seen} cases are in the judge's memory; use unseen=True to leave them out")
     kind = ValueType.of(evaluation.value_type)
     criteria = []
     for name, least in (minimum or {}).items():

@@ -109,8 +109,7 @@ async def anext_cases(
         judgments = judgments_from(judged, fresh)
         if any(one.error is None and one.memory_hash != judge.memory.hash for one in judgments):
             raise InputError(
-                f"{judged} was judged with another memory than this version of {judge.name!r} has; judge "
-                "the cases again"
+                f"{judged} was judged with another memory than this version of {judge.name!r} has; judge again"
             )
     elif fresh:
         judgments = await judge.ajudge_many(fresh, concurrency=concurrency, max_cost=max_cost, progress=progress)

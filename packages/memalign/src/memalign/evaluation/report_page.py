@@ -38,11 +38,7 @@ _FEWEST = 5  # cases of a part that is a row
 _MATRIX = 12  # labels from which on a table of all their pairs is no help
 _LONG = 400  # characters of a field
 _TONES = {"ahead": "good", "pass": "good", "behind": "bad", "worse": "bad"}
-_VERDICTS = {
-    "ahead": "It is better than",
-    "behind": "It is worse than",
-    "tied": "These cases show no clear difference from",
-}
+_VERDICTS = {"ahead": "It is better than", "behind": "It is worse than", "tied": "It does not clearly differ from"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,7 @@ def checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
     """The same, field to column, without fields that are read from their own name. Raises InputError."""
     for field, column in columns.items():
         if field not in FIELDS:
-            raise InputError(
-                f"{field!r} is not a field. A mapping is written FIELD=COLUMN, and the fields are {', '.join(FIELDS)}"
-            )
+            raise InputError(f"{field!r} is not a field. Write FIELD=COLUMN; the fields are {', '.join(FIELDS)}")
         if not isinstance(column, str) or not column.strip():
             raise InputError(f"the mapping of {field} names no column; write {field}=COLUMN")
     names = [column.strip() for column in columns.values()]
@@ -44,9 +42,7 @@ def parse_columns(texts: Iterable[str]) -> dict[str, str]:
     for part in (part for text in texts for part in _COMMA.split(text)):
         field, equals, column = part.partition("=")
         if not equals:
-            raise InputError(
-                f"--map {part}: a mapping is written FIELD=COLUMN, for example outputs=answer; --map none forgets it"
-            )
+            raise InputError(f"--map {part}: write FIELD=COLUMN, for example outputs=answer; --map none forgets it")
         if field.strip() in columns:
             raise InputError(f"--map names the field {field.strip()} twice")
         columns[field.strip()] = column

@@ -77,9 +77,7 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
         elif bad is not None:
             yield bad
         elif len(cells) != len(header):
-            yield RowError(
-                line=line, reason=f"broken CSV: the row has {len(cells)} cells, but the header has {len(header)}"
-            )
+            yield RowError(line=line, reason=f"broken CSV: the row has {len(cells)} cells and the header {len(header)}")
         else:
             yield Row(line=line, fields=_fields(header, cells, columns, decimal_comma=mark == ";"))
 

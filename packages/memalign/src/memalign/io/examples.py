@@ -151,9 +151,7 @@ class _Reading(Reading):
             raise InputError(f"its content differs from {example_id!r} on line {line}; give it another id")
         key = FeedbackKey(example_id, str(case.get("source") or UNKNOWN_SOURCE))
         if line and (not labelled or not first_labelled or key in self._keys):
-            raise InputError(
-                f"the id {example_id!r} is also on line {line}; keep one of the two rows, or give one another id"
-            )
+            raise InputError(f"the id {example_id!r} is also on line {line}; keep one of them, or change an id")
         if labelled:
             self._keys.add(key)
         if example is None and example_id not in self._hashes:

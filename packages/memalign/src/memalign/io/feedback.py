@@ -143,12 +143,10 @@ class _Reading(Reading):
         line, first = self._contents.get(feedback.id, (0, feedback))
         if first.content_hash != feedback.content_hash:
             fields = [name for name in CONTENT_FIELDS if first.content.get(name) != feedback.content.get(name)]
-            raise InputError(
-                f"{', '.join(fields)} differ from {feedback.id!r} on line {line}; give this row another id"
-            )
+            raise InputError(f"{', '.join(fields)} differ from {feedback.id!r} on line {line}; give it another id")
         if not line and self._hashes.get(feedback.id, feedback.content_hash) != feedback.content_hash:
             raise InputError(
-                f"the judge has a case {feedback.id!r} with other content; give this row another id, or "
+                f"the judge has a case {feedback.id!r} with other content; give it another id, or "
                 f"unalign {feedback.id!r} first"
             )
 

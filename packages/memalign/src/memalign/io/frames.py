@@ -80,9 +80,7 @@ def parquet_rows(path: Location) -> Iterator[Row | RowError]:
     try:
         data = ds.dataset(where, format="parquet", partitioning="hive", filesystem=fs, exclude_invalid_files=False)
         if not data.files:
-            raise InputError(
-                f"{path} is a folder without Parquet or JSONL files; name a file, or a folder that has some"
-            )
+            raise InputError(f"{path} is a folder without Parquet or JSONL files; name a file, or a folder with some")
         names = data.schema.names
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"{path}: it has the column {', '.join(twice)} twice; give every column its own name")

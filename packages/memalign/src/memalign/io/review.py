@@ -121,12 +121,10 @@ def write_review(
         write_delimited(path, [column.name for column in columns], rows)
         return
     notes = (
-        "Read each case. Write your verdict in the column value and your reason in the column "
-        "rationale. You may leave either empty.",
+        "Read each case. Write your verdict in the column value and your reason in rationale. Either may be empty.",
         f"A verdict is {value_type.allowed}.",
         "Skip cases that you cannot decide. Rows that are not filled in are ignored.",
-        "You may sort and filter the rows. Leave the hidden columns at the end as they are; they "
-        "hold each case as it was judged.",
+        "You may sort and filter the rows. Leave the hidden columns at the end: they hold the cases as judged.",
         *(["", "What the judge is asked:", instructions] if instructions else []),
     )
     write_sheet(path, columns, rows, notes)

@@ -232,9 +232,7 @@ def standing_fault(check: Check) -> str | None:
     """Why a check that stands may not be asked or shown, or None: of a test also another sentence than its own."""
     if check.test is None:
         return check_fault(check.question, task=None)
-    return checked(check.test) or (
-        None if check.question == sentence(check.test) else "the question is not the sentence of its test"
-    )
+    return checked(check.test) or (None if check.question == sentence(check.test) else "it is not the test's sentence")
 
 
 def is_mined(guideline: Guideline) -> bool:

@@ -126,9 +126,7 @@ async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool 
     """
     model = cast("DecisionModel", open_judging_model(judge))
     if not judge.value_type.closed:
-        raise ConfigurationError(
-            f"{model.name} is a decision model, which writes no text; a judge of type str needs a chat model"
-        )
+        raise ConfigurationError(f"{model.name} is a decision model and writes no text; type str needs a chat model")
     answered = await answered_about(judge, example, model, calls, verdict=True, checks=None if checks else ())
     if answered.value is None:
         raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)

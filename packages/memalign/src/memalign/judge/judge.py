@@ -137,9 +137,7 @@ class Judge(Generic[ValueT_co]):
                 canonical_name(name)  # an address is kept with the judge: it must hold no password
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
-            raise InputError(
-                "retrieval_k is the number of similar cases to show: 0 or more, or None for the model's default"
-            )
+            raise InputError("retrieval_k is the number of similar cases: 0 or more, or None for the model's default")
         parameters = checked_parameters(self.parameters, self.value_type)
         object.__setattr__(self, "parameters", MappingProxyType(parameters))
         object.__setattr__(self, "columns", MappingProxyType(checked_columns(self.columns)))
@@ -246,9 +244,7 @@ class Judge(Generic[ValueT_co]):
         elif content:
             raise InputError("pass either an Example or its fields, not both")
         elif not isinstance(example, Example):
-            raise InputError(
-                f"pass the fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
-            )
+            raise InputError(f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}")
         return cast("Judgment[ValueT_co]", await decide(self, example, Calls()))
 
     __call__ = aio.blocking(ajudge)

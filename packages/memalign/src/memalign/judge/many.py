@@ -60,9 +60,7 @@ async def judge_many(
     check_concurrency(concurrency)
     rows = isinstance(examples, Examples | Iterable | str | Path) or is_frame(examples)
     if isinstance(examples, Example | Mapping) or not rows:
-        raise InputError(
-            "judge_many takes a list of examples or the path of a file; to judge one example, call judge(…)"
-        )
+        raise InputError("judge_many takes a list of examples or the path of a file; for one example, call judge(…)")
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     source = examples
     if not isinstance(source, Examples):
@@ -180,6 +178,4 @@ class _Run:
         silent = time.monotonic() - self.last_answer
         side_by_side = self.limit if self.answered or self.calls.spent is None else 1
         if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
-            self.stopped = (
-                self.stopped or f"{self.failed_in_a_row} examples in a row failed, the last one with {reason}"
-            )
+            self.stopped = self.stopped or f"{self.failed_in_a_row} examples in a row failed, the last with {reason}"

@@ -267,9 +267,7 @@ def _fitted_cases(
         rendered, missing = shown_case(judge.memory, hit.case, named_parts(judge.instructions), budget.example)
         cost = sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer)))
         if used + cost > budget.examples and not hit.identical:
-            notes.append(
-                f"case {hit.case.id} was left out because the similar cases have only {budget.examples} tokens"
-            )
+            notes.append(f"case {hit.case.id} was left out because similar cases have only {budget.examples} tokens")
             continue
         used += cost
         fitting.append((hit.case.id, rendered))

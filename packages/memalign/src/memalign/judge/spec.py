@@ -86,9 +86,7 @@ def _part(braces: str) -> Part:
             ". The instructions are not a template. Apart from whole fields, they can only name a "
             "part of one, such as {{ inputs.question }} or {{ outputs[0].text }}"
         )
-    raise InvalidInstructions(
-        f"the instructions name {{{{ {name} }}}}, which is not a field; the fields are {_FIELDS}{hint}"
-    )
+    raise InvalidInstructions(f"the instructions name {{{{ {name} }}}}, which is not a field; fields: {_FIELDS}{hint}")
 
 
 def never_rendered(instructions: str) -> str | None:
@@ -174,9 +172,7 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
         if key == "reflection_model":
             parameters[key] = canonical_name(value)
     if parameters.get("swap") and value_type.kind != "choice":
-        raise InputError(
-            "parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap sides"
-        )
+        raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
         raise InputError("parameter samples: all samples are the same at temperature 0; leave out temperature")
     return parameters
