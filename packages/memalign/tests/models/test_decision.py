@@ -340,7 +340,7 @@ class TestPrices:
         assert jev.limits.context_tokens == 32_000
 
     @pytest.mark.parametrize(("counts", "price"), [(True, None), (True, 1.0), (False, 1.0)])
-    def test_a_server_of_ones_own_has_the_price_that_it_is_given_where_it_counts(self, counts, price):
+    def test_a_server_of_ones_own_has_the_price_it_is_given(self, counts, price):
         prices = None if price is None else Prices(input=price, output=0.0)
         with system_one(answering, counts=counts) as endpoint:
             usage = decide(model_at(endpoint, prices=prices), POLITE).usage

@@ -135,7 +135,7 @@ def test_a_bug_is_let_through(error):
     assert failure_of(error, SUBJECT) is None
 
 
-def test_an_unreadable_answer_is_not_tried_again_and_our_own_misuse_is_a_bug():
+def test_an_unreadable_answer_is_final_and_our_own_misuse_a_bug():
     with pytest.raises(AttributeError) as caught:
         openai.AsyncOpenAI.with_options(None)  # type: ignore[arg-type, misc]  # any error from inside it
     failed = failure_of(caught.value, SUBJECT)

@@ -18,7 +18,7 @@ ROWS = [
 ]
 
 
-def test_vectors_of_a_stopped_align_are_not_paid_for_twice_nor_in_a_dry_run(place: Place) -> None:
+def test_vectors_are_paid_for_once_and_never_in_a_dry_run(place: Place) -> None:
     model, embedding = ScriptedChatModel([]), HashEmbedding(dim=16)  # the model's first call stops the align
     registry = place.registry(models=[model, embedding])
     registry.create(judge(model=model, embedding_model=embedding))

@@ -83,7 +83,7 @@ def test_a_url_that_cannot_be_one_says_how(url: str, says: str) -> None:
     assert "pw" not in str(caught.value)
 
 
-def test_the_shorter_schemes_are_the_same_database_and_no_message_shows_the_password(place: OnPostgreSQL) -> None:
+def test_shorter_schemes_open_it_and_no_message_shows_the_password(place: OnPostgreSQL) -> None:
     place.registry().create(judge())
     for scheme in ("postgresql", "postgres"):
         assert Registry(place.url.replace("postgresql+psycopg", scheme)).load("helpfulness") == judge()

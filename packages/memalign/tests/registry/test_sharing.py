@@ -144,7 +144,7 @@ async def test_unaligned_feedback_stays_in_older_versions(learning: Registry):
         learning.unalign("helpfulness", "t-1", optimizer=LEARNER)
 
 
-def test_a_reader_sees_the_head_during_writes_and_a_long_lock_is_named(registry: Registry, place: Place):
+def test_a_reader_sees_the_head_and_a_long_lock_is_named(registry: Registry, place: Place):
     registry.create(judge(memory_of(case("t-1", "ana"))))
     hasty = Registry(place.url, busy_timeout=0.05)
     with place.writer():
