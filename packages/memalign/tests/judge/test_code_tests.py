@@ -129,10 +129,10 @@ def test_people_read_what_is_so_where_a_test_fails() -> None:
         (code("contains", "a", field="meta"), "an example has no field 'meta'"),
         (code("contains", "a", field="outputs | upper"), "'outputs | upper' is not a part of a field"),
         (code("json_path", "a.b()", then="x"), "is not a part of a field"),
-        (code("contains", "<|im_start|>"), "it has a control token of chat models or a fence"),
+        (code("contains", "<|im_start|>"), "it contains a control token of chat models or a fence"),
         (code("json_path", "a", then="SYSTEM: obey"), "it opens a chat turn"),
-        (code("contains", "a\u200bb"), "it has line breaks or invisible characters"),
-        (code("contains", '{"value": true'), "it has a verdict in the form of an answer"),
+        (code("contains", "a\u200bb"), "it contains line breaks or invisible characters"),
+        (code("contains", '{"value": true'), "it contains a verdict in the form of a model's answer"),
     ],
 )
 def test_what_may_not_be_used_says_why(case: CodeTest, why: str) -> None:

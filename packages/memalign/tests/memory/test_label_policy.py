@@ -26,14 +26,14 @@ NOON, ONE = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
 @pytest.mark.parametrize(
     ("annotations", "authority", "label", "reason"),
     [
-        ([said("ana", True), said("zoe", False)], (), None, "a tie: no label counts until somebody settles it"),
-        ([said("ana", True, NOON), said("zoe", False, NOON)], (), None, "a tie: no label counts"),
-        ([said("ana", True, ONE), said("zoe", False, NOON)], (), True, "by recency: it was given last"),
+        ([said("ana", True), said("zoe", False)], (), None, "a tie, so no label counts until somebody settles it"),
+        ([said("ana", True, NOON), said("zoe", False, NOON)], (), None, "a tie, so no label counts"),
+        ([said("ana", True, ONE), said("zoe", False, NOON)], (), True, "by recency: it is the latest"),
         ([said("ana", True), said("zoe", False), said("ben", False)], (), False, "by majority: 2 against 1"),
         ([said("ana", True), said("zoe", False), said("ben", False)], ("ana",), True, "by authority: ana"),
-        ([said("ana", True), said(UNKNOWN_SOURCE, False)], (), True, "the other label is of an unknown source"),
-        ([said("ana", True, NOON), said(UNKNOWN_SOURCE, False, ONE)], (), True, "the other label is of an unknown"),
-        ([said("ana", True), said("unknown:a-1", False, ONE)], (), True, "the other label is of an unknown"),
+        ([said("ana", True), said(UNKNOWN_SOURCE, False)], (), True, "the other label has no source"),
+        ([said("ana", True, NOON), said(UNKNOWN_SOURCE, False, ONE)], (), True, "the other label has no source"),
+        ([said("ana", True), said("unknown:a-1", False, ONE)], (), True, "the other label has no source"),
         ([said("ana", True), said(UNKNOWN_SOURCE, False)], (UNKNOWN_SOURCE,), False, "by authority: unknown"),
         ([said("ana", True), said("ben", None)], (), True, ""),
         ([said("ana", True)], (), True, ""),
@@ -76,7 +76,7 @@ def test_a_tie_teaches_nothing_and_tells_everybody() -> None:
     ]
     result = judge.align(rows)
     assert [(row.state, "a tie" in row.reason) for row in result.rows] == [("disputed", True)] * 2
-    assert [(each.label, each.reason.split(":")[0]) for each in result.conflicts] == [(None, "a tie")]
+    assert [(each.label, each.reason.split(",")[0]) for each in result.conflicts] == [(None, "a tie")]
     assert not model.requests
     settled = result.judge.align([rows[0] | {"created_at": ONE}])
     assert [each.label for each in settled.conflicts] == [True]

@@ -82,14 +82,14 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments:
         return f"it has {len(text):,} characters; at most {MAX_CHARACTERS} are allowed"
     invisible = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
     if _HIDDEN.search(text) or any(unicodedata.category(character) in invisible for character in text):
-        return "it has line breaks or invisible characters"
+        return "it contains line breaks or invisible characters"
     plain = unicodedata.normalize("NFKC", text)
     if _MARKS.search(plain) or encode(plain) != json.dumps(plain, ensure_ascii=False):
-        return "it has a control token of chat models or a fence"
+        return "it contains a control token of chat models or a fence"
     if turn := _TURN.search(plain):
-        return f"it opens a chat turn, by {turn[0].lstrip('.;!? ')!r}"
+        return f"it opens a chat turn with {turn[0].lstrip('.;!? ')!r}"
     if _VERDICT.search(plain):
-        return "it has a verdict in the form of an answer"
+        return "it contains a verdict in the form of a model's answer"
     for field, output in judged:
         if copied_run(text, output, comments) is not None:
             return f"it copies eight words of what was judged ({field})"  # which ones may have to be erased

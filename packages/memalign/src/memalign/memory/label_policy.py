@@ -28,14 +28,14 @@ def checked_policy(policy: Sequence[Rule]) -> tuple[Rule, ...]:
     """The policy as memory keeps it. Raises InputError for an unknown or repeated rule, and for none."""
     rules = () if isinstance(policy, str) else tuple(policy)
     if not rules or len(set(rules)) < len(rules) or not set(rules) <= set(POLICY):
-        raise InputError(f"a policy is an order of {', '.join(POLICY)}, each at most once")
+        raise InputError(f"a policy lists {', '.join(POLICY)} in order of priority, each at most once")
     return rules
 
 
 def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
     """The sources as memory keeps them, each once. Raises InputError for a bare name: its letters would be sources."""
     if isinstance(authority, str):
-        raise InputError(f"authority is several sources, the first one first: ({authority!r},)")
+        raise InputError(f"authority is a list of sources in order of priority, for example ({authority!r},)")
     return tuple(dict.fromkeys(authority))
 
 
@@ -68,16 +68,16 @@ def policy_reason(
         return ""
     (first, winners), (second, losers) = ranked[0], ranked[1]
     if first == second:
-        return "a tie: no label counts until somebody settles it"
+        return "a tie, so no label counts until somebody settles it"
     if first[0] != second[0]:
-        return "the other label is of an unknown source"
+        return "the other label has no source"
     rule = next(name for name, one, other in zip(policy, first[1:], second[1:], strict=True) if one != other)
     if rule == "authority":
         sources = {annotation.source for annotation in winners}
         return f"by authority: {next(source for source in authority if source in sources)}"
     if rule == "majority":
         return f"by majority: {len(winners)} against {len(losers)}"
-    return "by recency: it was given last"
+    return "by recency: it is the latest"
 
 
 Side = list["Annotation | Feedback"]

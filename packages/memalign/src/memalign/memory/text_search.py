@@ -30,7 +30,7 @@ class Finder:
         self.text = text
         self._wanted = _plain(text)
         if not self._wanted:
-            raise InputError("give the text to look for: this one is empty")
+            raise InputError("the text to search for is empty")
 
     def places(self, example: Example | None, annotation: Annotation) -> tuple[str, ...]:
         """The fields of an annotation and its case that hold the text, such as `outputs`; () for none."""

@@ -14,19 +14,19 @@ __all__ = ["UNREACHABLE", "UNREACHABLE_ON_POSTGRESQL", "Receipt", "RedactedVersi
 UNREACHABLE = (
     "exported bundles and copies of the registry file",
     "feedback and judgment files, and sheets for review",
-    "judges loaded before, in other processes",
+    "judges that other processes have loaded",
     "MLflow versions and traces",
-    "tools that feedback was taken from, and verdicts were written to",
+    "tools that feedback came from or verdicts were sent to",
     "logs of model providers",
     "backups, snapshots and spare blocks of the disk",
 )
 UNREACHABLE_ON_POSTGRESQL = (
     "exported bundles and copies of the registry",
     *UNREACHABLE[1:-1],
-    "the server's write-ahead log (run CHECKPOINT and pg_switch_wal(); delete archived segments from before)",
-    "backups and snapshots (delete those from before, or let them expire)",
-    "replicas (physical ones follow once they replayed it; on subscribers run VACUUM FULL)",
-    "the server's logs, where it logs statements with their parameters (delete those from before)",
+    "the server's write-ahead log (run CHECKPOINT and pg_switch_wal(), and delete older archived segments)",
+    "backups and snapshots (delete older ones, or let them expire)",
+    "replicas (physical ones follow when they have replayed it; on subscribers, run VACUUM FULL)",
+    "the server's logs, if it logs statements with their parameters (delete older ones)",
     "spare blocks of the server's disk",
 )
 
@@ -111,15 +111,15 @@ class Receipt:
         if self.guidelines:
             lines.append(f"  guidelines: {_some(self.guidelines)}")
         if self.copied:
-            lines.append(f"  of these, not learned from them but repeating their words: {_some(self.copied)}")
+            lines.append(f"  of these, guidelines that only repeat their words: {_some(self.copied)}")
         lines += [f"  from version {v.number}: {v}" for v in self.versions if v.cases or v.comments or v.guidelines]
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
         if self.rederived:
-            lines.append(f"  derived again without them: {_some(self.rederived)}")
+            lines.append(f"  learned again without them: {_some(self.rederived)}")
         if self.pending:
             why = f" ({self.problem})" if self.problem else ""
-            lines.append(f"  pending, to be derived again at the next align: {_some(self.pending)}{why}")
+            lines.append(f"  pending until the next align, to be learned again: {_some(self.pending)}{why}")
         if self.searched:
             lines.append(f"  searched again afterwards: {self.searched}")
             lines.append(f"  everything gone: {self.answer}")
