@@ -21,7 +21,6 @@ from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
-from tests.support import endpoint as served
 from tests.support.endpoint import (
     Endpoint,
     Fault,
@@ -236,15 +235,9 @@ async def test_what_lasts_is_an_error_of_its_kind_after_so_many_calls(answer, er
         assert caught.value.usage.calls == calls
 
 
-async def test_an_answer_without_choices_fails_alone(monkeypatch):
-    whole = served._completion
-
-    def completion(endpoint: Endpoint, body: dict[str, Any], answer: Any) -> dict[str, Any]:
-        made = whole(endpoint, body, answer)
-        return made | {"choices": []} if user_of(body) == "odd" else made
-
-    monkeypatch.setattr(served, "_completion", completion)
-    with Endpoint(ANSWER) as endpoint:
+async def test_an_answer_without_choices_fails_alone():
+    empty = Fault(body={"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": []})
+    with Endpoint(lambda body: empty if user_of(body) == "odd" else ANSWER) as endpoint:
         model = model_at(endpoint)
         with pytest.raises(InvalidOutput, match="not what its API promises"):
             await model.complete(ChatRequest(system="S", user="odd", schema=SCHEMA))
@@ -261,11 +254,11 @@ async def test_a_temporary_failure_is_retried_once_by_us(fault):
     assert len(endpoint.requests) == 2
 
 
-@pytest.mark.parametrize(("asked", "least", "most"), [("0.2", 0.2, PATIENCE), (3600, 0, PATIENCE)])
-async def test_retry_after_is_honoured_within_limits(asked, least, most):
+@pytest.mark.parametrize(("asked", "least"), [("0.2", 0.2), (3600, 0)])
+async def test_retry_after_is_honoured_within_limits(asked, least):
     with Endpoint(ANSWER, faults=[rate_limited(asked)]) as endpoint:
         await model_at(endpoint).complete(REQUEST)
-    assert least <= endpoint.times[1] - endpoint.times[0] < most
+    assert least <= endpoint.times[1] - endpoint.times[0] < PATIENCE
 
 
 async def test_no_slot_is_held_while_a_retry_waits():
