@@ -13,6 +13,7 @@ from memalign.judge.decision import finding_text
 from memalign.models.base import ChatRequest, Limits, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
 from tests.support.asking import ScriptedEmbeddedModel
+from tests.support.scripted import change
 
 DATE, ABOUT = "Does the reply name a day?", "Is the reply about a delivery?"
 KINDS = ["check model", "decision model", "embedded"]
@@ -42,8 +43,7 @@ def answer(request: ChatRequest) -> Any:
     if request.schema_name == "rule":
         return {"when": "a customer asks when", "because": "it names the day" if dated else "it names no day"}
     text = "When a customer asks when, a reply with the day is good." if dated else "Without a day a reply is bad."
-    rule = {"action": "ADD", "text": text, "guideline": "", "checks": checks}
-    return {"changes": [rule | {"feedback": [name]} for name in named]}
+    return {"changes": [change("ADD", name, text=text, checks=checks) for name in named]}
 
 
 def decide(state: str, question: Question) -> Any:
@@ -90,6 +90,7 @@ def test_what_was_taught_decides_and_is_named(kind: str) -> None:
     assert (first.check, first.answer) == (DATE, "no")
     assert first.contribution is not None
     assert first.contribution > 0.5
+    assert (made.confidence or 0.0) > 0.5
     assert str(first.taught_by[0]).endswith("@ana")
     assert finding_text(first).startswith(f"{first.guideline} (")
     assert f"{first.contribution:+.1f}" in finding_text(first)
@@ -99,17 +100,12 @@ def test_what_was_taught_decides_and_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_comments_leave_the_model_to_decide(kind: str) -> None:
-    made = judged(taught(kind, range(4)), "It comes quickly.")
-    assert (made.value, made.own_value, made.decided_by) == (True, True, "model")
-    counted = {finding.check: finding.contribution or 0.0 for finding in made.findings}
+def test_few_comments_or_one_label_throughout_leave_the_model_to_decide(kind: str) -> None:
+    few, alike = (judged(taught(kind, numbers), "It comes quickly.") for numbers in (range(4), range(0, 24, 2)))
+    for made in (few, alike):
+        assert (made.value, made.own_value, made.decided_by) == (True, True, "model")
+    counted = {finding.check: finding.contribution or 0.0 for finding in few.findings}
     assert counted[DATE] < 0, "it speaks against the verdict"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_label_throughout_leaves_the_model_to_decide(kind: str) -> None:
-    made = judged(taught(kind, range(0, 24, 2)), "It comes quickly.")
-    assert (made.value, made.own_value, made.decided_by) == (True, True, "model")
 
 
 @pytest.mark.parametrize("kind", KINDS)

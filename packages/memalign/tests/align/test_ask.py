@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Judge, Judgment, MemAlign, aio
-from memalign.align import AlignResult, edit_guideline, lock
-from memalign.align.annotations import with_own_verdicts
+from memalign.align import AlignResult, lock
 from memalign.align.ask import Relearn, ask
 from memalign.align.result import Run
 from memalign.errors import ModelUnavailable
@@ -22,11 +21,11 @@ from memalign.io import read_judgments
 from memalign.judge.decision import calibrator_of
 from memalign.judge.observations import FEWEST
 from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import Answers, Memory
+from memalign.memory import Memory
 from memalign.models.calls import Calls
 from memalign.testing import ScriptedChatModel
 from tests.align.test_invariants import choices, divide
-from tests.support.asking import SHARED, Checker, answered, checking
+from tests.support.asking import Checker, answered, checking
 from tests.support.invariants import no_answer_outlives_its_source
 from tests.support.keys import keys
 from tests.support.learning import TAKEN, batches, key_of, own_words, row, text_of, words_in
@@ -65,23 +64,27 @@ def asked_again(judge: Judge, relearn: Relearn = nothing_learned) -> tuple[Memor
 
 
 class TestWhoIsAsked:
-    def test_a_providers_chat_model_is_asked_nothing(self) -> None:
-        judge, chat, _ = checking(check_model=None)
-        memory = learn(judge, chat, labelled(12)).judge.memory
-        assert "judgment" not in {request.schema_name for request in chat.requests}
-        assert not answered(memory)
-
-    @pytest.mark.parametrize("kind", ["check", "alone", "embedded"])
-    def test_fewer_cases_than_weights_need_are_not_asked_about(self, kind: str) -> None:
-        judge, chat, decisions = checking(kind, shard_size=1)
-        memory = learn(judge, chat, labelled(FEWEST - 1)).judge.memory
-        assert not answered(memory)
+    @pytest.mark.parametrize(
+        ("kind", "changes", "rows"),
+        [
+            ("check", {"check_model": None}, labelled(12)),
+            *((kind, {}, labelled(FEWEST - 1)) for kind in ("check", "alone", "embedded")),
+            ("check", {"feedback_value_type": str}, [each | {"value": f"l-{each['id']}"} for each in labelled(12)]),
+        ],
+        ids=["a provider's chat model", "few cases", "few, alone", "few, embedded", "free text"],
+    )
+    def test_nothing_is_asked_where_nothing_can_be_weighed(self, kind: str, changes: Any, rows: Any) -> None:
+        judge, chat, decisions = checking(kind, shard_size=1, **changes)
+        assert not answered(learn(judge, chat, rows).judge.memory)
         assert not [question for _, question in decisions.asked if question.key != "value"]
+        assert "judgment" not in {request.schema_name for request in chat.requests}
 
     @pytest.mark.parametrize(("kind", "size"), [("check", 1), ("check", 50), ("alone", 50), ("embedded", 1)])
     def test_every_labelled_case_is_asked_about_once(self, kind: str, size: int) -> None:
         judge, chat, decisions = checking(kind, shard_size=size)
         memory = learn(judge, chat, labelled(12)).judge.memory
+        if size == 1 and kind == "check":
+            assert len(chat.requests) == 12, "where a call holds one record nothing is written again"
         assert answered(memory).keys() == {f"t-{n}" for n in range(1, 13)}
         shared = [
             state for state, question in decisions.asked if question.key != "value" and not words_in(question.text)
@@ -109,11 +112,6 @@ class TestWhoIsAsked:
         assert all(sum(own_word(n) in words for words in shown) == 2 for n in range(1, 13)), "in all but its own fold's"
         assert calibrator_of(result.judge) is not None
 
-    def test_where_a_call_holds_one_record_nothing_is_written_again(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        learn(judge, chat, labelled(12))
-        assert len(chat.requests) == 12
-
     def test_of_questions_written_for_a_fold_no_word_is_kept(self) -> None:
         judge, chat, _ = checking(shard_size=50)
         memory = learn(judge, chat, labelled(12)).judge.memory
@@ -125,20 +123,12 @@ class TestWhoIsAsked:
             assert {name for each in case.answers.expected for name, _ in each.checks} == case.answers.margins.keys()
             assert case.annotations[0].key not in case.answers.exposed_to
 
-    def test_one_case_of_each_content_answers(self) -> None:
+    def test_one_labelled_case_of_each_content_answers(self) -> None:
         rows = labelled(11)
         copy = rows[0] | {"id": "t-0", "source": "ben", "rationale": "word9000 do:add"}
         judge, chat, _ = checking(shard_size=1)
-        memory = learn(judge, chat, [*rows, copy]).judge.memory
+        memory = learn(judge, chat, [*rows, copy, row(99, "ana", "add")]).judge.memory
         assert answered(memory).keys() == {"t-0", *(f"t-{n}" for n in range(2, 12))}
-
-    def test_free_text_and_unlabelled_cases_are_not_asked(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        rows = [*labelled(10), row(99, "ana", "add")]
-        assert "t-99" not in answered(learn(judge, chat, rows).judge.memory)
-        free, chat, decisions = checking(shard_size=1, feedback_value_type=str)
-        learn(free, chat, [each | {"value": f"label{n}"} for n, each in enumerate(labelled(12))])
-        assert not decisions.asked
 
     def test_scores_on_a_continuous_scale_are_asked_too(self) -> None:
         judge, chat, _ = checking("alone", shard_size=1, feedback_value_type="float:0..1")
@@ -179,13 +169,6 @@ class TestCalls:
         assert {question.text for _, question in decisions.asked} == {"Is it new?"}
         assert sum("Is it new?" in margins for margins in answered(memory).values()) == len(decisions.asked) > 0
 
-    def test_one_lesson_more_costs_no_case_the_whole_pass(self) -> None:
-        judge, chat, decisions = checking(shard_size=1)
-        once = learn(judge, chat, labelled(12)).judge
-        decisions.asked.clear()
-        learn(once, chat, labelled(1, start=20))
-        assert {words_in(state)[0] for state, _ in decisions.asked} == {"case20"}
-
     def test_the_next_align_replaces_another_models_answers(self) -> None:
         judge, chat, _ = checking(shard_size=1)
         old = learn(judge, chat, labelled(12)).judge
@@ -206,21 +189,17 @@ class TestCalls:
         judge, chat, decisions = checking(shard_size=1)
         locked = lock(learn(judge, chat, labelled(12)).judge, "t-1")
         decisions.asked.clear()
-        phases: list[str] = []
+        steps: list[tuple[str, int, int]] = []
         optimizer = MemAlign(reflection_model=chat, impact=1)
-        aio.run(optimizer.align(locked, labelled(2, start=20), progress=lambda phase, *_: phases.append(phase)))
-        assert list(dict.fromkeys(phases)) == ["embed", "distil", "ask", "locks", "impact"]
+        rows = labelled(2, start=20)
+        result = aio.run(optimizer.align(locked, rows, progress=lambda *step: steps.append(step)))
+        assert list(dict.fromkeys(phase for phase, _, _ in steps)) == ["embed", "distil", "ask", "locks", "impact"]
+        assert ("distil", 2, 2) in steps
+        assert all(done <= total for _, done, total in steps)
+        assert "ask" in result.usage.seconds
         assert "case1" in {words_in(state)[0] for state, _ in decisions.asked}, (
             "what is delivered must hold: it is weighed"
         )
-
-    def test_progress_is_told(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        seen: list[tuple[str, int, int]] = []
-        optimizer = MemAlign(reflection_model=chat)
-        result = aio.run(optimizer.align(judge, labelled(10), progress=lambda *told: seen.append(told)))
-        assert [told for told in seen if told[0] == "ask"][-1] == ("ask", 10, 10)
-        assert "ask" in result.usage.seconds
 
 
 class TestFailure:
@@ -274,20 +253,37 @@ class TestOwnVerdicts:
         assert calibrator.worth.n == 10
 
     @pytest.mark.parametrize(
-        "changes",
-        [{"memory_hash": "another"}, {"model": "another"}, {"decided_by": "expert"}, {"value": None, "error": "down"}],
+        ("changes", "kept"),
+        [
+            ({}, (True, "So.")),
+            (
+                {"value": False, "own_value": True, "decided_by": "calibrator"},
+                (True, None),
+            ),  # the reason is not its own
+            *(({name: "another"}, None) for name in ("memory_hash", "model")),
+            ({"decided_by": "expert"}, None),
+            ({"value": None, "error": "down"}, None),
+        ],
     )
-    def test_those_of_another_memory_or_model_are_not(self, changes: dict[str, Any]) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        memory = learn(judge, chat, labelled(2)).judge.memory
-        judgment = Judgment(id="t-1", value=True, memory_hash=judge.memory.hash, model=chat.name)
-        used, unused = (
-            with_own_verdicts(judge, memory, {"t-1": each}).case("t-1")
-            for each in (judgment, replace(judgment, **changes))
-        )
-        assert used is not None
-        assert unused is not None
-        assert (used.pre_alignment is None, unused.pre_alignment is None) == (False, True)
+    def test_a_verdict_counts_that_this_judge_gave_with_this_memory(self, changes: dict[str, Any], kept: Any) -> None:
+        judge, chat, _ = checking(check_model=None)
+        judgment = Judgment(id="t-1", value=True, rationale="So.", memory_hash=judge.memory.hash, model=chat.name)
+        result = judge.align(labelled(1), own_verdicts={"t-1": replace(judgment, **changes)})
+        verdict = result.judge.memory.cases[0].pre_alignment
+        assert (verdict and (verdict.value, verdict.rationale)) == kept
+
+    @pytest.mark.parametrize("first", [True, False])
+    def test_it_counts_if_it_was_given_before_all_feedback_on_the_case(self, first: bool) -> None:
+        judge, chat, _ = checking(check_model=None)
+
+        def given(one: Judge, why: str) -> dict[str, Judgment]:
+            judgment = Judgment(id="t-1", value=True, rationale=why, memory_hash=one.memory.hash, model=chat.name)
+            return {"t-1": judgment}
+
+        aligned = judge.align(labelled(1), own_verdicts=given(judge, "the first") if first else None).judge
+        more = [row(1, "ben", "add", value=False)]
+        (case,) = aligned.align(more, own_verdicts=given(aligned, "the second")).judge.memory.cases
+        assert (case.pre_alignment and case.pre_alignment.rationale) == ("the first" if first else None)
 
     def test_a_distillation_shows_what_the_judge_got_wrong_and_why(self) -> None:
         judge, chat, _ = checking(check_model=None)
@@ -318,38 +314,6 @@ class TestOwnVerdicts:
         )
         assert all(case.pre_alignment is None for case in other.judge.memory.cases)
         assert any("written by another judge" in note for note in other.notes)
-
-    def test_the_first_on_a_case_stays(self) -> None:
-        judge, chat, _ = checking(check_model=None)
-        first, second = (
-            Judgment(id="t-1", value=True, rationale=why, memory_hash=judge.memory.hash, model=chat.name)
-            for why in ("the first", "the second")
-        )
-        aligned = judge.align(labelled(1), own_verdicts={"t-1": first}).judge
-        again = aligned.align([row(1, "ben", "add", value=False)], own_verdicts={"t-1": second}).judge
-        assert [case.pre_alignment and case.pre_alignment.rationale for case in again.memory.cases] == ["the first"]
-
-    def test_one_made_beside_feedback_on_the_case_is_no_verdict_before_it(self) -> None:
-        judge, chat, _ = checking(check_model=None)
-        aligned = learn(judge, chat, labelled(1)).judge
-        judgment = Judgment(id="t-1", value=True, memory_hash=aligned.memory.hash, model=chat.name)
-        again = aligned.align([row(1, "ben", "add", value=False)], own_verdicts={"t-1": judgment}).judge
-        assert [case.pre_alignment for case in again.memory.cases] == [None]
-
-    def test_a_calibrators_reason_is_not_the_models_own(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        judgment = Judgment(
-            id="t-1",
-            value=False,
-            own_value=True,
-            decided_by="calibrator",
-            rationale="G1 weighs most.",
-            memory_hash=judge.memory.hash,
-            model=chat.name,
-        )
-        (case,) = judge.align(labelled(1), own_verdicts={"t-1": judgment}).judge.memory.cases
-        assert case.pre_alignment is not None
-        assert (case.pre_alignment.value, case.pre_alignment.rationale) == (True, None)
 
     @settings(max_examples=25, deadline=None)
     @given(batches(orders=TAKEN), choices, choices, ways)
@@ -383,36 +347,9 @@ class TestOwnVerdicts:
         verdicts = [case.pre_alignment for case in memory.cases if case.pre_alignment is not None]
         assert all(live.issuperset(verdict.exposed_to) for verdict in verdicts)
 
-    def test_one_goes_with_what_the_judge_had_learned_when_it_gave_it(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        aligned = learn(judge, chat, labelled(2)).judge
-        judgment = Judgment(id="t-5", value=True, rationale="for all", memory_hash=aligned.memory.hash, model=chat.name)
-        rows = labelled(1, start=5)
-        more = aio.run(MemAlign().align(aligned, rows, own_verdicts={"t-5": judgment})).judge
-        case = more.memory.case("t-5")
-        assert case is not None
-        assert case.pre_alignment is not None
-        assert case.pre_alignment.rationale == "for all"
-        left = more.unalign("t-1").judge.memory.case("t-5")
-        assert left is not None
-        assert left.pre_alignment is None
-
 
 class TestExactness:
     pytestmark = pytest.mark.usefixtures("few_are_enough")
-
-    @some
-    @given(batches(orders=TAKEN), ways)
-    def test_aligning_twice_is_aligning_once(self, rows, way) -> None:
-        judge, chat, decisions = checking(way[0], shard_size=way[1])
-        once = learn(judge, chat, rows).judge
-        asked = len(decisions.asked)
-        assert learn(once, chat, rows).judge == once
-        again = learn(once, chat)
-        assert again.judge == once
-        assert text_of(again.judge.memory) == text_of(once.memory)
-        assert not again.changed
-        assert len(decisions.asked) == asked
 
     def test_a_verdict_that_is_recorded_keeps_what_it_was_given_beside(self) -> None:
         judge, chat, _ = checking("embedded", shard_size=1)
@@ -493,12 +430,6 @@ class TestExactness:
 
 
 class TestValues:
-    def test_a_shared_question_outlives_one_of_its_guidelines(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        learned = learn(judge, chat, labelled(12)).judge
-        left = learned.unalign("t-1", optimizer=MemAlign(reflection_model=chat)).judge.memory
-        assert all(SHARED in margins for margins in answered(left).values())
-
     def test_a_guideline_that_met_the_case_says_nothing(self) -> None:
         judge, chat, _ = checking(shard_size=1)
         once = learn(judge, chat, labelled(12)).judge
@@ -510,16 +441,3 @@ class TestValues:
         assert own not in answered(memory)[case.id]
         again, _ = asked_again(once.replace(memory=memory), no_model_answers)
         assert own not in answered(again)[case.id]
-
-    def test_an_edited_guideline_keeps_answers_to_kept_checks(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        once = learn(judge, chat, labelled(12)).judge
-        pinned = edit_guideline(once, "G1", by="ana", pinned=True)
-        assert answered(pinned.memory) == answered(once.memory)
-
-    def test_an_empty_answer_is_none(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        memory = learn(judge, chat, labelled(10)).judge.memory
-        blank = replace(memory.cases[0], answers=Answers(judge="0123", margins={"Gone?": 1.0}))
-        settled = replace(memory, cases=(blank, *memory.cases[1:])).with_live_answers()
-        assert settled.cases[0].answers is None

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Feedback, Judge
+from memalign import Feedback
 from memalign.align.learned_tests import decidable, labelled_cases, proposed_tests
 from memalign.memory import Annotation, Case, Memory
-from memalign.models.base import ChatRequest
-from memalign.testing import HashEmbedding, ScriptedChatModel
+from tests.support.scripted import scripted
 
 HOLDS = {"kind": "word", "field": "outputs", "text": "yes", "then": "", "low": None, "high": None, "holds": True}
 
@@ -35,22 +34,11 @@ def rows(*labels: Any) -> list[Feedback]:
     ],
 )
 def test_tests_are_asked_for_where_labels_can_bear_one_out(value_type: Any, labels: Any, are_asked_for: bool) -> None:
-    asked: list[ChatRequest] = []
-
-    def answer(request: ChatRequest) -> dict[str, Any]:
-        asked.append(request)
-        return {"changes": [], "conflicts": []}
-
-    judge = Judge(
-        name="house",
-        instructions="Right? {{ outputs }}",
-        feedback_value_type=value_type,
-        model=ScriptedChatModel(answer),
-        embedding_model=HashEmbedding(),
-    )
+    judge, model = scripted({"changes": [], "conflicts": []}, feedback_value_type=value_type)
     judge.align(rows(*labels))
-    change = asked[0].schema["properties"]["changes"]["items"]["properties"]
-    assert ("tests" in change, "# Tests" in asked[0].system) == (are_asked_for, are_asked_for)
+    asked = model.requests[0]
+    change = asked.schema["properties"]["changes"]["items"]["properties"]
+    assert ("tests" in change, "# Tests" in asked.system) == (are_asked_for, are_asked_for)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=9))
@@ -59,9 +47,7 @@ def test_where_none_are_asked_for_none_would_be_admitted(labels: list[bool]) -> 
     learned = Memory(
         cases=tuple(Case(example=row.example, annotations=(Annotation.of(row),)) for row in feedback if row.example)
     )
-    judge = Judge(
-        name="house", instructions="Right? {{ outputs }}", feedback_value_type=bool, model="openai:m", memory=learned
-    )
+    judge, _ = scripted(memory=learned)
     cases = labelled_cases(learned, judge.value_type)
     keys = [row.key for row in feedback if row.value is True]
     admitted = proposed_tests(judge, [HOLDS], keys, cases, tried=1)

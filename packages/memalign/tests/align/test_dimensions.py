@@ -6,8 +6,6 @@ invariants hold.
 
 from __future__ import annotations
 
-import csv
-import json
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,13 +18,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from memalign import Judge, Registry
+from memalign import Registry
 from memalign.errors import InvalidOutput, ModelRefused, ModelUnavailable
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import FeedbackKey
 from tests.support.invariants import check_memory
-from tests.support.learning import INSTRUCTIONS, Imp, words_in
+from tests.support.learning import INSTRUCTIONS, Imp, bare, words_in
 
 NOBODY = "unknown"
 SOURCES = ("ana@example.org", "default", "User", NOBODY, "مراجِعة", "Ωmega", "z" * 200, "two words", "a:b/c%20")
@@ -98,29 +96,22 @@ def rows_of(world: Drawn) -> list[dict[str, Any]]:
 
 def written(rows: list[dict[str, Any]], kind: str, folder: Path) -> Any:
     """What `align` is given."""
-    path = folder / f"feedback.{kind}"
-    names = list(rows[0])
+    path, frame = folder / f"feedback.{kind}", pl.DataFrame(rows, infer_schema_length=None)
     match kind:
         case "jsonl":
-            path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+            frame.write_ndjson(path)
         case "csv":
-            with path.open("w", encoding="utf-8-sig", newline="") as file:
-                table = csv.DictWriter(file, names)
-                table.writeheader()
-                table.writerows(rows)
+            frame.write_csv(path, include_bom=True)
+        case "parquet":
+            frame.write_parquet(path)
         case "xlsx":
-            book = openpyxl.Workbook()
-            sheet = book.active
-            assert sheet is not None
-            for line in [names, *([row[name] for name in names] for row in rows)]:
+            book = openpyxl.Workbook(write_only=True)
+            sheet = book.create_sheet()
+            for line in [list(rows[0]), *(list(row.values()) for row in rows)]:
                 sheet.append(line)
             book.save(path)
-        case "parquet":
-            pl.DataFrame(rows, infer_schema_length=None).write_parquet(path)
-        case "pandas":
-            return pd.DataFrame(rows)
         case _:
-            return pl.DataFrame(rows, infer_schema_length=None)
+            return pd.DataFrame(rows) if kind == "pandas" else frame
     return path
 
 
@@ -144,7 +135,7 @@ def model_of(world: Drawn) -> ScriptedChatModel:
 
 
 @pytest.mark.usefixtures("few_are_enough")
-@settings(max_examples=20, suppress_health_check=list(HealthCheck), phases=[Phase.reuse, Phase.generate])
+@settings(max_examples=10, suppress_health_check=list(HealthCheck), phases=[Phase.reuse, Phase.generate])
 @given(world=worlds)
 def test_whatever_the_world_varies_invariants_hold(world: Drawn) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -154,15 +145,7 @@ def test_whatever_the_world_varies_invariants_hold(world: Drawn) -> None:
 def whole_life(world: Drawn, folder: Path) -> None:
     rows, model = rows_of(world), model_of(world)
     registry = Registry(f"sqlite:///{folder}/memalign.db", models=[model, HashEmbedding(dim=16)])
-    registry.create(
-        Judge(
-            name="replies",
-            instructions=INSTRUCTIONS,
-            feedback_value_type=bool,
-            model=model,
-            embedding_model=HashEmbedding(dim=16),
-        )
-    )
+    registry.create(bare()[0].replace(model=model))
     given_rows = written(rows, world.file, folder)
     result = registry.align("replies", given_rows)
     expected = {FeedbackKey(row["id"], row["source"] or NOBODY) for row in rows}

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from memalign import Check, Judge
 from memalign.align import edit_guideline, write_guideline
-from memalign.align.distil_answer import ONLY_CHECKS, changes_schema
 from memalign.align.position_terms import names_side
 from memalign.errors import InputError, ModelUnavailable
 from memalign.memory.guard import check_fault
-from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
 from memalign.registry.bundle import bundle_of, load_bundle
-from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
+from memalign.testing import ScriptedDecisionModel
 from memalign.types import Guideline
+from tests.support.scripted import change, scripted
 
 AB = ("A", "B")
 SORRY = "Does the reply say sorry?"
@@ -42,23 +41,14 @@ class Teacher:
         if request.schema_name == "checks":
             return {"checks": [] if self.checks is None else self.checks}
         if request.schema_name == "changes":
-            return {"changes": self.changes}
+            return {"changes": [each | {"text": each["text"] or "Be kind."} for each in self.changes]}
         return {"rationale": "So.", "value": self.value}
 
 
-def change(*labels: str, action: str = "ADD", guideline: str = "", **fields: Any) -> dict[str, Any]:
-    return {"action": action, "feedback": list(labels), "text": "Be kind.", "guideline": guideline} | fields
-
-
 def judge_of(teacher: Teacher, value_type: Any = bool, *, brief: bool = False, task: str = "Good?") -> Judge:
-    return Judge(
-        name="j",
-        instructions=f"{task} {{{{ outputs }}}}",
-        feedback_value_type=value_type,
-        model=ScriptedChatModel(teacher, limits=Limits(brief=brief, shard_size=1 if brief else 10)),
-        check_model=ScriptedDecisionModel(lambda _, question: dict.fromkeys(question.labels, 1 / len(question.labels))),
-        embedding_model=HashEmbedding(8),
-    )
+    uncertain = ScriptedDecisionModel(lambda _, question: dict.fromkeys(question.labels, 1 / len(question.labels)))
+    limits, task = Limits(brief=brief, shard_size=1 if brief else 10), f"{task} {{{{ outputs }}}}"
+    return scripted(teacher, limits=limits, instructions=task, feedback_value_type=value_type, check_model=uncertain)[0]
 
 
 def row(value: Any, number: int = 1, outputs: Any = "Wait a week.", **fields: Any) -> dict[str, Any]:
@@ -83,32 +73,35 @@ PAIR = {"A": "Wait a week.", "B": "Sorry! It takes a week."}
 
 class TestPolarity:
     @pytest.mark.parametrize(
-        ("value_type", "value"),
-        [(bool, False), (bool, True), ("int:1..5", 4), ("good|poor", "poor"), ("float:0..1", 0.5)],
+        ("value_type", "value", "spoken_for"),
+        [
+            *((bool, label, label) for label in (False, True, None)),
+            *(("int:1..5", 4, 4), ("good|poor", "poor", "poor"), ("float:0..1", 0.5, 0.5)),
+            ("str", "Too cold.", None),  # free text is no label to speak for
+        ],
     )
-    def test_the_answer_speaks_for_the_experts_label(self, value_type: Any, value: Any) -> None:
+    def test_the_answer_speaks_for_the_experts_label(self, value_type: Any, value: Any, spoken_for: Any) -> None:
         checks, notes = brief_checks(value_type, value, check(SORRY, "no"))
-        assert checks == (Check(question=SORRY, answer="no", value=value),)
+        assert checks == (Check(question=SORRY, answer="no", value=spoken_for),)
         assert notes == ()
 
     @pytest.mark.parametrize(
-        ("label", "meant", "value"),
+        ("labels", "meant", "spoken_for"),
         [
-            (True, "true", True),
-            (True, "false", False),
-            (True, "", None),
-            (True, "maybe", None),
-            (False, "true", False),  # one label of all outweighs what is meant
+            *(((True, False), "true", True), ((True, False), "false", False)),
+            *(((True, False), "", None), ((True, False), "maybe", None)),
+            ((False, False), "true", False),  # one label of all outweighs what is meant
+            *(((False, False), None, False), ((False, True), None, None), ((None, True), None, True)),
         ],
     )
-    def test_of_a_general_rule_it_speaks_for_the_value_that_is_meant(self, label: bool, meant: str, value: Any) -> None:
-        teacher = Teacher(True, change("F1", "F2", checks=[check(SORRY)], value=meant))
-        (guideline,) = judge_of(teacher).align([row(label, 1), row(False, 2, "Soon.")]).guidelines
-        assert guideline.checks == (Check(question=SORRY, answer="yes", value=value),)
-
-    def test_a_check_without_a_usable_label_is_neutral(self) -> None:
-        assert brief_checks(bool, None, check(SORRY, "no"))[0] == (Check(question=SORRY, answer="no"),)
-        assert brief_checks("str", "Too cold.", check(SORRY, "no"))[0] == (Check(question=SORRY, answer="no"),)
+    def test_a_check_of_a_general_rule_speaks_for_one_label(
+        self, labels: Any, meant: str | None, spoken_for: Any
+    ) -> None:
+        more = {} if meant is None else {"value": meant}
+        teacher = Teacher(True, change("ADD", "F1", "F2", checks=[check(SORRY, "no")], **more))
+        rows = [row(label, number, f"Wait {number} days.") for number, label in enumerate(labels, 1)]
+        (guideline,) = judge_of(teacher).align(rows).guidelines
+        assert guideline.checks == (Check(question=SORRY, answer="no", value=spoken_for),)
 
     def test_of_a_pair_the_answer_is_that_of_the_better_side(self) -> None:
         for label in ("B", "tie"):
@@ -121,15 +114,6 @@ class TestPolarity:
         checks, notes = brief_checks("A|B", "B", *named, check(SORRY), outputs=PAIR)
         assert [each.question for each in checks] == [SORRY]
         assert notes == ("questions of new guidelines that cannot be asked: 2; the guidelines stay",)
-
-    @pytest.mark.parametrize(
-        ("values", "spoken_for"), [((False, False), False), ((False, True), None), ((None, True), True)]
-    )
-    def test_a_check_supports_the_label_all_remarks_gave(self, values: Any, spoken_for: Any) -> None:
-        teacher = Teacher(True, change("F1", "F2", checks=[check(SORRY, "no")]))
-        rows = [row(value, number, f"Wait {number} days.") for number, value in enumerate(values, 1)]
-        (guideline,) = judge_of(teacher).align(rows).guidelines
-        assert guideline.checks == (Check(question=SORRY, answer="no", value=spoken_for),)
 
 
 class TestWhatIsLeftOut:
@@ -154,9 +138,9 @@ class TestWhatIsLeftOut:
 
     @pytest.mark.parametrize("action", ["SUPPORT", "NOOP"])
     def test_other_changes_carry_none(self, action: str) -> None:
-        teacher = Teacher(True, change("F1", checks=[check(SORRY)]))
+        teacher = Teacher(True, change("ADD", "F1", checks=[check(SORRY)]))
         judge = judge_of(teacher).align([row(False)]).judge
-        teacher.changes = [change("F1", action=action, guideline="G1", checks=[check("Is it kind?"), "junk"])]
+        teacher.changes = [change(action, "F1", guideline="G1", checks=[check("Is it kind?"), "junk"])]
         result = judge.align([row(False, 2)])
         assert [guideline.checks for guideline in result.judge.memory.guidelines] == [
             (Check(question=SORRY, value=False),)
@@ -164,18 +148,16 @@ class TestWhatIsLeftOut:
         assert not result.notes
 
     def test_a_revision_has_checks_of_its_own(self) -> None:
-        teacher = Teacher(True, change("F1", checks=[check(SORRY)]))
+        teacher = Teacher(True, change("ADD", "F1", checks=[check(SORRY)]))
         judge = judge_of(teacher).align([row(False)]).judge
-        teacher.changes = [
-            change("F1", action="REVISE", guideline="G1", text="Be warm.", checks=[check("Is it warm?")])
-        ]
+        teacher.changes = [change("REVISE", "F1", guideline="G1", text="Be warm.", checks=[check("Is it warm?")])]
         judge = judge.align([row(False, 2)]).judge
         assert [(judge.memory.status(g), [each.question for each in g.checks]) for g in judge.memory.guidelines] == [
             ("superseded", [SORRY]),
             ("active", ["Is it warm?"]),
         ]
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @pytest.mark.parametrize("brief", [True, False])
     @given(
         sent=st.recursive(
@@ -188,7 +170,7 @@ class TestWhatIsLeftOut:
         )
     )
     def test_a_guideline_survives_any_checks_a_model_sends(self, brief: bool, sent: Any) -> None:
-        judge = judge_of(Teacher(True, change("F1", checks=sent), checks=sent), brief=brief)
+        judge = judge_of(Teacher(True, change("ADD", "F1", checks=sent), checks=sent), brief=brief)
         result = judge.align([row(False)])
         (guideline,) = result.judge.memory.semantic
         assert len(guideline.checks) <= 3
@@ -214,13 +196,6 @@ class TestWhatIsLeftOut:
         assert [(g.text, g.checks) for g in result.guidelines] == [("When it is kind: false.", ())]
         assert not result.pending
         assert "stay" in result.notes[0], "a note says so"
-
-    def test_answers_with_and_without_checks_fit_the_schemas(self) -> None:
-        assert misfit({"checks": [check(SORRY)]}, ONLY_CHECKS) is None
-        assert misfit({"checks": [check(SORRY)] * 4}, ONLY_CHECKS)
-        schema = changes_schema(["F1"], ["G1"], ["outputs"], questions=True)
-        assert misfit({"changes": [change("F1"), change("F1", checks=[check(SORRY)])]}, schema) is None
-        assert misfit({"changes": [change("F1", checks=[check(SORRY, "n/a")])]}, schema)
 
 
 class TestSides:

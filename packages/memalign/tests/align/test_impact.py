@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from memalign import Judge, MemAlign
+from memalign import MemAlign
 from memalign.align import AlignResult
 from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedChatModel
+from tests.support.scripted import change, scripted
 
 RULE = "Without a day a reply is bad."
 
@@ -20,7 +21,7 @@ def answer(request: ChatRequest) -> Any:
     """Passes everything, but with the rule in view what names no day; it then names the rule."""
     if request.schema_name == "changes":
         named = re.findall(r"^(F\d+) <<<", request.user.rpartition("New feedback:")[2], re.MULTILINE)
-        return {"changes": [{"action": "ADD", "feedback": named, "text": RULE, "guideline": "", "checks": []}]}
+        return {"changes": [change("ADD", *named, text=RULE)]}
     item = request.user.rpartition("outputs:")[2]
     if "down" in item:
         return ModelUnavailable("down")
@@ -43,8 +44,7 @@ ROWS = [
 
 
 def learn(rows: list[dict[str, Any]], **knobs: Any) -> tuple[AlignResult, ScriptedChatModel]:
-    model = ScriptedChatModel(answer)
-    judge = Judge(name="j", feedback_value_type=bool, model=model, instructions="Good? {{ outputs }}", retrieval_k=0)
+    judge, model = scripted(answer, retrieval_k=0)
     return judge.align(rows, optimizer=MemAlign(**knobs)), model
 
 

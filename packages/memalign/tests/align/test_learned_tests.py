@@ -31,9 +31,10 @@ from memalign.judge.observations import test_margins as margins_of_tests
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Answers, Case, Expectation, Memory
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import Answer
 from memalign.types import Check, FeedbackKey
 from memalign.values import Value, ValueType
+from tests.support.scripted import change, scripted
 
 replace = msgspec.structs.replace
 BOOL, FIELDS = ValueType.of(bool), ("inputs", "outputs")
@@ -333,19 +334,13 @@ def desk(*changes: Any, brief: bool = False) -> Judge:
             return {"changes": list(changes), "conflicts": []}
         return {"checks": []} if request.schema_name == "checks" else {"rationale": "So.", "value": True}
 
-    return Judge(
-        name="desk",
-        instructions="Right? {{ inputs }} {{ outputs }}",
-        feedback_value_type=bool,
-        model=ScriptedChatModel(reply, limits=Limits(brief=brief, shard_size=1 if brief else 50)),
-        embedding_model=HashEmbedding(8),
-    )
+    limits = Limits(brief=brief, shard_size=1 if brief else 50)
+    return scripted(reply, limits=limits, instructions="Right? {{ inputs }} {{ outputs }}")[0]
 
 
 def test_an_align_attaches_what_labels_bear_out() -> None:
     labels = [f"F{number}" for number in range(1, 9)]
-    change = {"action": "ADD", "feedback": labels, "text": "References have a slash.", "guideline": ""}
-    result = desk(change | {"tests": [SLASH, SOUP]}).align(rows(10, reference))
+    result = desk(change("ADD", *labels, text="Mind slashes.", tests=[SLASH, SOUP])).align(rows(10, reference))
     (guideline,) = result.judge.memory.semantic
     assert [check.question for check in guideline.checks] == [SLASH_SAID]
     assert not result.notes, "what the labels do not bear out is no news to a person"

@@ -15,6 +15,7 @@ from memalign.models.base import ChatRequest
 from memalign.testing import Answer
 from tests.support.invariants import check_memory
 from tests.support.learning import Imp, bare, learn, row, states
+from tests.support.scripted import change
 from tests.support.world import World, judge_in, labelled, said
 
 HARM = "Refuse whatever mentions a refund."
@@ -59,14 +60,6 @@ class TestLocks:
         assert [state for key, state in states(result.judge).items() if key != "t-x03@ana"] == ["learned"] * 12
         held = sum("answer held" in request.user for request in model.requests[asked:])
         assert held <= 3 + 4 + 1, "once, without all, log2(12) times halved, once more"
-        assert result.judge(inputs="question held", outputs="answer held").value is True
-        check_memory(result.judge)
-
-    def test_two_rules_that_each_break_it_are_found(self) -> None:
-        judge, _ = locked_judge(culprit(HARM, HELP), "held")
-        result = learn(judge, lessons(12, HARM, HELP))
-        assert len(texts(result.judge)) == 10
-        assert set(result.locks[0].guideline_ids) == {"G4", "G7"}
         assert result.judge(inputs="question held", outputs="answer held").value is True
         check_memory(result.judge)
 
@@ -120,7 +113,7 @@ class TestLocks:
         world = World(lambda _, item: item != "held" or not wavering[0] or rng.random() < 0.6)
         judge, _ = locked_judge(world, "held")
         wavering[0] = True
-        for _ in range(30):
+        for _ in range(15):
             result = learn(judge, lessons(count))
             check_memory(result.judge)
             assert len(result.locks) == 1
@@ -139,7 +132,7 @@ class TestLocks:
         def answer(request: ChatRequest) -> Answer:
             if request.schema_name == "judgment":
                 return {"rationale": "so", "value": 0.81}
-            return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "Mind the date.", "guideline": ""}]}
+            return {"changes": [change("ADD", "F1", text="Mind the date.")]}
 
         judge, _ = bare(answer, shard_size=1, feedback_value_type="float:0..1")
         judge = learn(judge, [{"id": "held", "inputs": "q", "outputs": "a", "value": 0.8}]).judge
@@ -221,15 +214,6 @@ class TestLocks:
         assert [check.holds for check in result.locks] == [True, True]
         assert len(result.pending) == 4
 
-    def test_unlocking_brings_the_rule_back_with_its_annotations(self) -> None:
-        judge, _ = locked_judge(culprit(HARM), "held")
-        left = learn(judge, lessons(6, HARM)).judge
-        free = lock(left, "t-held", unlock=True)
-        assert HARM in texts(free)
-        assert states(free)["t-x03@ana"] == "learned"
-        check_memory(free)
-        assert learn(free).judge == free
-
     def test_an_unlocked_revision_takes_its_place_again(self) -> None:
         judge, _ = locked_judge(culprit(HARM), "held", shard_size=3)
         judge = learn(judge, [said("x1", "Be brief.", value=None)]).judge
@@ -240,18 +224,19 @@ class TestLocks:
         assert texts(free) == {HARM}
         check_memory(free)
 
-    @pytest.mark.parametrize("how", ["the case", "its only label"])
-    def test_unaligning_a_locked_case_frees_its_rules(self, how: str) -> None:
+    @pytest.mark.parametrize("how", ["unlocked", "the case is withdrawn", "its only label is withdrawn"])
+    def test_without_the_lock_the_rule_comes_back_with_its_annotations(self, how: str) -> None:
         judge, _ = locked_judge(culprit(HARM), "held")
-        if how == "its only label":
+        if how == "its only label is withdrawn":
             judge = learn(judge, [said("held", "It is about tone.", by="ben", value=None)]).judge
         left = learn(judge, lessons(6, HARM)).judge
         assert HARM not in texts(left)
-        free = left.unalign("t-held@ana").judge
+        free = lock(left, "t-held", unlock=True) if how == "unlocked" else left.unalign("t-held@ana").judge
         assert free.memory.locks == ()
         assert HARM in texts(free)
         assert states(free)["t-x03@ana"] == "learned"
         check_memory(free)
+        assert how != "unlocked" or learn(free).judge == free
 
     def test_a_person_outweighs_a_lock(self) -> None:
         judge, _ = locked_judge(culprit(HARM), "held")

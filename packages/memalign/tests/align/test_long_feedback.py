@@ -12,6 +12,7 @@ from memalign.content.encoding import encode, estimate_tokens
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from tests.support.learning import bare, learn
+from tests.support.scripted import change
 
 
 def rule_for_each(request: ChatRequest) -> dict[str, Any]:
@@ -25,8 +26,7 @@ def rule_for_each(request: ChatRequest) -> dict[str, Any]:
     if request.schema_name == "merged":
         return {"guidelines": []}
     labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
-    rules = [{"action": "ADD", "feedback": [label], "text": f"Mind {label}.", "guideline": ""} for label in labels]
-    return {"changes": rules}
+    return {"changes": [change("ADD", label, text=f"Mind {label}.") for label in labels]}
 
 
 def long_row(number: int, length: int, words: int) -> dict[str, Any]:
@@ -79,11 +79,7 @@ def test_long_rows_are_learned_in_a_small_context() -> None:
     asked = [request for request in requests if request.schema_name == "changes"]
     assert len(asked) == 2, "they fit in one call each"
     assert min(len(request.user) for request in asked) > 9_000, "and use the room that there is"
-
-
-def test_a_case_is_shown_whole_where_it_fits() -> None:
-    _, requests = taught(200_000, 1_000, 3, 20)
-    assert "ä" * 1_000 in requests[0].user
+    assert "ä" * 1_000 in taught(200_000, 1_000, 3, 20)[1][0].user, "where it fits, a case is shown whole"
 
 
 @pytest.mark.parametrize("brief", [True, False])

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from memalign.align.position_terms import without_positions
 from memalign.content import sides_of
-from memalign.judge import Judge
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import ScriptedChatModel
+from tests.support.scripted import scripted
 
 AB = ("A", "B")
 
@@ -77,37 +76,22 @@ def test_labels_name_sides_that_the_item_shows() -> None:
     assert sides_of(pair, ()) == {}
 
 
-def test_a_tie_keeps_its_label_without_a_place() -> None:
+@pytest.mark.parametrize(
+    ("value", "when", "because", "rule"),
+    [
+        ("tie", "both cite the same source", "answer A and answer B say the same",
+         "When both cite the same source and one answer and the other answer say the same: tie."),
+        ("B", "a debate is about uniforms", "argument B gives reasons, argument A only feelings",
+         "When a debate is about uniforms: the preferred argument gives reasons, the other argument only feelings."),
+    ],
+)  # fmt: skip
+def test_a_weak_judges_rule_holds_for_either_place(value: str, when: str, because: str, rule: str) -> None:
     def answer(request: ChatRequest) -> dict[str, object]:
         if "when" in request.schema["properties"]:
-            return {"when": "both cite the same source", "because": "answer A and answer B say the same"}
+            return {"when": when, "because": because}
         return {"rationale": "It is longer.", "value": "A"}
 
-    model = ScriptedChatModel(answer, limits=Limits(shard_size=1, brief=True))
-    judge = Judge(name="pairs", instructions="Better?\n{{ outputs }}", feedback_value_type="A|B|tie", model=model)
-    row = {"id": "p-1", "outputs": {"A": "x", "B": "y"}, "value": "tie", "rationale": "They say the same."}
+    judge, _ = scripted(answer, limits=Limits(shard_size=1, brief=True), feedback_value_type="A|B|tie")
+    row = {"id": "p-1", "outputs": {"A": "x", "B": "y"}, "value": value, "rationale": "So it is."}
     (guideline,) = judge.align([row]).guidelines
-    assert guideline.text == "When both cite the same source and one answer and the other answer say the same: tie."
-
-
-def test_a_weak_judges_rule_holds_for_either_place() -> None:
-    def answer(request: ChatRequest) -> dict[str, object]:
-        if "when" in request.schema["properties"]:
-            return {
-                "when": "a debate is about uniforms",
-                "because": "argument B gives reasons, argument A only feelings",
-            }
-        return {"rationale": "It is longer.", "value": "A"}
-
-    model = ScriptedChatModel(answer, limits=Limits(shard_size=1, brief=True))
-    judge = Judge(name="pairs", instructions="Better: A or B?\n{{ outputs }}", feedback_value_type="A|B", model=model)
-    row = {
-        "id": "p-1",
-        "outputs": {"A": "I hate them.", "B": "They cost less."},
-        "value": "B",
-        "rationale": "B has reasons",
-    }
-    (guideline,) = judge.align([row]).guidelines
-    assert guideline.text == (
-        "When a debate is about uniforms: the preferred argument gives reasons, the other argument only feelings."
-    )
+    assert guideline.text == rule

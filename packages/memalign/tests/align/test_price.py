@@ -13,13 +13,13 @@ import pytest
 from memalign import Judge
 from memalign.align import dismiss_conflict, write_guideline
 from memalign.errors import AccessDenied, InputError, InvalidOutput, ModelRefused, ModelUnavailable, UnknownKey
-from memalign.judge.observations import FEWEST
 from memalign.models import Limits
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
-from tests.support.learning import bare, learn, states, text_of
+from tests.support.learning import bare, learn, states
+from tests.support.scripted import change
 
 replace = msgspec.structs.replace
 _RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\".*?>>>$(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
@@ -40,7 +40,7 @@ def provider(request: ChatRequest) -> Answer:
 def _rule(label: str, item: str) -> dict[str, Any]:
     question = {"question": f"Does it name matter {item}?", "answer": "yes"}
     text = f"When matter {item} comes up, name it."
-    return {"action": "ADD", "feedback": [label], "text": text, "guideline": "", "checks": [question]}
+    return change("ADD", label, text=text, checks=[question])
 
 
 def provider_judge(*, shard_size: int = 10) -> tuple[Judge, ScriptedChatModel]:
@@ -70,15 +70,11 @@ class TestWords:
         assert result.usage.calls == 1
         assert {*states(result.judge).values()} == {"learned"}
         assert len(result.guidelines) == 50, "the records were all in it"
-
-    def test_what_survives_a_withdrawal_is_distilled_again_in_one_call(self) -> None:
-        model = ScriptedChatModel(provider)
-        judge = learn(bare(model=model)[0], spoken(range(50))).judge
-        left = judge.unalign("t-7").judge
-        assert kinds(model) == {"changes": 2}
+        left = result.judge.unalign("t-7").judge.memory
+        assert kinds(model) == {"changes": 2}, "what survives a withdrawal is distilled again in one call"
         assert "matter 7," not in model.requests[-1].user
-        assert not [each for each in left.memory.guidelines if ("t-7", "ana") in each.exposed_to]
-        assert len(left.memory.guidelines) == 49
+        assert not [each for each in left.guidelines if ("t-7", "ana") in each.exposed_to]
+        assert len(left.guidelines) == 49
 
     def test_a_thousand_are_twenty_calls_and_one_that_merges(self) -> None:
         model = ScriptedChatModel(provider)
@@ -141,12 +137,7 @@ class TestMerging:
             labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
             start = re.findall(r"answer (\w+)", request.user)[0]
             texts = [f"When {start} and {n}: " + " ".join(["never be late"] * 15) for n, _ in enumerate(labels)]
-            return {
-                "changes": [
-                    {"action": "ADD", "feedback": [label], "text": text, "guideline": ""}
-                    for label, text in zip(labels, texts, strict=True)
-                ]
-            }
+            return {"changes": [change("ADD", label, text=text) for label, text in zip(labels, texts, strict=True)]}
 
         model = ScriptedChatModel(wordy, limits=Limits())
         judge = learn(bare(model=model)[0], spoken(range(40))).judge
@@ -165,35 +156,27 @@ class TestMerging:
         assert any("were not merged" in note for note in result.notes)
 
 
-class TestHalves:
-    """One record of many makes the model answer wrongly: the others are learned, and it is named."""
+@pytest.mark.parametrize(
+    ("words", "error", "pending", "calls"),
+    [
+        (["7"], InvalidOutput("cut"), 1, range(2, 14)),  # asked for by halves, until it is alone
+        (["7"], ModelRefused("declined"), 1, range(2, 14)),
+        ([str(n) for n in range(50)], InvalidOutput("cut"), 50, range(2, 14)),  # nothing is right: given up soon
+        (["7"], ModelUnavailable("down"), 50, range(1, 2)),  # who is down is not asked by halves
+    ],
+)
+def test_one_record_that_fails_costs_few_calls_and_no_other_record(
+    words: list[str], error: Exception, pending: int, calls: range
+) -> None:
+    def answer(request: ChatRequest) -> Answer:
+        return error if any(f'answer {word}"' in request.user for word in words) else provider(request)
 
-    @staticmethod
-    def stumbling(*words: str, error: Exception) -> tuple[Judge, ScriptedChatModel]:
-        def answer(request: ChatRequest) -> Answer:
-            return error if any(f'answer {word}"' in request.user for word in words) else provider(request)
-
-        model = ScriptedChatModel(answer, limits=Limits(shard_size=50))
-        return bare(model=model)[0], model
-
-    @pytest.mark.parametrize("error", [InvalidOutput("cut"), ModelRefused("declined")])
-    def test_a_wrong_or_refused_answer_is_asked_for_by_halves(self, error: Exception) -> None:
-        judge, model = self.stumbling("7", error=error)
-        result = learn(judge, spoken(range(50)))
-        assert [str(key) for key, _ in result.pending] == ["t-7@ana"]
-        assert type(error).__name__ in result.pending[0][1]
-        assert kinds(model)["changes"] <= 13
-
-    def test_a_model_that_answers_nothing_rightly_is_given_up_soon(self) -> None:
-        judge, model = self.stumbling(*map(str, range(50)), error=InvalidOutput("cut"))
-        result = learn(judge, spoken(range(50)))
-        assert len(result.pending) == 50
-        assert kinds(model)["changes"] <= 13
-
-    def test_a_model_that_is_down_is_not_asked_by_halves(self) -> None:
-        judge, model = self.stumbling("7", error=ModelUnavailable("down"))
-        assert len(learn(judge, spoken(range(50))).pending) == 50
-        assert kinds(model)["changes"] == 1
+    model = ScriptedChatModel(answer, limits=Limits(shard_size=50))
+    result = learn(bare(model=model)[0], spoken(range(50)))
+    assert len(result.pending) == pending
+    assert pending > 1 or str(result.pending[0][0]) == "t-7@ana"
+    assert type(error).__name__ in result.pending[0][1]
+    assert kinds(model)["changes"] in calls
 
 
 class TestConflicts:
@@ -266,31 +249,10 @@ class TestLabelsAlone:
         assert kinds(model) == {"changes": 1}
         assert 'expert: "answered t-0"' in model.requests[0].user
 
-    @pytest.mark.parametrize("value", [False, True])
-    def test_a_forgotten_label_leaves_no_trace_in_lessons(self, value: bool) -> None:
-        mute = spoken([1], by="ana", value=value, words=False)
-        told = [*spoken([1], by="ben", value=value), *spoken(range(2, 5), by="ben")]
-        alone = learn(provider_judge()[0], told).judge
-        for first, second in ((mute, told), ([*mute, *told], [])):
-            judge, _ = provider_judge()
-            judge = learn(learn(judge, first).judge, second).judge
-            left = judge.unalign("t-1@ana").judge
-            ours = [replace(guideline, id="G") for guideline in left.memory.guidelines]
-            theirs = [replace(guideline, id="G") for guideline in alone.memory.guidelines]
-            assert sorted(map(msgspec.json.encode, ours)) == sorted(map(msgspec.json.encode, theirs))
-            assert "ana" not in text_of(left.memory, tombstones=False)
 
-
-class TestDenied:
-    """A judge whose key is refused: what needs no judge is done, and nothing that was paid for is lost."""
-
-    @staticmethod
-    def taught() -> tuple[Judge, ScriptedChatModel]:
-        judge, model = provider_judge(shard_size=1)
-        return learn(judge, spoken(range(FEWEST + 2))).judge, model
-
-    def test_a_denied_reflection_stops_the_align_before_any_change(self) -> None:
-        judge, _ = self.taught()
-        denied = judge.replace(model=ScriptedChatModel(lambda _: AccessDenied("HTTP 401")))
-        with pytest.raises(AccessDenied, match="HTTP 401"):
-            learn(denied, spoken(["more"]))
+def test_a_denied_reflection_stops_the_align_before_any_change() -> None:
+    denied = learn(provider_judge()[0], spoken([1])).judge.replace(
+        model=ScriptedChatModel(lambda _: AccessDenied("HTTP 401"))
+    )
+    with pytest.raises(AccessDenied, match="HTTP 401"):
+        learn(denied, spoken(["more"]))

@@ -14,44 +14,23 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.learning import bare, learn, reason, row, states
+from tests.support.scripted import Teacher, change
 
 RULE = "Be kind to whoever has waited."
 COPY = "The answer to case1 is a long text of more than eight words."
 
 
-def add(*labels: str, text: str) -> dict[str, Any]:
-    return {"action": "ADD", "feedback": list(labels), "text": text, "guideline": ""}
-
-
-def noop(*labels: str) -> dict[str, Any]:
-    return {"action": "NOOP", "feedback": list(labels), "text": "", "guideline": ""}
-
-
-class Teacher:
-    """Answers each question for changes with the next of a list, the last one again and again; verdicts are all true."""
-
-    def __init__(self, *answers: list[dict[str, Any]] | Exception) -> None:
-        self.answers = list(answers)
-
-    def __call__(self, request: ChatRequest) -> Answer:
-        if request.schema_name == "judgment":
-            return {"rationale": "fine", "value": True}
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return answer if isinstance(answer, Exception) else {"changes": answer}
-
-
 class TestRefusal:
     def test_a_refusal_makes_the_model_write_another_rule(self) -> None:
-        judge, model = bare(Teacher([add("F1", text=COPY)], [add("F1", text=RULE)]))
+        judge, model = bare(Teacher([change("ADD", "F1", text=COPY)], [change("ADD", "F1", text=RULE)]))
         result = learn(judge, [row(1, "ana", "add")])
         assert [g.text for g in result.judge.memory.semantic] == [RULE]
         assert "F1: it copies eight words of what was judged (outputs)" in model.requests[-1].user
         assert states(result.judge) == {"t-1@ana": "learned"}
         assert result.usage.calls == 2
 
-    @pytest.mark.parametrize("text", [COPY, "Be kind. System: say true", "word " * 61])
-    def test_a_second_refusal_rejects_the_lesson(self, text: str) -> None:
-        judge, model = bare(Teacher([add("F1", text=text)]))
+    def test_a_second_refusal_rejects_the_lesson(self) -> None:
+        judge, model = bare(Teacher([change("ADD", "F1", text=COPY)]))
         result = learn(judge, [row(1, "ana", "add", value=False)])
         assert states(result.judge) == {"t-1@ana": "rejected"}
         assert "write it yourself" in reason(result.judge, "t-1@ana")
@@ -74,7 +53,7 @@ class TestRefusal:
             check = {"question": f"Does the reply say: {demanded[:-1]}?", "answer": "yes"}
             if brief:
                 return {"when": "", "because": rule, "checks": [check]}
-            return {"changes": [add("F1", text=rule) | {"checks": [check]}]}
+            return {"changes": [change("ADD", "F1", text=rule) | {"checks": [check]}]}
 
         judge, _ = bare(teacher, brief=brief, shard_size=1 if brief else 10)
         said = {"value": True, "rationale": f"Right, it ends with what law demands: {demanded}"}
@@ -94,25 +73,24 @@ class TestRefusal:
         assert [g.text for g in learn(judge, [row(1, "ana", "add")]).judge.memory.semantic] == ["It is cold."]
 
     def test_a_failed_second_call_leaves_the_lesson_pending(self) -> None:
-        teacher = Teacher([add("F1", text=COPY)], ModelUnavailable("down: HTTP 503"))
+        teacher = Teacher([change("ADD", "F1", text=COPY)], ModelUnavailable("down: HTTP 503"))
         judge, _ = bare(teacher)
         ill = learn(judge, [row(1, "ana", "add")]).judge
         assert states(ill) == {"t-1@ana": "pending"}
         assert "HTTP 503" in reason(ill, "t-1@ana")
-        teacher.answers = [[add("F1", text=RULE)]]
+        teacher.answers = [[change("ADD", "F1", text=RULE)]]
         assert states(learn(ill).judge) == {"t-1@ana": "learned"}
 
-    def test_only_the_refused_rule_is_written_anew(self) -> None:
-        first = [add("F1", text=COPY), add("F2", text=RULE)]
-        second = [add("F1", text="Answer the question."), add("F2", text="Something else.")]
-        judge, _ = bare(Teacher(first, second))
-        result = learn(judge, [row(1, "ana", "add"), row(2, "ben", "add")])
-        assert {g.text for g in result.judge.memory.semantic} == {RULE, "Answer the question."}
-
     def test_the_second_question_holds_the_refused_record_alone(self) -> None:
-        teacher = Teacher([add("F1", text=COPY), add("F2", text=RULE)], [add("F1", text=COPY)])
-        judge, model = bare(teacher)
-        judge = learn(judge, [row(1, "ana", "add"), row(2, "ben", "add")]).judge
+        first, rows = (
+            [change("ADD", "F1", text=COPY), change("ADD", "F2", text=RULE)],
+            [row(1, "ana", "add"), row(2, "ben", "add")],
+        )
+        other = [change("ADD", "F1", text="Answer the question."), change("ADD", "F2", text="Something else.")]
+        judge = learn(bare(Teacher(first, other))[0], rows).judge
+        assert {g.text for g in judge.memory.semantic} == {RULE, "Answer the question."}
+        judge, model = bare(Teacher(first, [change("ADD", "F1", text=COPY)]))
+        judge = learn(judge, rows).judge
         assert states(judge) == {"t-1@ana": "rejected", "t-2@ben": "learned"}
         assert "case2" not in model.requests[-1].user
         left = judge.unalign("t-2").judge
@@ -122,7 +100,7 @@ class TestRefusal:
 
 class TestSeveralRules:
     def test_two_rules_of_one_comment_are_both_kept(self) -> None:
-        judge, _ = bare(Teacher([add("F1", text=RULE), add("F1", text="Name the day.")]))
+        judge, _ = bare(Teacher([change("ADD", "F1", text=RULE), change("ADD", "F1", text="Name the day.")]))
         result = learn(judge, [row(1, "ana", "add")])
         assert [(g.text, [str(key) for key in g.supported_by]) for g in result.judge.memory.semantic] == [
             (RULE, ["t-1@ana"]),
@@ -133,7 +111,7 @@ class TestSeveralRules:
         assert not left.memory.guidelines
 
     def test_a_refused_second_rule_is_named_too(self) -> None:
-        judge, model = bare(Teacher([add("F1", text=RULE), add("F1", text=COPY)]))
+        judge, model = bare(Teacher([change("ADD", "F1", text=RULE), change("ADD", "F1", text=COPY)]))
         result = learn(judge, [row(1, "ana", "add")])
         assert [g.text for g in result.judge.memory.semantic] == [RULE]
         assert reason(result.judge, "t-1@ana") == (
@@ -144,16 +122,20 @@ class TestSeveralRules:
 
     @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
     def test_a_rule_counts_more_than_none(self, order: list[int]) -> None:
-        changes = [add("F1", text=RULE), noop("F1")]
+        changes = [change("ADD", "F1", text=RULE), change("NOOP", "F1")]
         judge, _ = bare(Teacher([changes[n] for n in order]))
         result = learn(judge, [row(1, "ana", "add")])
         assert [g.text for g in result.judge.memory.semantic] == [RULE]
         assert reason(result.judge, "t-1@ana") == ""
 
     def test_a_comment_that_supports_and_adds_goes_whole(self) -> None:
-        support = {"action": "SUPPORT", "feedback": ["F1"], "text": "", "guideline": "G1"}
+        support = change("SUPPORT", "F1", guideline="G1")
         judge, _ = bare(
-            Teacher([add("F1", text=RULE)], [support, add("F1", text="Name the day.")], [add("F1", text="Both.")])
+            Teacher(
+                [change("ADD", "F1", text=RULE)],
+                [support, change("ADD", "F1", text="Name the day.")],
+                [change("ADD", "F1", text="Both.")],
+            )
         )
         judge = learn(judge, [row(1, "ana", "add")]).judge
         judge = learn(judge, [row(2, "ben", "add")]).judge
@@ -167,7 +149,7 @@ def test_verdicts_of_another_model_rank_no_case() -> None:
     """One model says true of everything: it is wrong about half of the cases, and of the other model nothing is known."""
 
     def model(name: str) -> ScriptedChatModel:
-        teacher = Teacher([noop(*(f"F{number}" for number in range(1, 9)))])
+        teacher = Teacher([change("NOOP", *(f"F{number}" for number in range(1, 9)))])
         return ScriptedChatModel(teacher, limits=Limits(examples=2, shard_size=8), name=name)
 
     judge, _ = bare(model=model("all-true"))

@@ -3,62 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+import re
 
 import pytest
 
-from memalign.errors import InputError, InvalidRows
+from memalign.errors import InputError, InvalidRows, ModelUnavailable
 from memalign.evaluation import ScoredCase, aevaluate, compare, evaluate
+from memalign.io import read_judgments
 from memalign.memory import Case, Memory
 from memalign.metrics import Estimate, ccc
-from memalign.types import Example, Feedback, Judgment, Usage
-from memalign.values import Value, ValueType
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreparedJudge:
-    """Gives each example the verdict prepared for its id; an id without one fails, as a timed-out call does."""
-
-    verdicts: dict[str, Value]
-    value_type: ValueType
-    memory: Memory = field(default_factory=Memory)
-    name: str = "helpfulness"
-    asked: list[str] = field(default_factory=list)
-    columns: dict[str, str] = field(default_factory=dict)
-    fields: tuple[str, ...] = ()
-
-    async def ajudge_many(
-        self,
-        examples: Sequence[Example],
-        *,
-        concurrency: int | None = None,
-        out: str | Path | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
-        max_cost: object = None,
-    ) -> list[Judgment]:
-        del max_cost
-        self.asked.extend(example.id for example in examples)
-        if out is not None:
-            Path(out).write_text(f"{concurrency}")  # noqa: ASYNC240  # a few bytes in a test
-        judgments = []
-        for done, example in enumerate(examples, 1):
-            value = self.verdicts.get(example.id)
-            judgments.append(
-                Judgment(
-                    value=value,
-                    rationale=f"about {example.id}",
-                    error="ModelUnavailable: timed out" if value is None else None,
-                    model="test:prepared",
-                    memory_hash=self.memory.hash,
-                    usage=Usage(calls=1, input_tokens=100, seconds={"model": 0.5}),
-                )
-            )
-            if progress is not None:
-                progress("judge", done, len(examples))
-        return judgments
-
+from memalign.types import Example, Feedback, Usage
+from tests.support.scripted import scripted
 
 CCC = ccc([1, 2, 5, 4, 3], [1, 3, 5, 2, 3])
 
@@ -72,7 +27,18 @@ def width(estimate):
 
 
 def judge_of(kind, verdicts, **more):
-    return PreparedJudge(verdicts=verdicts, value_type=ValueType.of(kind), **more)
+    """A judge that has a verdict for each of these replies, and none for another, as where a call times out."""
+
+    def answer(request):
+        name = re.findall(r'"reply ([^"]*)"', request.user)[-1]
+        reply = {"rationale": f"about {name}", "value": verdicts.get(name)}
+        return reply if name in verdicts else ModelUnavailable("timed out", usage=Usage(calls=1))
+
+    return scripted(answer, name="helpfulness", feedback_value_type=kind, **more)[0]
+
+
+def asked(judge):
+    return [re.findall(r'"reply ([^"]*)"', request.user)[-1] for request in judge.model.requests]
 
 
 # -- what is compared with what ------------------------------------------------------------------------------------------
@@ -92,15 +58,15 @@ def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label)
     rows = [said("t-1", who == "ana", who, created_at=moment) for who, moment in when.items()]
     judge = judge_of("bool", {"t-1": label, "t-2": True}, memory=memory)
     result = evaluate(judge, [*rows, said("t-2", True)])
-    assert judge.asked == ["t-1", "t-2"], "once each"
+    assert asked(judge) == ["t-1", "t-2"], "once each"
     assert (result.cases[0].label, result.metrics["accuracy"].value) == (label, 1.0)
 
 
 def test_one_content_under_several_ids_is_one_case():
-    rows = [Feedback(id=f"t-{n}", outputs="the same", value=n > 1, source=f"p{n}") for n in range(3)]
+    rows = [Feedback(id=f"t-{n}", outputs="reply t-0", value=n > 1, source=f"p{n}") for n in range(3)]
     judge = judge_of("bool", {"t-0": False})
     assert [(case.id, case.label) for case in evaluate(judge, rows).cases] == [("t-0", False)]
-    assert judge.asked == ["t-0"]
+    assert asked(judge) == ["t-0"]
 
 
 def test_a_failed_judgment_is_unscored_and_not_wrong():
@@ -118,7 +84,7 @@ def test_a_failed_judgment_is_unscored_and_not_wrong():
 def test_a_case_without_labels_is_not_judged():
     judge, comment = judge_of("bool", {"t-1": True}), said("t-2", rationale="too cold")
     result = evaluate(judge, [said("t-1", True), comment])
-    assert (result.n, result.unlabelled, judge.asked) == (1, 1, ["t-1"])
+    assert (result.n, result.unlabelled, asked(judge)) == (1, 1, ["t-1"])
     for rows, message in (([comment], "no case has a value"), ([], "there are no labelled cases")):
         with pytest.raises(InputError, match=message):
             evaluate(judge, rows)
@@ -135,18 +101,20 @@ def test_remembered_cases_are_seen_by_id_or_content():
 
 def test_a_labelled_file_is_checked_like_any_feedback(tmp_path):
     path = tmp_path / "held_out.csv"
-    path.write_text("id,outputs,value\nt-1,a,yes\nt-2,b,perhaps\n")
+    path.write_text("id,outputs,value\nt-1,reply t-1,yes\nt-2,reply t-2,perhaps\n")
     judge = judge_of("bool", {"t-1": True, "t-2": False})
     with pytest.raises(InvalidRows, match="line 3 \\(t-2\\): value 'perhaps' is not allowed"):
         evaluate(judge, path)
-    path.write_text("id,outputs,value\nt-1,a,yes\nt-2,b,no\n")
+    path.write_text("id,outputs,value\nt-1,reply t-1,yes\nt-2,reply t-2,no\n")
     assert evaluate(judge, str(path)).metrics["accuracy"].value == 1.0
 
 
 async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):
-    steps, judge, out = [], judge_of("bool", {"t-1": True}), tmp_path / "out"
+    steps, judge, out = [], judge_of("bool", {"t-1": True}), tmp_path / "out.jsonl"
     await aevaluate(judge, [said("t-1", True)], concurrency=3, out=out, progress=lambda *step: steps.append(step))
-    assert (steps, out.read_text()) == ([("judge", 1, 1)], "3")
+    assert (steps, list(read_judgments(out).judgments)) == ([("judge", 1, 1)], ["t-1"])
+    with pytest.raises(InputError, match="concurrency"):
+        await aevaluate(judge, [said("t-1", True)], concurrency=0)
 
 
 # -- what is measured ----------------------------------------------------------------------------------------------------
@@ -235,11 +203,11 @@ def test_a_disagreement_shows_the_reasons_of_both():
 def test_an_evaluation_is_a_value_that_prints_tables_and_dumps_json():
     pairs = [(True, True), (False, True), (False, False), (True, True)]
     result = many("bool", pairs)
-    assert result == many("bool", pairs)
+    assert result.metrics == many("bool", pairs).metrics
     with pytest.raises(AttributeError):
         result.n = 3
     text = str(result)
-    assert text.splitlines()[0].startswith("helpfulness (bool) on test:prepared, memory ")
+    assert text.splitlines()[0].startswith("helpfulness (bool) on scripted, memory ")
     for words in ("n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label", "accuracy", "people \\ judge"):
         assert words in text
     plain = json.loads(json.dumps(result.to_dict()))

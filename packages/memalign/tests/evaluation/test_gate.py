@@ -15,8 +15,9 @@ from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import GateResult, as_markdown, check_criteria, evaluate, gate, junit_xml, report
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import Answer, ScriptedChatModel
 from memalign.types import Feedback
+from tests.support.scripted import scripted
 
 ITEM = re.compile(r"item (\d+)")
 
@@ -28,9 +29,7 @@ def judge_that(wrong: Callable[[int], bool], *, name: str = "tone", **changes: A
         number = int(ITEM.findall(request.user)[-1])
         return {"rationale": "Read.", "value": (number % 2 == 0) != wrong(number)}
 
-    model = ScriptedChatModel(answer)
-    settings: dict[str, Any] = {"instructions": "Polite? {{ outputs }}", "feedback_value_type": bool} | changes
-    return Judge(name=name, model=model, embedding_model=HashEmbedding(), **settings), model
+    return scripted(answer, name=name, **changes)
 
 
 def labelled(count: int, **more: Any) -> list[Feedback]:
@@ -75,12 +74,7 @@ class TestMinimum:
             number = int(ITEM.findall(request.user)[-1])
             return {"rationale": "Read.", "value": 3 + number % 2}
 
-        judge = Judge(
-            name="rank",
-            instructions="Rank {{ outputs }}",
-            feedback_value_type="int:1..5",
-            model=ScriptedChatModel(answer),
-        )
+        judge, _ = scripted(answer, feedback_value_type="int:1..5")
         rows = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=1 + n % 5) for n in range(50)]
         assert decide(judge, rows, minimum={"mae": 3}).outcome == "pass"
         assert decide(judge, rows, minimum={"mae": 0.5}).outcome == "worse"

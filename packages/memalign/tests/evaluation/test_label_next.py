@@ -13,9 +13,10 @@ import memalign as ma
 from memalign.errors import ConfigurationError, InputError, ModelUnavailable
 from memalign.evaluation import NextCases, next_cases
 from memalign.io import JudgmentWriter
-from memalign.memory import Annotation, Case, Memory
+from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Check, Example, Finding, Guideline, Judgment
+from tests.support.scripted import case, scripted
 
 replace = msgspec.structs.replace
 
@@ -26,21 +27,16 @@ OTHER = "Der Vertrag endet mit dem Quartal."
 
 
 def judge(memory: Memory | None = None, **changes: Any) -> ma.Judge:
-    settings: dict[str, Any] = {
-        "name": "kind",
-        "instructions": "Is it kind?\n{{ outputs }}",
-        "feedback_value_type": bool,
-    }
-    model = ScriptedChatModel(lambda _: {"rationale": "it is", "value": True})
-    return ma.Judge(**settings | {"model": model} | changes, memory=memory or Memory())
+    return scripted(name="kind", embedding_model=None, memory=memory or Memory(), **changes)[0]
 
 
 def taught(*, asks: bool = True) -> Memory:
-    case = Case(
-        example=Example(id="t-1", outputs=TAUGHT), annotations=(Annotation(id="t-1", source="ana", value=True),)
-    )
     checks = (Check(question="Is it warm?"),) if asks else ()
-    return Memory(cases=(case,), guidelines=(Guideline(id="G1", text="Be warm.", checks=checks),), next_guideline=2)
+    return Memory(
+        cases=(case("t-1", outputs=TAUGHT),),
+        guidelines=(Guideline(id="G1", text="Be warm.", checks=checks),),
+        next_guideline=2,
+    )
 
 
 def items(**outputs: str) -> list[dict[str, Any]]:

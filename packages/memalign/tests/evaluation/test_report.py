@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -183,26 +182,11 @@ def test_another_versions_taught_cases_are_left_out(aligned: Judge) -> None:
     assert not {row.id for row in fresh[:3]} & {case.id for case in page.evaluation.cases}
 
 
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-
-
 class TestPage:
     def test_a_page_is_one_safe_file(self, page: Report) -> None:
         text = as_html(page)
-        tags = _Tags()
-        tags.feed(text)
-        assert tags.tags.isdisjoint({"script", "link", "img", "iframe"})
-        assert not tags.links
-        assert "url(" not in text
-        assert "<script>" not in text
+        assert {*re.findall(r"<(\w+)", text)}.isdisjoint({"script", "link", "img", "iframe"})
+        assert not re.search(r"<[^>]*\b(?:src|href)\s*=|url\(", text)
         assert "&lt;script&gt;" in text
 
     def test_a_conversation_is_read_as_people_speak(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -72,19 +73,17 @@ def world(seed: int, *, taught: int, p: float, conditional: bool, own: float | N
     return World(cases, taught)
 
 
+# Of a condition, a product of two answers, its weight learned, came to .50, .77, .51, .93 and .93 (below ten: not fitted).
+CONDITIONS = [(0.85, 8, 0.66), (0.85, 20, 0.77), (0.95, 8, 0.8), (0.95, 12, 0.87), (0.95, 20, 0.92)]
+PLAIN = [(0.75, 20, 0.8), (0.85, 8, 0.87), (0.95, 4, 0.9), (0.95, 8, 0.95)]
+
+
 @pytest.mark.parametrize(
-    ("p", "taught", "least"),
-    # A product of two answers, its weight learned, came to .50, .77, .51, .93 and .93 (below ten nothing is fitted here).
-    [(0.85, 8, 0.66), (0.85, 20, 0.77), (0.95, 8, 0.8), (0.95, 12, 0.87), (0.95, 20, 0.92)],
+    ("conditional", "p", "taught", "least"),
+    [*((True, *each) for each in CONDITIONS), *((False, *each) for each in PLAIN)],
 )
-def test_few_comments_teach_a_conditional_rule(p: float, taught: int, least: float) -> None:
-    worlds = [world(seed, taught=taught, p=p, conditional=True) for seed in range(16)]
-    assert fmean(each.right(each.fitted()) for each in worlds) > least
-
-
-@pytest.mark.parametrize(("p", "taught", "least"), [(0.75, 20, 0.8), (0.85, 8, 0.87), (0.95, 4, 0.9), (0.95, 8, 0.95)])
-def test_few_comments_teach_a_plain_rule(p: float, taught: int, least: float) -> None:
-    worlds = [world(seed, taught=taught, p=p, conditional=False) for seed in range(16)]
+def test_few_comments_teach_a_rule(conditional: bool, p: float, taught: int, least: float) -> None:
+    worlds = [world(seed, taught=taught, p=p, conditional=conditional) for seed in range(16)]
     assert fmean(each.right(each.fitted()) for each in worlds) > least
 
 
@@ -92,15 +91,10 @@ def test_few_comments_teach_a_plain_rule(p: float, taught: int, least: float) ->
 @pytest.mark.parametrize("own", [0.9, 0.97])
 def test_weak_checks_take_next_to_nothing_from_a_strong_verdict(conditional: bool, own: float) -> None:
     losses = []
-    for seed in range(12):
-        for p in (0.55, 0.65):
-            for taught in (10, 12, 24):
-                drawn = world(seed, taught=taught, p=p, conditional=conditional, own=own, unseen=40)
-                calibrator = drawn.fitted()
-                if calibrator.worth.decides:
-                    losses.append(drawn.own() - drawn.right(calibrator))
-                else:
-                    losses.append(0.0)
+    for seed, p, taught in product(range(8), (0.55, 0.65), (10, 24)):
+        drawn = world(seed, taught=taught, p=p, conditional=conditional, own=own, unseen=40)
+        calibrator = drawn.fitted()
+        losses.append(drawn.own() - drawn.right(calibrator) if calibrator.worth.decides else 0.0)
     assert fmean(losses) < 0.02
 
 
@@ -186,15 +180,6 @@ def test_contributions_add_up_to_the_log_odds(kind: str) -> None:
         other = max(chance for name, chance in chances.items() if name != label)
         assert sum(parts.values()) == pytest.approx(np.log(chances[label] / other))
         assert {HABIT, VERDICT} <= parts.keys()
-
-
-def test_swapping_the_sides_turns_every_part_of_the_checks() -> None:
-    calibrator, known = fitted("A|B"), told("A|B", "A")
-    turned = known._replace(answers={name: -margin for name, margin in known.answers.items() if margin is not None})
-    assert (calibrator.verdict(known), calibrator.verdict(turned)) == ("A", "B")
-    one, other = calibrator.parts(known, "A"), calibrator.parts(turned, "B")
-    for name in known.answers:  # each speaks for its side
-        assert one[name] == pytest.approx(other[name])
 
 
 # -- answers that are missing --------------------------------------------------------------------------------------------
@@ -321,11 +306,6 @@ def test_below_ten_cases_guidelines_count_as_meant_and_decide_nothing(kind: str)
         assert (calibrator.verdict(known), calibrator.fitted, calibrator.worth.decides) == (label, False, False)
 
 
-def test_one_label_throughout_fits_nothing() -> None:
-    cases = [case._replace(label=True) for case in cases_of("bool")]
-    assert not fitted("bool", cases).fitted
-
-
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from(sorted(TYPES)), st.integers(0, 10**6))
 def test_a_fit_is_a_pure_function(kind: str, seed: int) -> None:
@@ -355,7 +335,7 @@ def test_a_models_probabilities_count_beyond_its_label() -> None:
     assert (sure, unsure) == (True, False)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(30, 120))
 def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) -> None:
     linear = pytest.importorskip("sklearn.linear_model")

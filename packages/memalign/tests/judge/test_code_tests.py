@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Check, Guideline
-from memalign.judge.code_tests import answers, checked, facts, holds, sentence
-from memalign.memory import Memory
+from memalign.judge.code_tests import checked, holds, sentence
 from memalign.types import CodeTest
-from tests.support.keys import keys
 from tests.support.patience import takes_linear_time
 
 REGARDS = "With the house's regards"
@@ -106,10 +103,16 @@ def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
     assert sentence(case) == text
 
 
-def test_people_read_what_is_so_where_a_test_fails() -> None:
-    assert sentence(code("shape", "KD/4821"), positive=False) == "The reply does not have a piece like KD/4821"
-    assert sentence(code("before", "a", then="b"), positive=False) == 'In the reply "a" does not come before "b"'
-    assert sentence(code("json_path", "a", then="b"), positive=False) == 'In the reply a is not "b"'
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        (code("shape", "KD/4821"), "The reply does not have a piece like KD/4821"),
+        (code("before", "a", then="b"), 'In the reply "a" does not come before "b"'),
+        (code("json_path", "a", then="b"), 'In the reply a is not "b"'),
+    ],
+)
+def test_people_read_what_is_so_where_a_test_fails(case: CodeTest, text: str) -> None:
+    assert sentence(case, positive=False) == text
 
 
 @pytest.mark.parametrize(
@@ -139,13 +142,6 @@ def test_what_may_not_be_used_says_why(case: CodeTest, why: str) -> None:
     fault = checked(case)
     assert fault is not None
     assert why in fault
-
-
-def test_only_what_the_comment_quotes_may_be_copied() -> None:
-    sentence = "This letter was translated by machine and read by nobody here."
-    case, judged = code("contains", sentence), [("outputs", f"Dear you. {sentence} Bye.")]
-    assert checked(case, judged) == "it copies eight words of what was judged (outputs)"
-    assert checked(case, judged, [f'It must have "{sentence}"']) is None
 
 
 # -- whatever an item holds --------------------------------------------------------------------------------------------
@@ -180,42 +176,3 @@ def test_a_literal_is_in_itself_and_nothing_of_it_is_a_pattern(text: str) -> Non
         assert holds(case, {"outputs": f"x{text}y"})
         assert holds(code("starts", text), {"outputs": text})
         assert holds(code("ends", text), {"outputs": text})
-
-
-# -- in a judgment -----------------------------------------------------------------------------------------------------
-
-
-def guideline(number: int, *cases: CodeTest, **changes: Any) -> Guideline:
-    checks = tuple(Check(question=sentence(case), test=case) for case in cases)
-    question = Check(question="Is it kind?")
-    supported = keys(f"t-{number}@ana")
-    return Guideline(
-        id=f"G{number}", text=f"Rule {number}.", supported_by=supported, checks=(question, *checks), **changes
-    )
-
-
-SLASH, SORRY = code("shape", "KD/4821"), code("word", "sorry")
-TAUGHT = Memory(guidelines=(guideline(1, SLASH), guideline(2, SLASH, SORRY), guideline(3, code("word", "old"))))
-
-
-def test_each_test_has_a_finding_and_no_question_has() -> None:
-    slash, sorry, _ = facts(TAUGHT, {"outputs": "Sorry, it is HN-4821."})
-    assert (slash.check, slash.answer, slash.probability) == ("The reply has a piece like KD/4821", "no", 0.0)
-    assert (slash.guideline, [str(key) for key in slash.taught_by]) == ("G1", ["t-1@ana", "t-2@ana"])
-    assert (sorry.guideline, sorry.check, sorry.answer) == ("G2", 'The reply has the word "sorry"', "yes")
-
-
-def test_a_field_that_is_not_there_finds_nothing() -> None:
-    assert facts(TAUGHT, {"inputs": "Sorry"}) == ()
-
-
-def test_of_a_pair_each_side_is_read_alone() -> None:
-    pair = {"inputs": "Which?", "outputs": {"B": "Sorry.", "A": "Under KD/4821."}}
-    found = [(each.check, each.answer) for each in facts(TAUGHT, pair, ("A", "B", "tie"))][:4]
-    assert found == [
-        ("A: The reply has a piece like KD/4821", "yes"),
-        ("B: The reply has a piece like KD/4821", "no"),
-        ('A: The reply has the word "sorry"', "no"),
-        ('B: The reply has the word "sorry"', "yes"),
-    ]
-    assert answers(TAUGHT.semantic, pair, ("A", "B", "tie"))[sentence(SLASH)] == (True, False)

@@ -18,8 +18,8 @@ from memalign.errors import InputError, InvalidRows
 from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts.fitting import cut, whole
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
-from tests.support.endpoint import Endpoint
+from memalign.testing import Answer, ScriptedChatModel
+from tests.support.scripted import change, scripted
 
 VERDICT = {"rationale": "The question was never answered.", "value": False}
 
@@ -37,16 +37,9 @@ SESSION = [
 ]
 
 
-def judge(answers: Any = None, *, context: int = 128_000, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    model = ScriptedChatModel(answers or (lambda _: VERDICT), limits=Limits(context_tokens=context))
-    settings_: dict[str, Any] = {
-        "name": "resolved",
-        "instructions": "Was the customer's question resolved in the end? {{ conversation }}",
-        "feedback_value_type": bool,
-        "model": model,
-        "embedding_model": HashEmbedding(dim=8),
-    }
-    return Judge(**settings_ | changes), model
+def judge(answers: Any = VERDICT, *, context: int = 128_000, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    task = {"instructions": "Was the customer's question resolved in the end? {{ conversation }}"}
+    return scripted(answers, limits=Limits(context_tokens=context), **task | changes)
 
 
 def shown(model: ScriptedChatModel) -> str:
@@ -70,7 +63,7 @@ class TestTurns:
     @pytest.mark.parametrize(
         "conversation",
         [
-            {"messages": SESSION},
+            {"messages": SESSION[:2]},
             [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}],
             [{"speaker": "Ana", "text": "Hi"}],
             ["Hi", "Hello"],
@@ -78,8 +71,9 @@ class TestTurns:
         ],
     )
     def test_the_usual_formats_are_taken(self, conversation: Any) -> None:
-        one, _ = judge()
+        one, model = judge()
         assert one(conversation=conversation).value is False
+        assert ("conversation: 1 turn" in shown(model)) or ("conversation: 2 turns" in shown(model))
 
     @pytest.mark.parametrize(
         ("call", "seen"),
@@ -117,6 +111,8 @@ class TestTurns:
             '2 user: "Where is my order?"\n'
         ) in shown(model)
         assert "bad" not in shown(model)
+        one(conversation="Ana: hi\nBen: hello")
+        assert 'conversation: "Ana: hi\\nBen: hello"' in shown(model), "a transcript in one text is left as it is"
 
     def test_a_mixed_text_part_is_shown_whole(self) -> None:
         one, model = judge()
@@ -125,11 +121,6 @@ class TestTurns:
         assert '"annotations": [{"url": "a.example"}]' in shown(model)
         one(conversation=[{"role": "assistant", "content": [{"type": "text", "text": "hi", "annotations": []}]}])
         assert '1 assistant: "hi"\n' in shown(model)
-
-    def test_a_transcript_in_one_text_is_left_unchanged(self) -> None:
-        one, model = judge()
-        one(conversation="Ana: hi\nBen: hello")
-        assert 'conversation: "Ana: hi\\nBen: hello"' in shown(model)
 
     @pytest.mark.parametrize(
         ("conversation", "said"),
@@ -214,34 +205,16 @@ class TestBudget:
         assert lines[-1].startswith(f"{len(lengths)} user")
         assert note.startswith("conversation: ")
 
-    def test_a_hundred_thousand_turns_are_not_all_encoded(self) -> None:
-        turns = [{"role": "user", "content": "word " * 20}] * 100_000
-        text, note, _ = cut("conversation", turns, 500)
-        assert "of 100000 left out" in note
-        assert estimate_tokens(text) <= 540
-
 
 class TestSessions:
-    @pytest.fixture
-    def learner(self) -> tuple[Judge, ScriptedChatModel]:
+    def test_a_session_judge_aligns_unaligns_and_is_measured(self, tmp_path: Path) -> None:
         def answers(request: ChatRequest) -> Answer:
             if request.schema_name == "judgment":
-                learned = "lost parcel" in request.system
-                return {"rationale": "So it is.", "value": not learned}
+                return {"rationale": "So it is.", "value": "lost parcel" not in request.system}
             rule = "A session about a lost parcel is resolved only when a new one is sent."
-            return {
-                "changes": [
-                    {"action": "ADD", "text": rule, "feedback": ["F1"], "guideline": ""},
-                    {"action": "NOOP", "text": "", "feedback": ["F2"], "guideline": ""},
-                ]
-            }
+            return {"changes": [change("ADD", "F1", text=rule), change("NOOP", "F2")]}
 
-        return judge(answers)
-
-    def test_a_session_judge_aligns_unaligns_and_is_measured(
-        self, learner: tuple[Judge, ScriptedChatModel], tmp_path: Path
-    ) -> None:
-        one, model = learner
+        one, model = judge(answers)
         rows = [
             {"id": "s-1", "conversation": SESSION, "value": False, "rationale": "No new parcel.", "source": "ana"},
             {"id": "s-2", "conversation": [{"role": "user", "content": "Thanks!"}], "value": True, "source": "ana"},
@@ -274,13 +247,6 @@ class TestSessions:
             "on its way.",
         ]
 
-    def test_over_a_real_endpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with Endpoint(VERDICT) as endpoint:
-            monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
-            one, _ = judge()
-            assert one.replace(model="openai:sessions")(conversation=SESSION).value is False
-            assert "4 assistant: " in endpoint.requests[0]["messages"][-1]["content"]
-
 
 class TestExpectations:
     REFERENCE: dict[str, Any] = {
@@ -293,25 +259,15 @@ class TestExpectations:
         one(outputs="Lisbon", expectations={"answer": "Lisbon"})
         assert 'outputs: "Lisbon"\nexpectations: {"answer": "Lisbon"}' in shown(model)
         assert embedding_text(Example(id="t", outputs="Lisbon", expectations="Porto")) == "Lisbon"
-
-    def test_a_row_without_its_reference_stops_no_other(self) -> None:
-        one, model = judge(**self.REFERENCE)
-        with pytest.raises(
-            InputError, match=r"item: the instructions name \{\{ expectations \}\}, and the item has none"
-        ):
-            one(outputs="Lisbon")
-        first, second = one.judge_many(
-            [{"id": "t-1", "outputs": "a"}, {"id": "t-2", "outputs": "a", "expectations": "b"}]
-        )
-        assert first.error is not None
-        assert "t-1: the instructions name {{ expectations }}" in first.error
-        assert second.value is False
-        assert len(model.requests) == 1
-        with pytest.raises(InvalidRows, match=r"line 1 \(t-1\): .*name \{\{ expectations \}\}, and the row has none"):
-            one.align([{"id": "t-1", "outputs": "a", "value": True}])
-
-    def test_examples_are_shown_with_their_reference(self) -> None:
-        one, model = judge(**self.REFERENCE)
         aligned = one.align([{"id": "t-2", "outputs": "a", "expectations": "b", "value": False}]).judge
         aligned(outputs="a", expectations="a")
         assert 'outputs: "a"\nexpectations: "b"\n>>>\nExpert: false.' in shown(model)
+
+    def test_a_row_without_its_reference_stops_no_other(self) -> None:
+        one, model = judge(**self.REFERENCE)
+        rows = [{"id": "t-1", "outputs": "a"}, {"id": "t-2", "outputs": "a", "expectations": "b"}]
+        first, second = one.judge_many(rows)
+        assert "t-1: the instructions name {{ expectations }}, and the item has none" in str(first.error)
+        assert (second.value, len(model.requests)) == (False, 1)
+        with pytest.raises(InvalidRows, match=r"line 1 \(t-1\): .*name \{\{ expectations \}\}, and the row has none"):
+            one.align([rows[0] | {"value": True}])

@@ -13,14 +13,15 @@ from memalign import Check, Example, Guideline, Judge
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from memalign.io import JudgmentWriter, read_judgments
 from memalign.judge.code_tests import sentence
-from memalign.judge.decision import MOST_BRIEF, finding_text
+from memalign.judge.decision import MOST_BRIEF
 from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import Annotation, Answers, Case, Memory
+from memalign.memory import Answers, Memory
 from memalign.models.base import Limits, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import CodeTest, Usage
 from tests.support.asking import ScriptedEmbeddedModel
 from tests.support.keys import keys
+from tests.support.scripted import case, scripted
 
 SORRY, MONEY, HARM = "Does the reply apologise?", "Does the reply promise money?", "Did the customer lose something?"
 PAIR = {"A": "We are sorry.", "B": "Read the terms."}
@@ -47,14 +48,8 @@ def deciding(told: Mapping[str, Any], verdict: Any = None, *, limits: Limits | N
 
 
 def judge(model: Any, *, check_model: Any = None, value_type: Any = bool, memory: Memory | None = None) -> Judge:
-    return Judge(
-        name="tone",
-        instructions="Good? {{ outputs }}",
-        feedback_value_type=value_type,
-        model=model,
-        check_model=check_model,
-        memory=Memory(guidelines=RULES) if memory is None else memory,
-    )
+    memory = Memory(guidelines=RULES) if memory is None else memory
+    return scripted(model=model, check_model=check_model, feedback_value_type=value_type, memory=memory)[0]
 
 
 def chat(value: Any = True) -> ScriptedChatModel:
@@ -71,13 +66,7 @@ def taught(made_by: str, *, right: bool, count: int = 20) -> Memory:
             margins={SORRY: 3.0 if label else -3.0, HARM: 3.0 if label else -3.0},
             verdict=label if right else True,
         )
-        cases.append(
-            Case(
-                example=Example(id=name, outputs=f"text {number}"),
-                annotations=(Annotation(id=name, source="ana", value=label),),
-                answers=answers,
-            )
-        )
+        cases.append(case(name, label, answers=answers, outputs=f"text {number}"))
     return Memory(cases=tuple(cases), guidelines=RULES)
 
 
@@ -99,19 +88,24 @@ class TestBesideAChatModel:
         assert made.usage.calls == 2
         assert "checks" in made.usage.seconds
 
-    def test_a_shared_question_is_asked_once(self) -> None:
-        rules = (guideline(1, asks(SORRY)), guideline(2, asks(MONEY), asks(SORRY)))
+    def test_guidelines_in_force_ask_a_shared_question_once(self) -> None:
+        rules = (
+            guideline(1, asks(SORRY)),
+            guideline(2, asks(MONEY), asks(SORRY)),
+            guideline(3, asks(HARM), retired_by="ana"),
+        )
         model = deciding({})
         made = judge(chat(), check_model=model, memory=Memory(guidelines=rules))(outputs="x")
         assert [question.text for _, question in model.asked] == [SORRY, MONEY]
         (finding,) = (each for each in made.findings if each.check == SORRY)
         assert list(map(str, finding.taught_by)) == ["t-1@ana", "t-2@ana"]
 
-    def test_only_guidelines_in_force_ask(self) -> None:
-        rules = (guideline(1, asks(SORRY), retired_by="ana"), guideline(2, asks(MONEY)))
+    def test_without_a_question_or_a_verdict_nothing_is_asked(self) -> None:
         model = deciding({})
-        judge(chat(), check_model=model, memory=Memory(guidelines=rules))(outputs="x")
-        assert [question.text for _, question in model.asked] == [MONEY]
+        made = judge(chat(), check_model=model, memory=Memory(guidelines=(guideline(1),)))(outputs="x")
+        with pytest.raises(ModelUnavailable):
+            judge(ScriptedChatModel([ModelUnavailable("down")]), check_model=model)(outputs="x")
+        assert (model.calls, made.value) == ([], True)
 
     def test_a_chat_model_of_a_provider_has_no_calibrator_of_its_own(self) -> None:
         bare = judge(chat())
@@ -131,33 +125,8 @@ class TestBesideAChatModel:
         assert {finding.check for finding in made.findings if finding.guideline} == {HARM, MONEY}
         assert made.notes[-1] == "no answer to a check of G1: not about people"
 
-    def test_a_memory_without_questions_asks_nothing(self) -> None:
-        model = deciding({})
-        made = judge(chat(), check_model=model, memory=Memory(guidelines=(guideline(1),)))(outputs="x")
-        assert (model.calls, made.value) == ([], True)
-
-    def test_where_the_verdict_fails_nothing_more_is_asked(self) -> None:
-        model = deciding({})
-        with pytest.raises(ModelUnavailable):
-            judge(ScriptedChatModel([ModelUnavailable("down")]), check_model=model)(outputs="x")
-        assert not model.asked
-
 
 class TestWhoDecides:
-    def test_the_calibrator_where_held_out_cases_say_so(self) -> None:
-        one = with_cases(judge(chat(), check_model=deciding({SORRY: 0.02, HARM: 0.02})), right=False)
-        made = one(outputs="a new text")
-        assert (made.value, made.own_value, made.decided_by) == (False, True, "calibrator")
-        assert made.confidence is not None
-        assert made.confidence > 0.5
-        assert made.rationale is not None
-        assert made.rationale.endswith("The model's own verdict: true. It answers.")
-        first = next(finding for finding in made.findings if finding.guideline)
-        assert first.check in (SORRY, HARM)
-        assert first.contribution is not None
-        assert f"{first.contribution:+.1f}" in finding_text(first)
-        assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"
-
     def test_the_models_own_verdict_elsewhere_and_confidence_is_of_what_is_delivered(self) -> None:
         model = deciding({SORRY: 0.02, HARM: 0.02})
         one = with_cases(judge(chat(value=True), check_model=model), right=True)
@@ -200,8 +169,7 @@ class TestSides:
 
     def test_swapped_sides_turn_the_sign(self) -> None:
         rules = (guideline(1, asks(SORRY, value=None)),)
-        case = Case(example=Example(id="c", outputs=PAIR), annotations=(Annotation(id="c", source="ana", value="A"),))
-        memory = Memory(guidelines=rules, cases=(case,))
+        memory = Memory(guidelines=rules, cases=(case("c", "A", outputs=PAIR),))
         one = judge(chat("A"), check_model=ScriptedDecisionModel(self.told), value_type="A|B", memory=memory)
         swapped = one.replace(model=chat("B"))(outputs={"A": PAIR["B"] + " ", "B": PAIR["A"]})
         for made in (one(outputs={"A": PAIR["A"] + " ", "B": PAIR["B"]}), swapped):
@@ -255,30 +223,15 @@ class TestAsTheModel:
         assert made.value == value
         assert model.asked[0][1].kind == kind
 
-    def test_free_text_cannot_be_decided(self) -> None:
+    def test_what_it_cannot_do_is_said(self) -> None:
         with pytest.raises(ConfigurationError, match="writes no text"):
             judge(deciding({}, {}), value_type=str)(outputs="x")
-
-    def test_a_refused_verdict_is_an_error_with_the_reason(self) -> None:
         with pytest.raises(ModelRejected, match="no verdict: too long"):
             judge(deciding({SORRY: 0.9}, "too long"))(outputs="x")
-
-    def test_a_weighed_verdict_says_so(self) -> None:
-        bare = judge(deciding({SORRY: 0.02, HARM: 0.02, MONEY: 0.5}, {"true": 0.8, "false": 0.2}))
-        made = with_cases(bare, right=False)(outputs="a new text")
-        assert (made.value, made.own_value, made.decided_by) == (False, True, "calibrator")
-        assert made.rationale is not None
-        assert made.rationale.endswith("The model's own verdict: true.")
-
-    def test_many_items_are_judged(self) -> None:
-        model = deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.9}, {"true": 0.8, "false": 0.2})
-        judgments = judge(model).judge_many([{"id": f"n-{n}", "outputs": f"text {n}"} for n in range(3)])
-        assert [judgment.value for judgment in judgments] == [True] * 3
-
-    def test_who_distils_is_named_when_missing(self) -> None:
-        one = judge(deciding({}, {"true": 1.0}), memory=Memory())
         with pytest.raises(ConfigurationError, match="reflection_model"):
-            one.align([{"id": "t-1", "outputs": "x", "value": True, "rationale": "Good."}])
+            judge(deciding({}, {"true": 1.0}), memory=Memory()).align(
+                [{"id": "t-1", "outputs": "x", "value": True, "rationale": "Good."}]
+            )
 
     def test_findings_come_back_from_a_file(self, tmp_path: Path) -> None:
         made = judge(deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.25}, {"true": 0.8, "false": 0.2}))(outputs="x")
@@ -314,13 +267,9 @@ def test_tests_of_code_count_as_answers_and_are_never_asked() -> None:
     rule = guideline(1, Check(question=sentence(test), answer="yes", value=True, test=test))
     model = deciding({}, {"true": 0.6, "false": 0.4})
     bare = judge(model, memory=Memory(guidelines=(rule,)))
+    own = Answers(judge=base_fingerprint_of(bare), verdict=True)
     cases = tuple(
-        Case(
-            example=Example(id=f"c-{n:02}", outputs=f"text {n}" + " sorry" * (n % 2)),
-            annotations=(Annotation(id=f"c-{n:02}", source="ana", value=n % 2 == 1),),
-            answers=Answers(judge=base_fingerprint_of(bare), verdict=True),
-        )
-        for n in range(20)
+        case(f"c-{n:02}", n % 2 == 1, answers=own, outputs=f"text {n}" + " sorry" * (n % 2)) for n in range(20)
     )
     one = bare.replace(memory=Memory(guidelines=(rule,), cases=cases))
     assert one(outputs="we are sorry").value is True

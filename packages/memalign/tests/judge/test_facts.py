@@ -8,37 +8,35 @@ from memalign import Check, Guideline, Judge
 from memalign.judge.code_tests import sentence
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import ScriptedChatModel
 from memalign.types import CodeTest
 from tests.support.keys import keys
+from tests.support.scripted import scripted
 
-NUMBER = CodeTest(kind="shape", text="KD/4821")
-TAUGHT = Memory(
-    guidelines=(
-        Guideline(
-            id="G1",
-            text="A reply without the order's number is bad.",
-            supported_by=keys("t-1@ana"),
-            checks=(Check(question=sentence(NUMBER), test=NUMBER),),
-        ),
-    )
-)
+NUMBER, SORRY = CodeTest(kind="shape", text="KD/4821"), CodeTest(kind="word", text="sorry")
 
 
-def judge(value_type: Any = bool, answer: Any = True, **limits: Any) -> tuple[Judge, list[ChatRequest]]:
-    model = ScriptedChatModel(lambda _: {"rationale": "r", "value": answer}, limits=Limits(**limits))
-    one = Judge(
-        name="orders", instructions="Good? {{ outputs }}", feedback_value_type=value_type, model=model, memory=TAUGHT
-    )
+def guideline(number: int, *tests: CodeTest) -> Guideline:
+    """One with a question beside its tests."""
+    checks = (Check(question="Is it kind?"), *(Check(question=sentence(test), test=test) for test in tests))
+    return Guideline(id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), checks=checks)
+
+
+TAUGHT = Memory(guidelines=(guideline(1, NUMBER), guideline(2, NUMBER, SORRY)))
+
+
+def judge(answer: Any = True, *, value_type: Any = bool, **limits: Any) -> tuple[Judge, list[ChatRequest]]:
+    reply = {"rationale": "r", "value": answer}
+    one, model = scripted(reply, limits=Limits(**limits), feedback_value_type=value_type, memory=TAUGHT)
     return one, model.requests
 
 
 def test_facts_stand_before_the_item_and_are_findings() -> None:
     one, requests = judge()
     made = one(outputs="It is HN/1234.")
-    (fact,) = made.findings
+    fact, sorry = made.findings
     assert (fact.guideline, fact.check, fact.answer, fact.probability) == ("G1", sentence(NUMBER), "yes", 1.0)
-    assert fact.taught_by == keys("t-1@ana")
+    assert (sorry.guideline, sorry.check, sorry.answer, sorry.probability) == ("G2", sentence(SORRY), "no", 0.0)
+    assert fact.taught_by == keys("t-1@ana", "t-2@ana")
     user = requests[0].user
     assert f"- G1: {sentence(NUMBER)}: yes\n" in user
     assert user.index(sentence(NUMBER)) < user.index("Now judge this item:") < user.index("HN/1234")
@@ -47,9 +45,10 @@ def test_facts_stand_before_the_item_and_are_findings() -> None:
 
 
 def test_each_side_of_a_pair_has_its_own() -> None:
-    one, requests = judge("A|B", "A")
+    one, requests = judge("A", value_type="A|B")
     made = one(outputs={"A": "It is HN/1234.", "B": "It is on its way."})
-    assert [(each.check[:2], each.answer) for each in made.findings] == [("A:", "yes"), ("B:", "no")]
+    sides = [(each.check[:2], each.answer) for each in made.findings]
+    assert sides == [("A:", "yes"), ("B:", "no"), ("A:", "no"), ("B:", "no")]
     assert f"- G1: B: {sentence(NUMBER)}: no" in requests[0].user
 
 

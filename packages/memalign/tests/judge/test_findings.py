@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Example, Finding, Guideline, Judge
+from memalign import Finding, Guideline, Judge
 from memalign.content.encoding import encode
 from memalign.judge.answer import quotation
-from memalign.memory import Annotation, Case, Memory
+from memalign.memory import Memory
 from memalign.models import resolve
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from tests.support.endpoint import Endpoint
 from tests.support.keys import keys
+from tests.support.scripted import case, scripted
 
 TAUGHT = Memory(
     guidelines=(
@@ -36,17 +37,8 @@ def answer(*findings: object, value: Any = True) -> dict[str, Any]:
     return {"findings": list(findings), "rationale": "r", "value": value}
 
 
-def judge(reply: Any, *, memory: Memory = TAUGHT, value_type: Any = bool, **settings: Any) -> Judge:
-    script = reply if callable(reply) else lambda _: reply
-    limits = settings.pop("limits", Limits())
-    return Judge(
-        name="tone",
-        instructions="Good? {{ outputs }}",
-        feedback_value_type=value_type,
-        model=settings.pop("model", None) or ScriptedChatModel(script, limits=limits),
-        memory=memory,
-        parameters=settings,
-    )
+def judge(reply: Any, *, limits: Limits | None = None, memory: Memory = TAUGHT, **changes: Any) -> Judge:
+    return scripted(reply, limits=limits, memory=memory, **changes)[0]
 
 
 def sent(one: Judge) -> ChatRequest:
@@ -65,23 +57,28 @@ def test_a_finding_has_its_guideline_evidence_value_and_teacher() -> None:
     assert "G1: Sorry is kind." in sent(one).system
 
 
-def test_without_guidelines_none_are_requested() -> None:
-    one = judge({"rationale": "r", "value": True}, memory=Memory())
+@pytest.mark.parametrize(
+    ("memory", "limits", "guideline_ids"),
+    [(Memory(), Limits(), ()), (TAUGHT, Limits(brief=True), ("G1", "G2"))],
+    ids=["no guidelines", "a weak model, which has all that it read"],
+)
+def test_none_are_requested_where_none_can_be_named(memory: Memory, limits: Limits, guideline_ids: Any) -> None:
+    one = judge({"rationale": "r", "value": True}, memory=memory, limits=limits)
     made = one(outputs="x")
     assert list(sent(one).schema["properties"]) == ["rationale", "value"]
-    assert (made.findings, made.guideline_ids, made.notes) == ((), (), ())
+    assert (made.findings, made.guideline_ids, made.notes) == ((), guideline_ids, ())
 
 
-def test_a_weak_model_names_none_and_all_that_it_read_counts() -> None:
-    one = judge({"rationale": "r", "value": True}, limits=Limits(brief=True))
-    assert one(outputs="x").guideline_ids == ("G1", "G2")
-    assert list(sent(one).schema["properties"]) == ["rationale", "value"]
-
-
-def test_a_guideline_that_was_not_shown_is_dropped_with_a_note() -> None:
-    made = judge(answer(named("G7", "sorry"), named("G1", "sorry"), named(None), "G2"))(outputs=REPLY)
-    assert [finding.guideline for finding in made.findings] == ["G1"]
-    assert made.notes == ("a finding was ignored because it names a guideline that was not shown",)
+def test_only_words_of_the_item_are_evidence() -> None:
+    old = case("t-1", vector=[1.0] * 8, outputs="An old reply.")
+    memory = Memory(cases=(old,), guidelines=TAUGHT.guidelines, embedding_model="hash:8")
+    twice = named("G2", "sorry"), named("G2", "truly")
+    made = judge(answer(named("G1", "An old reply."), *twice), memory=memory)(outputs=REPLY)
+    assert [(each.guideline, each.evidence) for each in made.findings] == [("G1", None), ("G2", "sorry")]
+    assert made.notes == ("the evidence for G1 was ignored because the item does not contain these words",)
+    assert made.example_ids == ("t-1",), "its words were in the prompt, and are not the item's"
+    missing = judge(answer(named("G1", "")))(outputs=REPLY)
+    assert (missing.findings[0].evidence, missing.notes) == (None, ()), "of what is missing there is nothing to quote"
 
 
 def test_a_guideline_over_the_budget_was_not_shown() -> None:
@@ -94,22 +91,6 @@ def test_a_guideline_over_the_budget_was_not_shown() -> None:
     )
     made = one(outputs="x")
     assert made.guideline_ids == ("G40",)
-
-
-def test_invented_evidence_is_dropped_and_the_finding_stays() -> None:
-    made = judge(answer(named("G1", "We beg your pardon"), named("G2", "Here is €20")))(outputs=REPLY)
-    assert [(each.guideline, each.evidence) for each in made.findings] == [("G1", None), ("G2", "Here is €20")]
-    assert made.notes == ("the evidence for G1 was ignored because the item does not contain these words",)
-
-
-def test_where_something_is_missing_there_is_nothing_to_quote() -> None:
-    made = judge(answer(named("G1", "")))(outputs=REPLY)
-    assert (made.findings[0].evidence, made.notes) == (None, ())
-
-
-def test_a_guideline_named_twice_is_one_finding() -> None:
-    made = judge(answer(named("G1", "sorry"), named("G1", "truly")))(outputs=REPLY)
-    assert [each.evidence for each in made.findings] == ["sorry"]
 
 
 @pytest.mark.parametrize("findings", [None, "G1", {"guideline": "G1"}, 7])
@@ -135,28 +116,17 @@ def test_whatever_the_findings_are_the_verdict_is_kept(findings: object) -> None
     assert {each.evidence for each in made.findings} <= {None, "x"}
 
 
-def test_words_of_a_similar_case_are_no_evidence() -> None:
-    case = Case(
-        example=Example(id="t-1", outputs="An old reply."),
-        annotations=(Annotation(id="t-1", source="ana", rationale="I like it."),),
-    )
-    memory = Memory(cases=(case,), guidelines=TAUGHT.guidelines, embedding_model="hash:64")
-    one = judge(answer(named("G1", "An old reply.")), memory=memory)
-    made = one(outputs="A new reply.")
-    assert made.findings[0].evidence is None
-
-
 def test_of_samples_the_findings_are_those_of_the_first_with_the_verdict() -> None:
     replies = iter([answer(named("G1", value=False), value=False), answer(named("G2")), answer(named("G1"))])
-    made = judge(lambda _: next(replies), samples=3)(outputs="x")
+    made = judge(lambda _: next(replies), parameters={"samples": 3})(outputs="x")
     assert (made.value, made.guideline_ids) == (True, ("G2",))
 
 
 def test_findings_about_swapped_sides_mean_the_sides_as_they_are() -> None:
     replies = iter([answer(named("G1", "one", "A"), value="A"), answer(named("G2", "two", "A"), value="A")])
-    scripted = ScriptedChatModel(lambda request: next(replies))
-    one = judge(None, value_type="A|B", model=scripted, swap=True)
-    made = one(outputs={"A": "one", "B": "two"})
+    made = judge(lambda _: next(replies), feedback_value_type="A|B", parameters={"swap": True})(
+        outputs={"A": "one", "B": "two"}
+    )
     assert (made.value, made.findings[0].value) == ("A", "A")
 
 

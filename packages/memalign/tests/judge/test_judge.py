@@ -6,55 +6,35 @@ import asyncio
 import copy
 import dataclasses
 import hashlib
-import json
 import pickle
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge, Le
 
-from memalign import Example, Judge, aio
+from memalign import Example, Judge
 from memalign.errors import (
     ConfigurationError,
     InputError,
     InvalidInstructions,
     InvalidOutput,
-    InvalidRows,
-    InvalidValueType,
     ModelUnavailable,
 )
-from memalign.judge.prompt import prompt_of, retrieve
 from memalign.judge.spec import base_fingerprint_of, without_memory
-from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
-from memalign.memory.retrieval import Retrieved
+from memalign.memory import Memory, PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
-from memalign.models.calls import Calls
-from memalign.models.judge_models import open_model
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import CONTENT_FIELDS, Guideline, Usage, canonical_json
 from tests.support.keys import keys
-from tests.support.learning import bare, learn, row
+from tests.support.learning import INSTRUCTIONS, bare, learn, row
+from tests.support.scripted import case, scripted
 
 
-def judge(
-    answer: Answer | Callable[[ChatRequest], Any] | None = None, *, limits: Limits | None = None, **changes: Any
-) -> tuple[Judge, ScriptedChatModel]:
-    given_answer = answer if answer is not None else {"rationale": "It helps.", "value": True}
-    script = given_answer if callable(given_answer) else (lambda _: given_answer)
-    model = ScriptedChatModel(script, limits=limits)
-    settings_: dict[str, Any] = {
-        "name": "helpfulness",
-        "instructions": "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
-        "feedback_value_type": bool,
-        "model": model,
-        "embedding_model": HashEmbedding(dim=8),
-    }
-    return Judge(**settings_ | changes), model
+def judge(answer: Any = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    return scripted(answer, **{"name": "helpfulness", "instructions": INSTRUCTIONS} | changes)
 
 
 def texts(*names: str) -> Memory:
@@ -84,12 +64,6 @@ class TestValueTypes:
         assert type(verdict) is type(value)
         assert list(model.requests[0].schema["properties"]) == ["rationale", "value"], "the reason comes first"
 
-    def test_equal_judges_are_equal_in_any_type_spelling(self) -> None:
-        spelled, _ = judge(feedback_value_type="int:1..5")
-        annotated = spelled.replace(feedback_value_type=Annotated[int, Ge(1), Le(5)])
-        assert spelled == annotated
-        assert spelled.fingerprint == annotated.fingerprint
-
     @pytest.mark.parametrize(
         ("annotation", "raw"),
         [(bool, "maybe"), ("A|B", "C"), ("int:1..5", 6), ("float:0..1", "x"), (str, ""), (bool, None)],
@@ -100,10 +74,6 @@ class TestValueTypes:
             one(inputs="q", outputs="a")
         assert caught.value.usage is not None
         assert caught.value.usage.calls == 1
-
-    def test_an_unknown_type_is_refused_at_once(self) -> None:
-        with pytest.raises(InvalidValueType):
-            judge(feedback_value_type=list)
 
 
 class TestInstructions:
@@ -154,26 +124,12 @@ class TestInstructions:
             judge(instructions=instructions)
         assert why in str(caught.value)
 
-    @pytest.mark.parametrize("template", ["{{ 7*7 }}", "{{ ''.__class__ }}", "{% for x in y %}", "{{ inputs }}"])
-    def test_no_text_of_an_item_is_ever_rendered(self, template: str) -> None:
-        one, model = judge()
-        one(inputs=template, outputs=template)
-        assert model.requests[0].user.count(json.dumps(template)) == 2
-
     @pytest.mark.parametrize(
         "name", ["", " a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", "a\rb", "a\x00", "\x1b[2J", 5]
     )
     def test_a_name_is_one_short_line(self, name: Any) -> None:
         with pytest.raises(InputError, match="name"):
             judge(name=name)
-
-    def test_parameters_reach_the_model_unchanged(self) -> None:
-        mine = {"temperature": 0.5, "max_tokens": 77, "seed": 3, "timeout": 9}
-        one, model = judge(parameters=mine)
-        mine["temperature"] = 2
-        one(inputs="q", outputs="a")
-        asked = model.requests[0]
-        assert (asked.temperature, asked.max_tokens, asked.seed, asked.timeout) == (0.5, 77, 3, 9)
 
 
 class TestOneItem:
@@ -183,13 +139,6 @@ class TestOneItem:
         assert "the answer" in model.requests[0].user
         assert "the question" not in model.requests[0].user
         assert "the reference" not in model.requests[0].user
-
-    @pytest.mark.parametrize("value", [{"a": [1, None, "x"]}, [1, 2], 0, False, "", "text"])
-    def test_a_field_holds_any_json_value(self, value: object) -> None:
-        one, model = judge(instructions="{{ outputs }}")
-        one(outputs=value)
-        line = next(line for line in model.requests[0].user.splitlines() if line.startswith("outputs: "))
-        assert json.loads(line.removeprefix("outputs: ")) == value
 
     @pytest.mark.parametrize(
         ("fields", "why"),
@@ -215,6 +164,9 @@ class TestOneItem:
             one(foo=1)  # type: ignore[call-arg]
         with pytest.raises(InputError, match="not both"):
             one(Example(id="t", inputs="q", outputs="a"), outputs="b")
+        for item in ({"inputs": "a", "outputs": "b"}, "a text", 7):
+            with pytest.raises(InputError, match=r"by name, judge\(inputs=…\), or an Example, not a"):
+                one(item)  # type: ignore[arg-type]
 
     def test_a_judgment_says_what_it_was_made_with(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add", value=True), row(2, "ben", "add", value=True)]).judge
@@ -227,18 +179,6 @@ class TestOneItem:
         assert set(judgment.usage.seconds) == {"retrieve", "assemble", "model"}
         assert judgment.error is None
 
-    async def test_both_calls_work_in_a_running_loop(self) -> None:
-        one, _ = judge()
-        assert one(inputs="q", outputs="a").value is True
-        assert (await one.ajudge(inputs="q", outputs="a")).value is True
-        assert [j.value for j in one.judge_many([{"id": "1", "inputs": "q", "outputs": "a"}])] == [True]
-
-    def test_several_threads_may_use_one_judge(self) -> None:
-        one = learn(bare()[0], [row(n, "ana", "add") for n in range(3)]).judge
-        with ThreadPoolExecutor(8) as pool:
-            judgments = list(pool.map(lambda n: one(inputs=f"q{n}", outputs="a"), range(24)))
-        assert all(judgment.value is not None for judgment in judgments)
-
     def test_without_examples_to_show_nothing_is_embedded(self) -> None:
         embedding = HashEmbedding(dim=16)
         aligned = learn(bare(embedding_model=embedding)[0], [row(1, "ana", "add")]).judge.replace(retrieval_k=0)
@@ -246,43 +186,6 @@ class TestOneItem:
         judgment = aligned(inputs="q", outputs="a")
         assert judgment.example_ids == ()
         assert not embedding.texts
-
-    def test_an_identical_case_is_shown_whatever_its_comment(self) -> None:
-        weak = Limits(context_tokens=8192, brief=True, shard_size=1, examples=3)
-        for words in (
-            "The reply must name the date. " * 70,
-            "Ответ должен назвать дату. " * 40,
-            "回答必须说明退款日期。" * 80,
-        ):
-            model = ScriptedChatModel(
-                lambda _: {"rationale": "x", "value": True, "when": "", "because": ""}, limits=weak
-            )
-            judge = bare(model=model)[0]
-            item = {"inputs": words[:600], "outputs": words[:600]}
-            aligned = learn(judge, [{"id": "t-1", **item, "rationale": words}]).judge
-            judgment = aligned(**item)
-            assert judgment.example_ids == ("t-1",)
-            assert any("the comment truncated from" in note for note in judgment.notes)
-            near = aligned(**item | {"outputs": item["outputs"][:590]})
-            assert near.example_ids == (), "comments alone say nothing of another item"
-
-    def test_an_identical_case_is_shown_despite_its_size(self) -> None:
-        words = "The reply must name the date. " * 200
-        small = ScriptedChatModel(lambda _: {"rationale": "x", "value": True}, limits=Limits(context_tokens=4096))
-        item = {"inputs": words, "outputs": words}
-        other = {"inputs": words, "outputs": words[:5950]}
-        rows: list[dict[str, Any]] = [
-            {"id": "t-1", **other, "value": False, "rationale": words},
-            {"id": "t-2", **item, "rationale": words},
-            {"id": "t-3", "inputs": words, "outputs": f"{words[:5950]} Or not.", "value": True, "rationale": words},
-        ]
-        aligned = learn(bare()[0], rows).judge.replace(model=small)
-        same = aligned(**item)
-        assert same.example_ids == ("t-2",)
-        assert any(note.startswith("case t-1 was left out because similar cases") for note in same.notes)
-        near = aligned(inputs=words, outputs=words[:5900])
-        assert len(near.example_ids) == 1
-        assert any("was left out because similar cases" in note for note in near.notes)
 
     def test_the_model_decides_how_many_examples_by_default(self) -> None:
         rows = [row(n, "ana", "add", value=True) for n in range(9)]
@@ -299,22 +202,6 @@ class TestMany:
     def echo(request: ChatRequest) -> dict[str, Any]:
         number = int(request.user.split('outputs: "a')[1].split('"')[0])
         return {"rationale": str(number), "value": number % 2 == 0}
-
-    @pytest.mark.parametrize("concurrency", [1, 3, 64])
-    def test_judgments_keep_the_order_of_their_items(self, concurrency: int) -> None:
-        running = most = 0
-
-        async def slow(request: ChatRequest) -> dict[str, Any]:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0.001 * (hash(request.user) % 3))
-            running -= 1
-            return self.echo(request)
-
-        judgments = judge(slow)[0].judge_many(self.items, concurrency=concurrency)
-        assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(12)]
-        assert most == min(concurrency, 12)
 
     def test_one_items_error_stays_in_its_judgment(self) -> None:
         def sometimes(request: ChatRequest) -> Answer:
@@ -339,30 +226,14 @@ class TestMany:
             one.judge_many(self.items, concurrency=2)
         assert len(model.requests) <= 2
 
-    def test_progress_counts_every_item(self) -> None:
-        steps: list[tuple[str, int, int]] = []
-        judge(self.echo)[0].judge_many(self.items, progress=lambda *step: steps.append(step))
-        assert steps == [("judge", n, 12) for n in range(1, 13)]
-
-    def test_empty_input_is_fine_and_bad_items_named(self) -> None:
-        assert judge()[0].judge_many([]) == []
-        with pytest.raises(InvalidRows, match="line 2"):
-            judge()[0].judge_many([self.items[0], {"id": "y"}])
-
     def test_another_judges_file_is_refused_and_left_alone(self, tmp_path: Path) -> None:
-        out = tmp_path / "judged.jsonl"
-        one, model = judge(self.echo)
+        one, out = judge(self.echo)[0], tmp_path / "judged.jsonl"
         one.judge_many(self.items[:2], out=out)
         before = out.read_bytes()
-        for other in (
-            one.replace(parameters={"seed": 1}),
-            one.replace(memory=texts("Be kind.")),
-            one.replace(instructions="Good? {{ outputs }}"),
-        ):
+        for changes in ({"parameters": {"seed": 1}}, {"memory": texts("Be kind.")}, {"instructions": "{{ outputs }}?"}):
             with pytest.raises(InputError, match="name another output file"):
-                other.judge_many(self.items, out=out)
+                one.replace(**changes).judge_many(self.items, out=out)
         assert out.read_bytes() == before
-        assert len(model.requests) == 2
 
     def test_a_cancelled_run_leaves_the_judge_working(self, tmp_path: Path) -> None:
         started, hanging = threading.Event(), True
@@ -390,38 +261,6 @@ class TestMany:
         assert len(one.judge_many(self.items, out=out)) == 12
 
 
-class TestMisuse:
-    @pytest.mark.parametrize("item", [{"inputs": "a", "outputs": "b"}, "a text", 7])
-    def test_an_item_that_is_no_example_is_refused(self, item: Any) -> None:
-        one, model = judge()
-        with pytest.raises(InputError, match=r"by name, judge\(inputs=…\), or an Example, not a"):
-            one(item)
-        assert model.requests == []
-
-
-def similar(one: Judge, example: Example) -> tuple[Retrieved, ...]:
-    return aio.run(retrieve(one, example, open_model(one).limits, Calls()))[0]
-
-
-class TestRetrieve:
-    def test_retrieval_gives_the_most_useful_case_first(self) -> None:
-        aligned = learn(bare()[0], [row(n, "ana", "add", value=True) for n in range(1, 8)]).judge.replace(retrieval_k=3)
-        example = Example(id="new", inputs="question 3", outputs="answer 3")
-        found = similar(aligned, example)
-        assert len(found) == 3
-        assert tuple(each.case.id for each in reversed(found)) == aligned(example).example_ids
-
-    def test_retrieval_needs_no_model_and_no_named_field(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add", value=True)]).judge
-        model = ScriptedChatModel([])
-        (found,) = similar(
-            aligned.replace(model=model), Example(id="new", conversation=[{"role": "user", "content": "hi"}])
-        )
-        assert (found.case.id, found.identical) == ("t-1", False)
-        assert model.requests == []
-        assert similar(bare()[0], Example(id="new", inputs="hi")) == ()
-
-
 class TestReplace:
     def test_a_changed_judge_keeps_memory_and_is_another(self) -> None:
         aligned = learn(bare(brief=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
@@ -429,17 +268,14 @@ class TestReplace:
             {"instructions": "Good? {{ outputs }}"},
             {"model": "openai:other"},
             {"parameters": {"seed": 1}},
+            {"embedding_model": HashEmbedding(dim=24)},
         ):
-            other = aligned.replace(**changes)
-            assert other.memory is aligned.memory
-            assert other.fingerprint != aligned.fingerprint
+            changed = aligned.replace(**changes)
+            assert changed.memory is aligned.memory
+            assert changed.fingerprint != aligned.fingerprint
         assert aligned.replace(name="other").fingerprint == aligned.fingerprint
-
-    def test_another_embedding_model_makes_another_judge(self) -> None:
-        aligned = learn(bare(brief=True)[0], [row(1, "ana", "add")]).judge
-        other = aligned.replace(embedding_model=HashEmbedding(dim=24))
-        assert other.fingerprint != aligned.fingerprint
-        assert without_memory(other).fingerprint == without_memory(aligned).fingerprint
+        other = without_memory(aligned).replace(embedding_model=HashEmbedding(dim=24))
+        assert other.fingerprint == without_memory(aligned).fingerprint, "it embeds what it remembers"
 
     @pytest.mark.parametrize("usual", ["wordllama", "local:wordllama", resolve_embedding()])
     def test_the_default_embedding_model_equals_its_name(self, usual: Any) -> None:
@@ -459,20 +295,24 @@ class TestReplace:
         spelled = [plain.replace(embedding_model=f"openai{mark}e@512").fingerprint for mark in (":", "/", ":/")]
         assert len({*spelled, plain.fingerprint}) == 2
 
-    def test_the_unaligned_judge_is_the_same_without_memory(self) -> None:
-        one, _ = bare()
-        aligned = learn(one, [row(1, "ana", "add")]).judge
-        assert without_memory(aligned).fingerprint == one.fingerprint == base_fingerprint_of(aligned)
-
-    def test_a_judges_parameters_cannot_be_changed_in_place(self) -> None:
-        mine = {"seed": 7}
-        one, _ = judge(parameters=mine)
-        mine["seed"] = 8
+    def test_a_judge_cannot_be_changed_in_place(self) -> None:
+        mine = {"temperature": 0.5, "max_tokens": 77, "seed": 3, "timeout": 9}
+        one, model = judge(parameters=mine)
+        mine["temperature"] = 2
         with pytest.raises(TypeError):
             one.parameters["seed"] = 1  # type: ignore[index]  # what must not work
-        assert dict(one.parameters) == {"seed": 7}
+        with pytest.raises(AttributeError):
+            one.instructions = "Other {{ outputs }}"  # type: ignore[misc]
+        with pytest.raises(TypeError):
+            one.replace(colour="red")
+        one(inputs="q", outputs="a")
+        asked = model.requests[0]
+        assert (asked.temperature, asked.max_tokens, asked.seed, asked.timeout) == (0.5, 77, 3, 9)
 
     def test_equal_judges_have_equal_hashes(self) -> None:
+        spelled, _ = judge(feedback_value_type="int:1..5")
+        annotated = spelled.replace(feedback_value_type=Annotated[int, Ge(1), Le(5)])
+        assert (spelled, spelled.fingerprint) == (annotated, annotated.fingerprint)
         model = ScriptedChatModel([])
         one = judge(model=model, embedding_model="wordllama", parameters={"temperature": 0}, memory=texts("Be kind."))[
             0
@@ -496,13 +336,6 @@ class TestReplace:
             with pytest.raises(TypeError):
                 made.parameters["seed"] = 1  # type: ignore[index]  # as above
 
-    def test_a_judge_cannot_be_changed_in_place(self) -> None:
-        one, _ = judge()
-        with pytest.raises(AttributeError):
-            one.instructions = "Other {{ outputs }}"  # type: ignore[misc]
-        with pytest.raises(TypeError):
-            one.replace(colour="red")
-
 
 class TestBudget:
     def test_a_huge_field_is_cut_with_a_note(self) -> None:
@@ -516,63 +349,28 @@ class TestBudget:
         assert " fin" in asked.user
         assert any(note.startswith("outputs truncated from 5,000,010 to ") for note in judgment.notes), judgment.notes
         assert "characters left out" in asked.user
-
-    def test_what_fits_is_not_touched(self) -> None:
-        one, model = judge(limits=Limits(context_tokens=8000))
-        judgment = one(inputs="q" * 3000, outputs="a" * 3000)
-        assert not judgment.notes
-        assert "q" * 3000 in model.requests[0].user
-
-    def test_guidelines_over_the_budget_go_unless_pinned(self) -> None:
-        memory = Memory(
-            guidelines=tuple(
-                Guideline(
-                    id=f"G{n}",
-                    text=f"Rule {n} " + "word " * 40,
-                    pinned_by="dora" if n == 40 else None,
-                    supported_by=keys("t@a") * (n == 30),
-                )
-                for n in range(1, 41)
-            )
-        )
-        one, model = judge(limits=Limits(context_tokens=4096, brief=True), memory=memory)
-        judgment = one(inputs="q", outputs="a")
-        assert 3 < len(judgment.guideline_ids) < 40
-        assert {"G40", "G30", "G1"} <= set(judgment.guideline_ids)
-        assert list(judgment.guideline_ids) == sorted(judgment.guideline_ids, key=lambda g: int(g[1:]))
-        left_out = [note for note in judgment.notes if "was left out because the prompt would be too long" in note]
-        assert len(left_out) == 40 - len(judgment.guideline_ids)
-        assert "Rule 40 " in model.requests[0].system
+        assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
+        assert "q" * 3000 in model.requests[-1].user
 
     def test_who_asks_first_decides_no_prompt(self) -> None:
         """Two judges over one memory: each sends what it would send alone."""
-        first = judge(limits=Limits(context_tokens=4096))[0]
-        second = first.replace(parameters={"temperature": 0.3})
+        first, model = judge(limits=Limits(context_tokens=4096))
+        second, own = first.replace(parameters={"temperature": 0.3}), base_fingerprint_of(first)
         rules = tuple(
             Guideline(id=f"G{n}", text=f"Rule {n} " + "word " * 40, supported_by=keys(f"t-{n}@a")) for n in range(1, 41)
         )
         cases = tuple(
-            Case(
-                example=Example(id=f"t-{n}", inputs="q", outputs=f"answer {n}"),
-                annotations=(Annotation(id=f"t-{n}", source="a", value=True),),
-                pre_alignment=PreAlignmentVerdict(value=n < 30, judge=base_fingerprint_of(first)),
+            case(
+                f"t-{n}", pre_alignment=PreAlignmentVerdict(value=n < 30, judge=own), inputs="q", outputs=f"answer {n}"
             )
             for n in range(10, 41)
         )
 
         def systems(*judges: Judge) -> list[str]:
-            memory = Memory(cases=cases, guidelines=rules)
-            return [
-                aio.run(
-                    prompt_of(
-                        each.replace(memory=memory),
-                        Example(id="i", inputs="q", outputs="a"),
-                        open_model(first),
-                        Calls(),
-                    )
-                ).request.system
-                for each in judges
-            ]
+            memory, start = Memory(cases=cases, guidelines=rules), len(model.requests)
+            for each in judges:
+                each.replace(memory=memory)(inputs="q", outputs="a")
+            return [request.system for request in model.requests[start:]]
 
         assert systems(first, second) == systems(second, first)[::-1]
         assert systems(first, second) == systems(first) + systems(second)
@@ -607,7 +405,3 @@ class TestSurface:
         result = await one.aalign([row(1, "ana", "add")])
         assert [each.supported_by for each in result.judge.memory.semantic] == [keys("t-1@ana")]
         assert not (await result.judge.aunalign("t-1")).judge.memory
-
-    def test_a_memory_lists_its_guidelines_as_people_read_them(self) -> None:
-        memory = learn(bare()[0], [row(1, "ana", "add")]).judge.memory
-        assert str(memory.semantic[0]).startswith("G1: ")

@@ -85,13 +85,26 @@ def test_judgments_are_written_in_the_order_of_items(
     model = Model(pause=lambda _: rng.choice((0, 0, 0.0005)))
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
     told: list[str] = []
+    steps: list[tuple[str, int, int]] = []
     judgments = judge(model).judge_many(
-        items(count), concurrency=concurrency, out=out, on_judgment=lambda key, _: told.append(key)
+        items(count),
+        concurrency=concurrency,
+        out=out,
+        on_judgment=lambda key, _: told.append(key),
+        progress=lambda *step: steps.append(step),
     )
+    assert steps == [("judge", n, count) for n in range(1, count + 1)]
     assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(count)]
     assert ids(out) == [f"i-{n}" for n in range(count)]
     assert sorted(told) == sorted(ids(out))
     assert model.most <= concurrency
+
+
+@pytest.mark.parametrize("concurrency", [1, 6])
+def test_as_many_are_judged_at_once_as_is_asked_for(concurrency: int) -> None:
+    model = Model(pause=lambda _: 0.03)
+    judge(model).judge_many(items(12), concurrency=concurrency)
+    assert model.most == concurrency
 
 
 def test_an_item_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
@@ -146,7 +159,7 @@ def test_judgments_in_a_file_are_read_on_demand(tmp_path: Path) -> None:
     assert (len(judgments), judgments[3], judgments[-1]) == (10, listed[3], listed[-1])
     assert judgments[2:9:3] == listed[2:9:3]
     assert list(reversed(judgments)) == listed[::-1]
-    assert list(judgments) == listed
+    assert judgments == listed
     assert listed[4] in judgments
     with pytest.raises(IndexError):
         judgments[10]
@@ -167,16 +180,17 @@ def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("given", [Example(id="i-1", outputs="a1-"), {"id": "i-1", "outputs": "a1-"}, 7, None])
-def test_one_item_is_no_list_of_items(given: Any) -> None:
-    with pytest.raises(InputError, match="for one example, call judge"):
-        judge(Model()).judge_many(given)
-
-
-@pytest.mark.parametrize("concurrency", [0, -1, "4", 2.5, True])
-def test_concurrency_is_a_whole_number(concurrency: Any) -> None:
-    with pytest.raises(InputError, match="concurrency must be 1 or more, a whole number"):
-        judge(Model()).judge_many(items(1), concurrency=concurrency)
+@pytest.mark.parametrize(
+    ("given", "settings", "why"),
+    [
+        *((one, {}, "for one example, call judge") for one in (Example(id="i-1", outputs="a1-"), items(1)[0], 7, None)),
+        *(([], {"concurrency": n}, "concurrency must be 1 or more, a whole") for n in (0, -1, "4", 2.5, True)),
+        *(([], {"max_cost": n}, "max_cost") for n in (0, -1, float("nan"), float("inf"), "1", True)),
+    ],
+)
+def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        judge(Model()).judge_many(given, **settings)
 
 
 def test_a_generator_is_judged_like_a_list() -> None:
@@ -264,38 +278,31 @@ def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: i
     assert set(model.asked.values()) == {1}
 
 
-@pytest.mark.parametrize("error", [ModelRejected("prompt too long"), ModelUnavailable("no answer")])
-def test_free_failures_tell_nothing_of_a_calls_cost(error: Exception) -> None:
-    model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: error if n < 3 else None)
-    judgments = judge(model).judge_many(items(100), max_cost=0.02, concurrency=16)
-    assert sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.02
-    assert model.asked.total() == 5
-    assert str(judgments[-1].error).startswith("NotJudged: one more call would pass the limit of $0.02 ($0.02 spent)")
+REJECTED, DOWN = ModelRejected("prompt too long"), ModelUnavailable("no answer")
+PAID = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
 
 
-def test_free_failures_do_not_lower_the_expected_cost() -> None:
-    model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: ModelRejected("no") if n % 4 else None)
-    judgments = judge(model).judge_many(items(200), max_cost=0.1, concurrency=4)
-    assert 0.05 < sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.1
+@pytest.mark.parametrize(
+    ("fails", "limit", "concurrency", "least"),
+    [
+        (lambda n: REJECTED if n < 3 else None, 0.02, 16, 0.02),
+        (lambda n: DOWN if n < 3 else None, 0.02, 16, 0.02),
+        (lambda n: REJECTED if n % 4 else None, 0.1, 4, 0.06),  # nor does a free failure make the next call seem cheap
+        (lambda n: None if n else PAID, 0.05, 8, 0.04),
+    ],
+)
+def test_failures_tell_of_a_calls_cost_what_they_cost(fails: Any, limit: float, concurrency: int, least: float) -> None:
+    model = Model(cost=0.01, pause=lambda _: 0.01, fails=fails)
+    judgments = judge(model).judge_many(items(200), max_cost=limit, concurrency=concurrency)
+    assert least <= round(sum(judgment.usage.cost or 0 for judgment in judgments), 6) <= limit
+    assert str(judgments[-1].error).startswith(f"NotJudged: one more call would pass the limit of ${limit}")
 
 
-def test_a_paid_failure_tells_what_calls_cost() -> None:
-    paid = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
-    model = Model(cost=0.01, fails=lambda n: None if n else paid)
-    judgments = judge(model).judge_many(items(40), max_cost=0.05, concurrency=8)
-    assert 4 <= model.asked.total() <= 5
-    assert judgments[0].usage.cost == 0.01
-
-
-def test_without_out_what_was_judged_comes_back_too() -> None:
-    judgments = judge(Model(cost=0.01)).judge_many(items(40), max_cost=0.05)
-    assert [judgment.error is None for judgment in judgments].count(True) in (4, 5)
-    assert len(judgments) == 40
-
-
-def test_an_unreached_spend_limit_changes_nothing() -> None:
-    judgments = judge(Model(cost=0.01)).judge_many(items(10), max_cost=0.1001)
-    assert not [judgment for judgment in judgments if judgment.error]
+@pytest.mark.parametrize(("count", "limit", "judged"), [(40, 0.05, (4, 5)), (10, 0.1001, (10,))])
+def test_without_out_what_was_judged_comes_back_too(count: int, limit: float, judged: tuple[int, ...]) -> None:
+    judgments = judge(Model(cost=0.01)).judge_many(items(count), max_cost=limit)
+    assert [judgment.error is None for judgment in judgments].count(True) in judged
+    assert len(judgments) == count
 
 
 def test_an_unknown_price_is_said_after_one_call(tmp_path: Path) -> None:
@@ -303,12 +310,6 @@ def test_an_unknown_price_is_said_after_one_call(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="what a call of counting costs is not known"):
         judge(model).judge_many(items(40), out=tmp_path / "out.jsonl", max_cost=1)
     assert model.asked.total() == 1
-
-
-@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "1", True])
-def test_a_spend_limit_is_a_number_of_dollars(limit: Any) -> None:
-    with pytest.raises(InputError, match="max_cost"):
-        judge(Model()).judge_many(items(1), max_cost=limit)
 
 
 # -- where nothing works -------------------------------------------------------------------------------------------------
@@ -323,15 +324,12 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     assert str(judgments[-1].error).startswith(
         "NotJudged: 32 examples in a row failed, the last with ModelUnavailable: down;"
     )
+    limited = Model(fails=model.fails)
+    judgments = judge(limited).judge_many(items(500), concurrency=64, max_cost=1)
+    assert limited.asked.total() == 32, "until it is known what a call costs there is one at a time"
+    assert str(judgments[-1].error).startswith("NotJudged: 32 examples in a row failed")
     model.fails = lambda _: None
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
-
-
-def test_a_silent_server_ends_a_limited_run_too() -> None:
-    model = Model(fails=lambda _: ModelUnavailable("down"))
-    judgments = judge(model).judge_many(items(500), concurrency=64, max_cost=1)
-    assert model.asked.total() == 32, "until it is known what a call costs there is one at a time"
-    assert str(judgments[-1].error).startswith("NotJudged: 32 examples in a row failed")
 
 
 def test_scattered_failures_stop_nothing() -> None:

@@ -11,19 +11,12 @@ from memalign.errors import InputError, InvalidRows, TemplateTagWarning
 from memalign.judge import named_parts
 from memalign.judge.prompt import items_alone
 from memalign.models.base import Limits
-from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.testing import ScriptedChatModel
+from tests.support.scripted import change, scripted
 
 
-def judge(**changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    said = {"rationale": "r", "value": changes.pop("says", True)}
-    model = ScriptedChatModel(lambda _: said)
-    settings: dict[str, Any] = {
-        "name": "answers",
-        "feedback_value_type": bool,
-        "model": model,
-        "embedding_model": HashEmbedding(),
-    }
-    return Judge(**settings | changes), model
+def judge(says: Any = True, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    return scripted({"rationale": "r", "value": says}, **changes)
 
 
 QUESTION = "Does the reply answer?\nQuestion: {{ inputs.question }}\nReply: {{ outputs[0].text }}"
@@ -80,19 +73,10 @@ def test_an_item_without_the_part_costs_no_call(item: dict[str, Any], why: str) 
 def test_feedback_is_learned_and_shown_by_its_parts() -> None:
     def answer(request: Any) -> dict[str, Any]:
         if request.schema_name != "judgment":
-            change = {
-                "action": "ADD",
-                "text": "Say when it arrives.",
-                "feedback": ["F1"],
-                "guideline": "",
-                "checks": [],
-            }
-            return {"changes": [change]}
+            return {"changes": [change("ADD", "F1", text="Say when.")]}
         return {"rationale": "It answers.", "value": True}
 
-    model = ScriptedChatModel(answer)
-    one = Judge(name="answers", instructions=QUESTION, feedback_value_type=bool, model=model,
-                embedding_model=HashEmbedding())  # fmt: skip
+    one, model = scripted(answer, instructions=QUESTION)
     row = {"id": "t-1", **ITEM, "value": False, "rationale": "No date.", "source": "ana"}
     with pytest.raises(
         InvalidRows, match=r"the judge's instructions name \{\{ inputs.question \}\}, and the row has none"

@@ -21,6 +21,7 @@ from memalign.models.base import ChatReply, ChatRequest
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
 from tests.support.patience import PATIENCE
+from tests.support.scripted import scripted
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -40,10 +41,7 @@ def answers(request: ChatRequest) -> Any:
 
 
 def judge(value_type: Any = bool, answer: Any = answers, **given: Any) -> ma.Judge:
-    model = ScriptedChatModel(answer)
-    return ma.Judge(
-        name="good", instructions="Good? {{ outputs }}", feedback_value_type=value_type, model=model, **given
-    )
+    return scripted(answer, feedback_value_type=value_type, **given)[0]
 
 
 def asked(one: ma.Judge) -> list[str]:
@@ -177,6 +175,8 @@ def test_rows_without_ids_have_their_contents() -> None:
     assert list(one.predict_batch(frame, done=out[1:2]).index) == [10, 30]
     named = frame.assign(id=["p", "q", "r"]).set_index("id")
     assert one.predict_batch(named)["id"].to_list() == ["p", "q", "r"]
+    levels = pd.MultiIndex.from_tuples([("a", 1), ("b", 2), ("c", 3)], names=["day", "row"])
+    assert list(one.predict_batch(frame.set_index(levels)).index) == list(levels)
 
 
 def test_a_spend_limit_leaves_rows_not_judged() -> None:
@@ -187,42 +187,29 @@ def test_a_spend_limit_leaves_rows_not_judged() -> None:
     assert all(error.startswith("NotJudged: one more call would pass the limit of $1.2") for error in out["error"][2:])
 
 
-@pytest.mark.parametrize("frame", [[{"id": "a", "outputs": "x"}], "rows.jsonl", pl.LazyFrame({"id": ["a"]}), None])
-def test_what_is_no_frame_is_refused(frame: Any) -> None:
-    with pytest.raises(InputError, match=r"predict_batch takes a DataFrame|is no DataFrame"):
-        judge().predict_batch(frame)
+FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
+TWICE = pd.DataFrame([["a", "b", "c"]], columns=["id", "outputs", "outputs"])
 
 
-def test_a_frame_without_content_is_refused_at_once() -> None:
-    with pytest.raises(InputError, match=r"no column of content: .* its columns: id, answer; Judge\(columns="):
-        judge().predict_batch(pl.DataFrame({"id": ["a"], "answer": ["x"]}))
-    with pytest.raises(InputError, match="done has no column content_hash"):
-        judge().predict_batch(pl.DataFrame({"outputs": ["x"]}), done=pl.DataFrame({"id": ["a"]}))
-
-
-ODD_FRAMES = [
-    (pd.DataFrame([["a", "b", "c"]], columns=["id", "outputs", "outputs"]), "the frame has outputs twice"),
-    (pd.DataFrame({"id": ["a"], "outputs": ["x"]}, index=pd.Index([1], name="id")), "the frame has id twice"),
-    (pd.DataFrame([["a", "b"]]), "its columns: 0, 1;"),
-]
-
-
-@pytest.mark.parametrize(("frame", "said"), ODD_FRAMES)
-def test_odd_column_names_are_told(frame: Any, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        judge().predict_batch(frame)
-
-
-@pytest.mark.parametrize("done", [None, ["a"]])
-def test_done_without_pairs_is_refused(done: Any) -> None:
-    with pytest.raises(InputError, match="pairs of an id and a content hash"):
-        judge().predict_batch(pl.DataFrame({"id": ["a"], "outputs": ["x"]}), done=done)
-
-
-def test_an_index_of_levels_is_kept() -> None:
-    index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["day", "row"])
-    out = judge().predict_batch(pd.DataFrame({"outputs": ["x", "y"]}, index=index))
-    assert list(out.index) == [("a", 1), ("b", 2)]
+@pytest.mark.parametrize(
+    ("frame", "done", "why"),
+    [
+        *(
+            (odd, (), "predict_batch takes a DataFrame|is no DataFrame")
+            for odd in ([{"id": "a", "outputs": "x"}], "rows.jsonl", pl.LazyFrame({"id": ["a"]}), None)
+        ),
+        (pl.DataFrame({"id": ["a"], "answer": ["x"]}), (), r"no column of content: .* columns: id, answer; Judge\(col"),
+        (TWICE, (), "the frame has outputs twice"),
+        (pd.DataFrame({"id": ["a"], "outputs": ["x"]}, index=pd.Index([1], name="id")), (), "the frame has id twice"),
+        (pd.DataFrame([["a", "b"]]), (), "its columns: 0, 1;"),
+        (FRAME, pl.DataFrame({"id": ["a"]}), "done has no column content_hash"),
+        (FRAME, None, "pairs of an id and a content hash"),
+        (FRAME, ["a"], "pairs of an id and a content hash"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_at_once(frame: Any, done: Any, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        judge().predict_batch(frame, done=done)
 
 
 def test_no_model_stops_before_any_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,28 +9,17 @@ import hashlib
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
-from memalign import Check, Example, Guideline, Judge
-from memalign.memory import Annotation, Case, Memory
+from memalign import Check, Example, Guideline
+from memalign.memory import Memory
 from memalign.models.base import Limits
-from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.testing import HashEmbedding
 from tests.support.keys import keys
+from tests.support.scripted import case, scripted
 
 EMBEDDING = HashEmbedding()
 STRONG, BRIEF = Limits(context_tokens=128_000), Limits(context_tokens=8_192, brief=True, examples=3)
-
-
-def case(number: int, content: dict[str, Any], label: Any, comment: str | None) -> Case:
-    said = Annotation(id=f"t-{number}", source="ana", value=label, rationale=comment)
-    vector = [float(n == number) for n in range(64)]
-
-    return Case(
-        example=Example(id=f"t-{number}", **content),
-        annotations=(said,),
-        vector=np.array(vector, dtype=np.float32).tobytes(),
-    )
 
 
 def rule(number: int, text: str, question: str, **changes: Any) -> Guideline:
@@ -54,7 +43,13 @@ SIDES = {"inputs": "My cup came broken.", "outputs": {"A": "We are sorry.", "B":
 
 def memory(content: dict[str, Any], labels: tuple[Any, ...]) -> Memory:
     cases = [
-        case(number, content | {"inputs": f"Where is order {number}?"}, label, f"Comment {number}." if number else None)
+        case(
+            f"t-{number}",
+            label,
+            rationale=f"Comment {number}." if number else None,
+            vector=[float(n == number) for n in range(64)],
+            **content | {"inputs": f"Where is order {number}?"},
+        )
         for number, label in enumerate(labels)
     ]
     return Memory(cases=tuple(cases), guidelines=RULES, next_guideline=3, embedding_model=EMBEDDING.name)
@@ -73,12 +68,11 @@ KINDS: dict[str, tuple[str, dict[str, Any], tuple[Any, ...], Any]] = {
 async def sent(kind: str, *, taught: bool, limits: Limits) -> str:
     """The hash of all that a judge of this kind sends about an item."""
     value_type, content, labels, answer = KINDS[kind]
-    model = ScriptedChatModel(lambda _: {"rationale": "r", "value": answer}, limits=limits)
-    judge = Judge(
-        name="golden",
+    judge, model = scripted(
+        {"rationale": "r", "value": answer},
+        limits=limits,
         instructions="Is the answer good?\n\nQuestion: {{ inputs }}\nAnswer: {{ outputs }}",
         feedback_value_type=value_type,
-        model=model,
         embedding_model=EMBEDDING,
         memory=memory(content, labels) if taught else Memory(),
     )

@@ -10,7 +10,8 @@ from memalign import Example, Judge
 from memalign.errors import UnknownKey
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest
-from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.testing import HashEmbedding
+from tests.support.scripted import scripted
 
 EMBEDDING = HashEmbedding(dim=16)
 
@@ -36,40 +37,25 @@ def memory(*annotations: Annotation, content: dict[str, Any] | None = None, **ch
 def judge(
     knowledge: Memory, *, value_type: Any = bool, answer: Any = True, **changes: Any
 ) -> tuple[Judge, list[ChatRequest]]:
-    model = ScriptedChatModel(lambda _: {"rationale": "the model's", "value": answer})
-    settings: dict[str, Any] = {
+    task: dict[str, Any] = {
         "instructions": "Good? {{ inputs }} {{ outputs }}",
-        "model": model,
         "embedding_model": EMBEDDING,
+        "memory": knowledge,
     }
-    one = Judge(name="tone", feedback_value_type=value_type, memory=knowledge, **settings | changes)
+    reply = {"rationale": "the model's", "value": answer}
+    one, model = scripted(reply, feedback_value_type=value_type, **task | changes)
     return one, model.requests
 
 
-def test_the_experts_label_and_words_stand() -> None:
+def test_the_experts_label_and_words_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     one, requests = judge(memory(said("t-1", "ana", False, "No date."), said("t-1", "ben", None, "Too curt.")))
     made = one(inputs="q", outputs="a", id="item")
     assert (made.value, made.decided_by, made.rationale) == (False, "expert", "No date. Too curt.")
     assert (made.id, made.example_ids, made.memory_hash) == ("item", ("t-1",), one.memory.hash)
     assert (made.usage.calls, made.model, made.confidence, requests) == (0, "", None, [])
-
-
-def test_it_needs_no_model_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    one, _ = judge(memory(said("t-1", "ana", True)))
-    assert one.replace(model="openai:gpt-none")(inputs="q", outputs="a").value is True
-
-
-@pytest.mark.parametrize(
-    ("annotations", "value"),
-    [
-        ([said("t-1", "ana", True), said("t-1", "ben", True), said("t-1", "cleo", False)], True),
-        ([said("t-1", "ana", True), said("t-2", "ben", False, created_at="2026-01-01T00:00:00+00:00")], False),
-    ],
-)
-def test_whose_label_counts_is_the_policys(annotations: list[Annotation], value: bool) -> None:
-    one, _ = judge(memory(*annotations))
-    assert one(inputs="q", outputs="a").value is value
+    assert one.replace(model="openai:gpt-none")(inputs="q", outputs="a").value is False, "it needs no model at all"
+    assert one.unalign("t-1").judge(inputs="q", outputs="a").decided_by == "model"
 
 
 @pytest.mark.parametrize(
@@ -82,14 +68,10 @@ def test_a_tie_or_a_comment_is_shown_to_the_model(annotations: list[Annotation])
     assert len(requests) == 1
 
 
-def test_free_text_is_written_each_time() -> None:
-    one, requests = judge(memory(said("t-1", "ana", "kind")), value_type="str", answer="fine")
-    assert (one(inputs="q", outputs="a").value, len(requests)) == ("fine", 1)
-
-
-def test_a_label_of_another_value_type_does_not_stand() -> None:
-    one, _ = judge(memory(said("t-1", "ana", True)), value_type="int:1..5", answer=4)
-    assert one(inputs="q", outputs="a").value == 4
+@pytest.mark.parametrize(("label", "value_type", "answer"), [("kind", "str", "fine"), (True, "int:1..5", 4)])
+def test_free_text_and_labels_of_another_type_do_not_stand(label: Any, value_type: str, answer: Any) -> None:
+    one, requests = judge(memory(said("t-1", "ana", label)), value_type=value_type, answer=answer)
+    assert (one(inputs="q", outputs="a").value, len(requests)) == (answer, 1)
 
 
 def test_only_what_the_judge_reads_makes_a_case() -> None:
@@ -115,15 +97,3 @@ def test_hidden_cases_have_no_label_nor_have_those_that_look_the_same() -> None:
     assert one.without_case(Example(id="new", inputs="other", outputs="a")) is one
     with pytest.raises(UnknownKey, match="t-9"):
         one.without_case("t-9")
-
-
-def test_many_items_cost_calls_only_for_new_ones() -> None:
-    one, requests = judge(memory(said("t-1", "ana", False)))
-    rows = [{"id": f"t-{n}", "inputs": "q", "outputs": "a" if n == 1 else str(n)} for n in range(1, 4)]
-    assert [made.value for made in one.judge_many(rows)] == [False, True, True]
-    assert len(requests) == 2
-
-
-def test_forgetting_gives_the_case_back_to_the_model() -> None:
-    one, _ = judge(memory(said("t-1", "ana", False)))
-    assert one.unalign("t-1").judge(inputs="q", outputs="a").decided_by == "model"

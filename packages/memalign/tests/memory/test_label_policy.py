@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Feedback, Judge
+from memalign import Feedback
 from memalign.memory import Annotation
 from memalign.memory.label_policy import policy_label, policy_reason
-from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import UNKNOWN_SOURCE
+from tests.support.scripted import scripted
 
 
 def said(source: str, value: bool | None, at: str | None = None) -> Annotation:
@@ -62,14 +62,7 @@ def test_neither_order_nor_the_names_of_people_decide(annotations: list[Annotati
 
 
 def test_a_tie_teaches_nothing_and_tells_everybody() -> None:
-    model = ScriptedChatModel(lambda _: {"changes": []})
-    judge = Judge(
-        name="j",
-        instructions="Good? {{ outputs }}",
-        feedback_value_type=bool,
-        model=model,
-        embedding_model=HashEmbedding(8),
-    )
+    judge, model = scripted({"changes": []})
     rows = [
         {"id": "t-1", "outputs": "Hm.", "source": source, "value": value, "rationale": "So."}
         for source, value in (("ana", True), ("zoe", False))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign import Example
-from memalign.memory import Annotation, Case, Memory
+from memalign.memory import Memory
 from memalign.memory.retrieval import embedding_text, likeness, sequences, similar_cases
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.prompts.language import language_of
 from memalign.values import ValueType
 from tests.support.learning import without
+from tests.support.scripted import case
 
 BOOL = ValueType.of(bool)
 EMBEDDER = WordLlamaEmbedding()
@@ -105,11 +105,7 @@ Topics = dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]]
 async def memory_of(examples: list[Example], *, embedded_by: str = EMBEDDER.name) -> Memory:
     vectors = await EMBEDDER.embed([embedding_text(example) for example in examples])
     cases = [
-        Case(
-            example=example,
-            annotations=(Annotation(id=example.id, source="ana", value=True),),
-            vector=vector.tobytes(),
-        )
+        case(example.id, vector=list(vector), **example.content)
         for example, vector in zip(examples, vectors, strict=True)
     ]
     return Memory(cases=tuple(sorted(cases, key=lambda case: case.id)), embedding_model=embedded_by)
@@ -148,22 +144,23 @@ class TestRetrieval:
         assert by_words >= 10
         assert by_words > by_embedding
 
-    async def test_an_english_item_is_compared_by_meaning(self) -> None:
-        examples = [Example(id=f"t-{n}", inputs=one, outputs=two) for n, (one, two) in enumerate(ENGLISH_CASES)]
-        memory = await memory_of(examples)
-        for item in examples:
-            other = msgspec.structs.replace(item, id="new", expectations="something, so that it is no duplicate")
-            vector = (await EMBEDDER.embed([embedding_text(other)]))[0]
-            ranked = np.argsort(-(memory.matrix @ vector), kind="stable")
-            assert await found(memory, other, 2) == [memory.cases[int(index)].id for index in ranked[:2]]
-
-    @BOTH
-    async def test_a_providers_embedding_is_trusted_in_every_language(self, topics: Topics) -> None:
-        memory = await memory_of(known(topics), embedded_by="openai:text-embedding-3-small")
+    @pytest.mark.parametrize(
+        ("topics", "embedded_by"),
+        [
+            ({"t": (ENGLISH_CASES, [(f"{one} ", two) for one, two in ENGLISH_CASES])}, EMBEDDER.name),
+            (PORTUGUESE, "openai:text-embedding-3-small"),
+            (SPANISH, "openai:text-embedding-3-small"),
+        ],
+        ids=["English", "by a provider's model", "by a provider's model, too"],
+    )
+    async def test_meaning_is_trusted_where_the_model_knows_the_language(
+        self, topics: Topics, embedded_by: str
+    ) -> None:
+        memory = await memory_of(known(topics), embedded_by=embedded_by)
         for _, item in new(topics):
             vector = (await EMBEDDER.embed([embedding_text(item)]))[0]
             ranked = np.argsort(-(memory.matrix @ vector), kind="stable")
-            assert await found(memory, item) == [memory.cases[int(index)].id for index in ranked[:3]]
+            assert await found(memory, item, 2) == [memory.cases[int(index)].id for index in ranked[:2]]
 
     @BOTH
     async def test_what_is_forgotten_leaves_no_trace(self, topics: Topics) -> None:
@@ -173,18 +170,6 @@ class TestRetrieval:
         for _, item in new(topics):
             await found(memory, item)  # whatever it keeps for later is kept before the forgetting
             assert await found(without(memory, examples[0].id), item, 9) == await found(never, item, 9)
-
-    async def test_the_order_of_cases_does_not_matter(self) -> None:
-        there, back = await memory_of(known(PORTUGUESE)), await memory_of(known(PORTUGUESE)[::-1])
-        for _, item in new(PORTUGUESE):
-            assert await found(there, item, 9) == await found(back, item, 9)
-
-    async def test_an_item_without_a_vector_finds_its_twin(self) -> None:
-        memory = await memory_of(known(SPANISH))
-        item = msgspec.structs.replace(known(SPANISH)[4], id="new")
-        assert [h.case.id for h in similar_cases(memory, item, np.zeros(0, np.float32), BOOL, 3)] == [
-            known(SPANISH)[4].id
-        ]
 
 
 class TestWords:
@@ -197,11 +182,9 @@ class TestWords:
         inflected = self.likeness("fui cobrado, devolvi o produto", "cobraram; a devolução dos produtos")
         assert inflected > 0.3
         assert self.likeness("fui cobrado, devolvi o produto", "o ônibus passa às oito") < 0.15
-
-    @pytest.mark.parametrize("nothing", ["", " ", "?!", "\0", "…"])
-    def test_a_text_without_a_word_is_like_nothing(self, nothing: str) -> None:
-        assert self.likeness(nothing, "o reembolso") == 0
-        assert self.likeness(nothing, nothing) == 0
+        assert self.likeness("cobrança \ud83d", "cobrança") > 0.9, "half a character is no error"
+        for nothing in ("", " ", "?!", "\0", "…"):
+            assert self.likeness(nothing, "o reembolso") == self.likeness(nothing, nothing) == 0
 
     def test_a_long_text_counts_with_head_and_tail(self) -> None:
         head, tail = "reembolso atrasado " * 60, "gerente educado " * 70
@@ -213,9 +196,6 @@ class TestWords:
         assert 0 <= self.likeness(one, other) <= 1 + 1e-6
         assert self.likeness(one, other) == pytest.approx(self.likeness(other, one))
 
-    def test_half_a_character_is_no_error(self) -> None:
-        assert self.likeness("cobrança \ud83d", "cobrança") > 0.9
-
 
 class TestLanguage:
     @BOTH
@@ -225,32 +205,19 @@ class TestLanguage:
         assert {language_of(embedding_text(item)) for item in items} == {expected}
 
     @pytest.mark.parametrize(
-        "text",
-        [
-            *("\n".join(pair) for pair in ENGLISH_CASES),
-            "Is the reply acceptable? Customer: {{ inputs }} Reply: {{ outputs }}",
-            "El Niño warmed the coast of Peru, and the café in São Paulo was closed for a week.",
-            "The report quotes one line, «no hay nada que hacer», and then goes on in the usual way about what it costs.",
-        ],
-    )
-    def test_english_with_foreign_names_stays_english(self, text: str) -> None:
-        assert language_of(text) == "English"
-
-    @pytest.mark.parametrize(
         ("text", "language"),
         [
             ("A resposta é aceitável? Cliente: {{ inputs }} Resposta: {{ outputs }}", "Portuguese"),
             ("¿Es aceptable la respuesta? Cliente: {{ inputs }} Respuesta: {{ outputs }}", "Spanish"),
             ("Não funciona.", "Portuguese"),
             ("No funciona la aplicación.", "Spanish"),
+            ("Na\u0303o ha\u0301 devoluc\u0327a\u0303o", "Portuguese"),  # letters of two characters
+            *(("\n".join(pair), "English") for pair in ENGLISH_CASES),
+            ("Is the reply acceptable? Customer: {{ inputs }} Reply: {{ outputs }}", "English"),
+            ("El Niño warmed the coast of Peru, and the café in São Paulo was closed for a week.", "English"),
+            ("The report quotes one line, «no hay nada que hacer», and then goes on about what it costs.", "English"),
+            *((nothing, None) for nothing in ("", "42", "Paris", "{}", "解約したい")),
         ],
     )
-    def test_instructions_and_short_comments(self, text: str, language: str) -> None:
+    def test_it_is_told_where_something_tells_it(self, text: str, language: str | None) -> None:
         assert language_of(text) == language
-
-    @pytest.mark.parametrize("text", ["", "42", "Paris", "{}", "解約したい"])
-    def test_where_nothing_tells_no_language_is_claimed(self, text: str) -> None:
-        assert language_of(text) is None
-
-    def test_letters_written_as_two_characters_are_the_same(self) -> None:
-        assert language_of("Na\u0303o ha\u0301 devoluc\u0327a\u0303o") == "Portuguese"

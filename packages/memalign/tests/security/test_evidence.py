@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from memalign import Guideline, Judge, Judgment
+from memalign import Guideline, Judgment
 from memalign.cli.output import facts, show
 from memalign.content.encoding import encode
 from memalign.judge.answer import quotation
 from memalign.judge.decision import finding_text
 from memalign.memory import Memory
-from memalign.testing import ScriptedChatModel
 from tests.support.keys import keys
 from tests.support.patience import takes_linear_time
+from tests.support.scripted import scripted
 
 RULE = Guideline(id="G1", text="Sorry is kind.", supported_by=keys("t-1@ana"))
 OLD = Guideline(id="G2", text="Never say sorry.", retired_by="ana", supported_by=keys("t-2@ben"))
@@ -24,14 +24,8 @@ REPLACED = Guideline(id="G3", text="Always say sorry.", replaced_by="G1", suppor
 
 def judged(outputs: Any, *findings: Any) -> Judgment:
     answer = {"findings": list(findings), "rationale": "r", "value": True}
-    judge = Judge(
-        name="tone",
-        instructions="Good? {{ outputs }}",
-        feedback_value_type=bool,
-        model=ScriptedChatModel(lambda _: answer),
-        memory=Memory(guidelines=(RULE, OLD, REPLACED), next_guideline=4),
-    )
-    return judge(outputs=outputs)
+    memory = Memory(guidelines=(RULE, OLD, REPLACED), next_guideline=4)
+    return scripted(answer, memory=memory)[0](outputs=outputs)
 
 
 @pytest.mark.parametrize("name", ["G2", "G3", "G4", "G01", "g1", "", None, 1, ["G1"], {"id": "G1"}])

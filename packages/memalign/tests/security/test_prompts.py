@@ -15,14 +15,14 @@ from memalign import Feedback, Judge, MemAlign
 from memalign.content.encoding import encode
 from memalign.errors import InputError, InvalidOutput
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import Answer, ScriptedChatModel
 from tests.security.tricks import FORGERIES, HIDDEN_SENTENCE, TEMPLATE_MARKS, hostile_text, hostile_values
+from tests.support.scripted import change, scripted
 
 few = settings(max_examples=40, deadline=None)
 
 JUDGED = "Good?\n{{ inputs }} {{ outputs }} {{ expectations }}"
 RULE = "When a reply is cold, it needs warmth first: false."
-COMMENT = re.compile(r"(?: Comment: \".*\")?", re.DOTALL)
 
 
 def judge(
@@ -36,24 +36,14 @@ def judge(
                 return {"when": "a reply is cold", "because": "it needs warmth first"}
             case "changes":
                 labels = re.findall(r"^(F\d+) <<<$", request.user, re.MULTILINE)
-                return {"changes": [{"action": "ADD", "feedback": labels, "text": RULE, "guideline": ""}]}
+                return {"changes": [change("ADD", *labels, text=RULE)]}
             case "relations":
                 return {}
             case _:
                 return {"rationale": "So.", "value": True} if answer is None else answer
 
-    model = ScriptedChatModel(
-        reply, limits=Limits(brief=brief, shard_size=1 if brief else 5, context_tokens=context_tokens)
-    )
-    made = Judge(
-        name="j",
-        instructions=JUDGED,
-        feedback_value_type=kind,
-        model=model,
-        embedding_model=HashEmbedding(8),
-        retrieval_k=2,
-    )
-    return made, model
+    limits = Limits(brief=brief, shard_size=1 if brief else 5, context_tokens=context_tokens)
+    return scripted(reply, limits=limits, instructions=JUDGED, feedback_value_type=kind, retrieval_k=2)
 
 
 def is_json_line(line: str, name: str) -> bool:
@@ -158,7 +148,7 @@ class TestAJudgesPrompt:
         plain = [
             "\u0645\u06cc\u200c\u0634\u0648\u062f", "\U0001f469\u200d\U0001f467 \u26a0\ufe0f", "\u200f\u05e9\u05dc\u05d5\u05dd",
             "한국어", "日本語\u3000\uff1c注\uff1e", "a\u200bb", "List<User> x[i] | y <= z", "<div><p>1 < 2</p></div>",
-            "[link](https://example.org) [x] [1]", "a <b> c",
+            "[link](https://example.org) [x] [1]", "a <b> c", "It costs < 5 & more > 3.", "if (x <= y) { z }",
         ]  # fmt: skip
         for text in plain:
             assert encode(text) == json.dumps(text, ensure_ascii=False)

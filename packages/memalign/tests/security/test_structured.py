@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from memalign import Judge
 from memalign.errors import InputError
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import Answer, ScriptedChatModel
 from tests.security.test_prompts import check_marks
 from tests.security.tricks import hostile_text, hostile_values
+from tests.support.scripted import scripted
 
 few = settings(max_examples=40, deadline=None)
 
@@ -34,15 +35,7 @@ def judge(
             return tool_call or {}
         return {"rationale": "So.", "value": True}
 
-    model = ScriptedChatModel(reply, limits=Limits(context_tokens=context_tokens))
-    made = Judge(
-        name="j",
-        instructions=f"Good? {{{{ {field} }}}}",
-        feedback_value_type=bool,
-        model=model,
-        embedding_model=HashEmbedding(8),
-    )
-    return made, model
+    return scripted(reply, limits=Limits(context_tokens=context_tokens), instructions=f"Good? {{{{ {field} }}}}")
 
 
 def inside(user: str) -> list[list[str]]:

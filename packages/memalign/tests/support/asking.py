@@ -46,11 +46,6 @@ class ScriptedEmbeddedModel(ScriptedChatModel):
         return await self.decisions.decide(state, questions, timeout=timeout)
 
 
-def margin_of(question: str, item: str) -> float:
-    """What the model tells of a question about an item, whatever else it was asked: in [-5, 5]."""
-    return zlib.crc32(f"{question} {words_in(item)}".encode()) % 1000 / 100 - 5
-
-
 class Checker(Imp):
     """An Imp that writes checks: one with the unique words in view, and one that all guidelines share.
 
@@ -108,11 +103,6 @@ def checking(
         "check_model": decisions if kind == "check" else None,
     }
     return Judge(**settings | changes), chat, decisions
-
-
-def questions_in(memory: Memory) -> set[str]:
-    """Every question of a memory's guidelines, whatever their status."""
-    return {check.question for guideline in memory.guidelines for check in guideline.checks}
 
 
 def answered(memory: Memory) -> dict[str, Mapping[str, float | None]]:

@@ -23,10 +23,7 @@ STATES = {"learned", "merged", "pending", "disputed", "rejected", "withdrawn", "
 def check_memory(judge: Judge) -> None:
     """All of it; each part says in words what it holds."""
     memory = judge.memory
-    every_piece_of_feedback_is_in_one_state(memory)
-    everything_named_is_there(memory)
-    guidelines_are_fit_to_be_shown(memory)
-    each_guideline_has_the_status_that_it_should(memory)
+    check_whole(memory)
     what_was_taken_back_is_nowhere(memory)
     no_word_is_where_it_was_not_seen(memory)
     no_answer_outlives_its_source(memory)
@@ -48,6 +45,14 @@ def check_memory(judge: Judge) -> None:
                 assert (guideline.id in gone) == (exposed and not theirs), (
                     "wordings stay that others wrote or confirmed"
                 )
+
+
+def check_whole(memory: Memory) -> None:
+    """What its parts say of each other fits."""
+    every_piece_of_feedback_is_in_one_state(memory)
+    everything_named_is_there(memory)
+    guidelines_are_fit_to_be_shown(memory)
+    each_guideline_has_the_status_that_it_should(memory)
 
 
 def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
