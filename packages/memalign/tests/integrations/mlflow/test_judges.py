@@ -57,6 +57,7 @@ def test_a_value_type_of_mlflow_becomes_ours(theirs, ours):
 def test_a_choice_without_text_comes_back_unchanged():
     assert mlflow_label(Literal[1, 3, 9], "3") == 3
     assert core_label(value_type_of(Literal[1, 3, 9]), 3) == "3"
+    assert core_label(value_type_of(Literal[1, 3, 9]), 3.0) == "3"  # as a tracking server sends it
 
 
 @pytest.mark.parametrize("theirs", [list[str], dict[str, bool], Optional[bool], int | None])  # noqa: UP045
@@ -80,6 +81,18 @@ def test_unbounded_numbers_get_bounds_on_request(endpoint: Endpoint):
     bounded = judge.align(fetched(trace_id), MemAlignOptimizer(value_type="int:1..5"))
     assert bounded.memalign_judge.value_type.spec == "int:1..5"
     assert bounded._episodic_memory[0].result == 2
+
+
+def test_a_judge_of_traces_keeps_to_what_experts_said_of_a_trace(endpoint: Endpoint):
+    trace_id = traced(1)
+    says(trace_id, False, "say: Look at the tools.")
+    aligned = tone_judge(instructions="Was a tool used? {{ trace }}").align(fetched(trace_id), MemAlignOptimizer())
+    before = len(endpoint.requests)
+    verdict = aligned(trace=fetched(trace_id)[0])
+    assert (verdict.value, verdict.metadata["memalign.decided_by"]) == (False, "expert")
+    assert len(endpoint.requests) == before
+    says(trace_id, True, by="gpt", kind="LLM_JUDGE")  # an assessment is not part of the trace
+    assert aligned(trace=fetched(trace_id)[0]).value is False
 
 
 def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):

@@ -355,7 +355,7 @@ def test_a_judge_of_traces_keeps_its_tools(optimizer, endpoint, mind):
     mind.other = lambda body: {"result": False, "rationale": "a tool"} if body.get("tools") else as_mlflow_asks(body)
     judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=f"{endpoint.base_url}/chat/completions")
     aligned = judge.align(fetched(trace_id := lesson(1)), optimizer(reflection_lm="openai:/large"))
-    verdict = aligned(trace=fetched(trace_id)[0])
+    verdict = aligned(trace=fetched(traced(2))[0])
     assert (verdict.value, verdict.metadata["retrieved_example_trace_ids"]) == (False, [trace_id])
     assert any("span" in tool["function"]["name"] for tool in endpoint.requests[-1]["tools"])
     assert system_of(endpoint.requests[-1]).count("case 1 is unkind") == 2  # the guideline, and the case's comment

@@ -49,6 +49,21 @@ def test_experts_feedback_is_logged_once_and_changes_override():
     ]
 
 
+def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
+    trace_id, early, late = traced(1), "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"
+    first = ma.Feedback(id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early)
+    edited = ma.Feedback(id=trace_id, value=False, rationale="Cold, and late.", source="ana", created_at=late)
+    assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "logged"}
+    assert log_feedback([edited], name="tone") == {
+        f"{trace_id}@ana": "overridden"
+    }  # though logged long after it was said
+    assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "newer"}
+    says(trace_id, True, "On second thoughts it is kind.")
+    before = assessments(trace_id)
+    assert log_feedback([edited], name="tone") == {f"{trace_id}@ana": "newer"}
+    assert assessments(trace_id) == before
+
+
 def test_other_peoples_and_programs_words_stay_as_they_are():
     trace_id = traced(1)
     says(trace_id, True, "fine", by="ana", name="safety")
@@ -71,6 +86,7 @@ def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoin
     assert [guideline.guideline_text for guideline in aligned._semantic_memory] == ["case 1 is unkind"]
     before = len(endpoint.requests)
     assert log_feedback(aligned.memalign_judge) == {f"{trace_id}@ana": "unchanged"}
+    assert log_feedback(aligned) == {f"{trace_id}@ana": "unchanged"}
     assert aligned.align(fetched(trace_id)) is aligned
     assert len(endpoint.requests) == before
 
@@ -90,6 +106,13 @@ def test_what_nobody_in_particular_said_is_not_logged_under_another_name(endpoin
 def test_without_a_name_nothing_is_logged():
     with pytest.raises(MlflowException, match="needs the assessments' name") as error:
         log_feedback([ma.Feedback(id="tr-1", value=True)])
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+@pytest.mark.parametrize("rows", [[{"id": "tr-1", "value": True}], ma.Feedback(id="tr-1", value=True), "tr-1", None])
+def test_what_is_no_feedback_is_refused(rows: Any):
+    with pytest.raises(MlflowException, match="takes a judge, or a list of Feedback") as error:
+        log_feedback(rows, name="tone")
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"
 
 

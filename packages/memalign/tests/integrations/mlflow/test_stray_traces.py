@@ -61,12 +61,12 @@ def test_an_evaluation_has_the_traces_of_its_rows(endpoint, experiment):
 
 
 def test_a_judge_of_traces_leaves_none(endpoint, experiment):
-    trace_id = traced(1)
+    trace_id, new = traced(1), traced(2)
     says(trace_id, False, "say: Look at the tools.")
     judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
     aligned = judge.align(fetched(trace_id), MemAlignOptimizer(embedding_model="openai:/embed"))
     before = there(experiment)
-    aligned(trace=fetched(trace_id)[0])
+    aligned(trace=fetched(new)[0])
     assert there(experiment) == before
 
 

@@ -20,6 +20,9 @@ from memalign.types import UNKNOWN_SOURCE, Feedback
 
 __all__ = ["TraceFeedback", "log_feedback", "read_feedback"]
 
+_SAID_AT = "memalign.created_at"
+"""In an assessment's metadata: when an expert said what was logged, perhaps long after."""
+
 _PLACEHOLDERS = ("", "default", "User")
 """Who gave an assessment where nobody is named: MLflow's open-source page says "User", code says "default"."""
 
@@ -132,29 +135,32 @@ def _moment(assessment: Any) -> str | None:
     return datetime.fromtimestamp(moment / 1000, UTC).isoformat() if moment else None
 
 
-def log_feedback(feedback: memalign.Judge | Iterable[Feedback | Annotation], *, name: str = "") -> dict[str, str]:
+def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
     """Log experts' feedback as people's assessments to the MLflow traces that it is about.
 
     The id of each piece of feedback is that of its trace, as of cases that were pulled from MLflow. Logging the same
-    again changes nothing; what a person has changed since overrides their assessment.
+    again changes nothing. What a person changed since overrides their assessment, unless they gave that one later.
 
     Args:
-        feedback: The feedback, or a judge whose memory has it.
+        feedback: A list of `memalign.Feedback`, or a judge of memalign or MLflow whose memory has it.
         name: The assessments' name, which is the name of the MLflow judge that shall learn from them; the judge's own
             where a judge is given.
 
     Returns:
-        What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`; `missing` where MLflow
-        has no such trace; `refused` for words without a label, which older versions of MLflow do not take.
+        What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`; `newer` where the
+        person's assessment in MLflow is later, and stays; `missing` where MLflow has no such trace; `refused` for words
+        without a label, which older versions of MLflow do not take.
 
     Raises:
-        MlflowException: No name is given (INVALID_PARAMETER_VALUE), or MLflow refuses an assessment.
+        MlflowException: It is no feedback or no name is given (INVALID_PARAMETER_VALUE), or MLflow refuses an
+            assessment.
     """
-    rows: Iterable[Feedback | Annotation] = ()
-    if isinstance(feedback, memalign.Judge):
-        rows, name = feedback.memory.annotations(), name or feedback.name
-    else:
-        rows = feedback
+    core = getattr(feedback, "memalign_judge", feedback)
+    entries = core.memory.annotations() if isinstance(core, memalign.Judge) else core
+    rows: list[Any] = list(entries) if isinstance(entries, Iterable) else [None]
+    if not all(isinstance(row, Feedback | Annotation) for row in rows):
+        raise invalid(f"log_feedback takes a judge, or a list of Feedback; got {type(feedback).__name__}")
+    name = name or getattr(feedback, "name", "")
     if not name:
         raise invalid("log_feedback needs the assessments' name: log_feedback(rows, name='send')")
     return {str(row.key): _log(row, name) for row in rows}
@@ -172,8 +178,11 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     # Of somebody without a name, any assessment without one may be theirs, and none of them is overridden.
     if any((entry.feedback.value, entry.rationale or None) == content for entry in (own[-1:] if person else own)):
         return "unchanged"
+    if person and own and _is_before(row.created_at, own[-1]):
+        return "newer"
     source = AssessmentSource(source_type="HUMAN", source_id=person or "default")
     words = {"trace_id": row.id, "value": row.value, "rationale": row.rationale, "source": source}
+    words["metadata"] = {_SAID_AT: row.created_at} if row.created_at else None
     try:
         if person and own:
             mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
@@ -184,3 +193,10 @@ def _log(row: Feedback | Annotation, name: str) -> str:
             return "refused"
         raise
     return "logged"
+
+
+def _is_before(moment: str | None, assessment: Any) -> bool:
+    """Whether something was said before an assessment; what we logged was said when it says, unless it was edited."""
+    edited = assessment.last_update_time_ms != assessment.create_time_ms
+    other = (None if edited else (assessment.metadata or {}).get(_SAID_AT)) or _moment(assessment)
+    return bool(moment and other and datetime.fromisoformat(moment) < datetime.fromisoformat(other))

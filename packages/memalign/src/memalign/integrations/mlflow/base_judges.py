@@ -168,7 +168,9 @@ def annotation_of(value_type: ValueType) -> Any:
 def core_label(value_type: ValueType, value: Any) -> Any:
     """A label of MLflow's as ours: a number that is a choice, such as of Literal[1, 3, 9], is text in ours."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value) if number and value_type.kind == "choice" else value
+    if not number or value_type.kind != "choice":
+        return value
+    return str(int(value) if value == value // 1 else value)  # a tracking server sends 3 as 3.0
 
 
 def mlflow_label(annotation: Any, value: Any) -> Any:

@@ -26,6 +26,7 @@ from memalign.integrations.mlflow.verdicts import (
     rationale_of,
 )
 from memalign.judge.decision import finding_text
+from memalign.judge.standing import standing_judgment
 from memalign.registry.bundle import bundle_of
 from memalign.types import Example, Judgment
 
@@ -102,7 +103,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             content = content_of(session, fields, self._base_judge) | content
         missing = [name for name in fields if name not in content]
         by_tools = "trace" in fields or (silent and set(missing) <= silent)
-        if trace is not None and by_tools and not is_embedded(self._base_judge):
+        standing = None if missing else standing_judgment(core, Example(id="item", **content))
+        if trace is not None and by_tools and standing is None and not is_embedded(self._base_judge):
             # Tools that look into the trace are MLflow's, also where its root span says nothing.
             with mlflow.tracing.context(enabled=False):
                 return ask_mlflow(core, self._base_judge, content, {**arguments, "trace": trace})
@@ -110,7 +112,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             names = ", ".join("session" if name == "conversation" else name for name in missing)
             raise invalid(f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}")
         with translated(), mlflow.tracing.context(enabled=False):  # autologging would make a trace of each model call
-            judgment = core(Example(id="item", **{name: content[name] for name in fields}))
+            judgment = standing or core(Example(id="item", **{name: content[name] for name in fields}))
         return self._feedback(judgment, None if trace is None else trace.info.trace_id)
 
     def _feedback(self, judgment: Judgment, trace_id: str | None) -> Feedback:
