@@ -52,6 +52,7 @@ def without(judge: Judge, *written: str) -> Judge:
             },
         ),
         ("JOSÉ\nMÜLLER", "ben", {"t-2@ben": ("inputs",)}),
+        ("jose muller", "ben", {"t-2@ben": ("inputs",)}),
         ("4711", None, {"t-6@ana": ("inputs",)}),
         ("STRASSE", None, {"t-8@ana": ("rationale",)}),
         ("not there", None, {}),

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Finder"]
 
-_INVISIBLE = re.compile("[\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+# Invisible characters, and the accents of Latin, Greek and Cyrillic; in other scripts a mark may be a vowel.
+_MARKS = re.compile("[\u00ad\u0300-\u036f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 
 
 class Finder:
-    """Finds one text in cases and annotations: case-folded, in NFKC form, white space and invisible marks apart.
+    """Finds one text in cases and annotations: case-folded, in NFKC form, without accents and invisible marks.
 
     Content is searched as people read it: decoded, and a field that is JSON text of its own once more. Raises
     InputError for a text without a letter, digit or sign.
@@ -55,9 +56,8 @@ class Finder:
 def _plain(text: str) -> str:
     if text.isascii():  # has one normal form, and nothing invisible
         return " ".join(text.lower().split())
-    # Folding may undo the normal form, so it is made again (Unicode, D146: compatibility caseless matching).
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold())
-    return " ".join(folded.split())
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())  # as Unicode's D146
+    return " ".join(unicodedata.normalize("NFC", _MARKS.sub("", folded)).split())
 
 
 def _texts(value: Any) -> Iterator[str]:
