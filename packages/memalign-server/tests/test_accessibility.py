@@ -71,7 +71,7 @@ def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: st
     enter(page, url, "olga")
     page.goto("/judges/tone/setup?open=experts")
     page.fill("input[name=name]", "ana")
-    page.click("button:has-text('Copy invitation')")
+    page.click("button:has-text('Make a link')")
     link = page.inner_text("[role=status] code")
     faults |= faults_of(page, "invited")
     page.goto("/account")

@@ -47,6 +47,8 @@ OTHERS: list[dict[str, Any]] = [
     {"id": "thanks", "inputs": "Thanks!", "outputs": "Glad to hear it! Any time."},
 ]
 
+WORDS_OF_LATE = {"Philippa": "No date is given.", "Ben": "Say sorry first."}
+
 
 @dataclass(frozen=True)
 class Site:
@@ -262,7 +264,7 @@ def erased(site: Site, **form: Any) -> str:
 def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
     spread(site)
     page = post(site.client, "/judges/tone/find", matching="okafor").text
-    assert "12 cases, 6 comments mention it" in " ".join(page.split())
+    assert "Found: 12 cases, 6 comments" in " ".join(page.split())
     assert page.count("case, taught") == 3
     assert page.count("case, not taught") == 9
     assert MATTERS[0] in page
@@ -283,7 +285,8 @@ def test_what_has_no_tick_stays(site: Site) -> None:
     chosen = [tick for tick in ticks(page) if tick.endswith(("okafor-1", "okafor-7@local"))]
     assert "Erase 1 case for good" in post(site.client, "/judges/tone/erase/ticks", tick=chosen).text
     page = erased(site, matching="okafor", tick=chosen)
-    assert "16 that mention it and had no tick" in page
+    assert "2 cases, 1 comment" in page, "the only comment on a case takes the case along"
+    assert "15 that mention it and had no tick" in page
     assert "Erase the" not in page  # it would take what has lost its tick
     assert not site.tables_with("parcel is three weeks late", "okafor-7@", "is owed more on okafor-7")
     assert site.tables_with("card was charged twice")
@@ -296,7 +299,7 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     site.registry().align("tone", rows)
     site.registry().update("tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local"))
     page = " ".join(post(site.client, "/judges/tone/find", matching="lindqvist").text.split())
-    assert "1 comment, 1 learned sentence mention it" in page
+    assert "Found: 1 comment, 1 learned sentence" in page
     assert "comment, yours" in page
     assert "learned, yours" in page
     learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
@@ -308,6 +311,21 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     page = erased(site, matching="philippa", tick=ticks(page))
     assert "0 left" in page, re.findall("<h1>.*?<dl>", page, re.DOTALL)
     assert site.nowhere("philippa", "Too short")
+
+
+def test_an_experts_cases_are_no_ticks_of_their_own_and_go_where_nobody_else_spoke_of_them(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    rows = [{**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}]
+    rows += [{**OTHERS[0], "value": False, "rationale": words, "source": of} for of, words in WORDS_OF_LATE.items()]
+    site.registry().align("tone", rows)
+    page = " ".join(post(site.client, "/judges/tone/find", matching="philippa").text.split())
+    assert "Found: 2 comments</h3>" in page
+    assert "Erase 2 comments for good" in page
+    assert "A case of which nothing else was said goes too." in page
+    page = " ".join(erased(site, matching="philippa", tick=ticks(page)).split())
+    assert "1 case, 2 comments" in page
+    assert not site.tables_with("philippa", "Glad to hear it")
+    assert site.tables_with("My order is three weeks late", "Say sorry first")
 
 
 def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -341,7 +341,9 @@ def test_taking_words_back_leaves_what_the_person_made_theirs(site: Site) -> Non
     (source,) = taken.supported_by
     words = site.review(source.id).rationale or ""
     site.do("learned/confirm", guideline=theirs.id)
-    assert "This changes 2 of 3 things it learned; your wording stays. Take back Keep it" in site.page(take=taken.id)
+    assert "This changes 2 of 3 things it learned; your wording stays. Take back Leave as it was" in site.page(
+        take=taken.id
+    )
     page = site.do("learned/take-back", row=taken.id)
     assert "Taken back. The judge does not follow these words any more." in page
     assert words not in page
@@ -360,7 +362,10 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     (rule,) = site.judge.memory.semantic
     site.do("learned/better", guideline=rule.id, text="Say sorry first.", tried="Say sorry first.", action="keep")
     shown = site.page(take=rule.id)
-    assert "This changes 1 of 1 things it learned. Keep the sentence you wrote? Keep it Let it go" in shown
+    assert (
+        "This changes 1 of 1 things it learned. The sentence is yours: keep it? Keep the sentence Take back both"
+        in shown
+    )
     site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
     assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
 

@@ -123,7 +123,7 @@ def test_a_trial_of_a_taught_case_asks_the_model(local: TestClient) -> None:
         ("", "a provider&#39;s key is missing."),
         ("openai:gpt-4.1-mini", "a provider&#39;s key is missing."),
         ("nobody:m", "a model of this name cannot be used."),
-        ("openai:m@http://127.0.0.1:9/v1", "It did not answer"),
+        ("openai:m@http://127.0.0.1:9/v1", "There is no verdict"),
         ("openai:m@http://user:secret@127.0.0.1/v1", "a model of this name cannot be used."),
     ],
 )
@@ -239,7 +239,7 @@ def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> Non
     page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
     assert "2 rows cannot be used and are left out." in page
     assert "Line 4: " in page
-    assert "nothing is in the column agent_reply" in page
+    assert "nothing is in agent_reply" in page
     assert "3 cells and the header 2" in page
     assert "Add 3 cases" in page
 
@@ -350,7 +350,7 @@ def test_an_open_server_says_that_it_is_open(local: TestClient) -> None:
     page = local.get(f"{SETUP}?open=experts").text
     assert "Everybody on this machine can use this server" in page
     assert "memalign serve --add-owner" in page
-    assert "Copy invitation" not in page
+    assert "Make a link" not in page
 
 
 def test_experts_are_listed_with_their_answers(shared: world.Shared) -> None:

@@ -18,31 +18,14 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="P", min=0, max=65535, help="The port to listen on. 0 picks a free one.")
-    ] = 8321,
+    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="The port; 0 picks a free one.")] = 8321,
     registry: Annotated[
-        str,
-        typer.Option(
-            metavar="URL",
-            envvar="MEMALIGN_REGISTRY",
-            help="The registry that holds the judges: a file, or a URL of SQLite or PostgreSQL.",
-        ),
+        str, typer.Option(metavar="URL", envvar="MEMALIGN_REGISTRY", help="A file, or a URL of SQLite or PostgreSQL.")
     ] = "sqlite:///memalign.db",
     public_url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar="MEMALIGN_PUBLIC_URL",
-            help="The address that browsers use, if the server is behind a proxy.",
-        ),
+        str | None, typer.Option(metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="Its address behind a proxy.")
     ] = None,
-    add_owner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Print a personal link for an owner with this name, without starting the server."
-        ),
-    ] = None,
+    add_owner: Annotated[str | None, typer.Option(metavar="NAME", help="Only print a link for this owner.")] = None,
 ) -> int:
     """Serve the experts' review pages and an HTTP API. Ctrl-C stops the server.
 
@@ -50,9 +33,8 @@ def serve(
     people have to sign in: --add-owner prints a link for the first owner, who then invites the others.
 
     Programs use the token in MEMALIGN_API_TOKEN. Cases can come from the MLflow server in MLFLOW_TRACKING_URI. For
-    OpenID Connect, set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET, and at least one of the lists _OWNERS and
-    _REVIEWERS. A list holds e-mail addresses separated by commas, or @example.org for a whole domain. To read a secret
-    from a file, add _FILE to the name of its variable.
+    OpenID Connect, set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET, and _OWNERS or _REVIEWERS: e-mail addresses,
+    or @example.org for a whole domain, with commas between. To read a secret from a file, add _FILE to the name.
     """
     read_secret_files()
     settings = Settings(
@@ -63,9 +45,7 @@ def serve(
         api_token=os.environ.get("MEMALIGN_API_TOKEN") or None,
         mlflow=os.environ.get("MLFLOW_TRACKING_URI") or None,
     )
-    if add_owner is not None:
-        return _add_owner(settings, port, add_owner)
-    return _run(settings, port)
+    return _run(settings, port) if add_owner is None else _add_owner(settings, port, add_owner)
 
 
 def _add_owner(settings: Settings, port: int, name: str) -> int:
@@ -75,11 +55,7 @@ def _add_owner(settings: Settings, port: int, name: str) -> int:
 
     with Store(settings.registry).write() as connection:
         secret = owner_link(connection, name)
-    typer.echo(
-        f"{name} is now an owner of {settings.registry}. Start the server and open this link "
-        "within a week. It works once:",
-        err=True,
-    )
+    typer.echo(f"{name} now owns {settings.registry}. Start the server; this link works once, within a week:", err=True)
     typer.echo(link_address(settings, _address(settings, port), secret))
     return 0
 
@@ -100,15 +76,10 @@ def _run(settings: Settings, port: int) -> int:
         closed = settings.openid is not None or has_people(connection)
     if not settings.local and not closed:
         raise ConfigurationError(
-            f"other people can reach {settings.public_url or settings.host}, so the team needs an "
-            "owner first; to add one: memalign serve --add-owner NAME"
+            f"others can reach {settings.public_url or settings.host}, so add an owner: memalign serve --add-owner NAME"
         )
     listening = _listening(settings.host, port)
-    whom = (
-        "for the people of the team"
-        if closed
-        else "open to everybody on this machine, because the team has no members yet"
-    )
+    whom = "for the members of the team" if closed else "open to everybody on this machine until the team has a member"
     typer.echo(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}", err=True)
     config = uvicorn.Config(
         application, log_level="warning", server_header=False, date_header=False, timeout_graceful_shutdown=5
@@ -123,8 +94,7 @@ def _listening(host: str, port: int) -> socket.socket:
     with contextlib.ExitStack() as unless_it_listens:
         try:
             ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            # Only with its protocol asyncio knows it for TCP, and sends each part of an answer at once: else they wait
-            # for 40 ms.
+            # With its protocol asyncio knows it for TCP, and sends parts of an answer without a wait of 40 ms.
             listening = unless_it_listens.enter_context(socket.socket(family, kind, protocol))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(place)

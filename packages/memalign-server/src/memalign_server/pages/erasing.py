@@ -115,7 +115,11 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
         keys = [mention.name for mention in chosen if mention.kind != "sentence"]
         rules = {mention.name for mention in chosen if mention.kind == "sentence"}
         sentences = [rule.text for rule in setup.latest.memory.guidelines if rule.id in rules]
-        job = setup.start("erase", keys=keys, sentences=sentences, kept=len(mentions) - len(chosen))
+        unticked = {mention.name for mention in mentions} - {mention.name for mention in chosen}
+        with suppress(UnknownKey):  # what goes with what is ticked had no tick of its own
+            along = setup.server.registry.erase(setup.judge, keys, dry_run=True)
+            unticked -= {*along.cases, *map(str, along.keys), *along.guidelines}
+        job = setup.start("erase", keys=keys, sentences=sentences, kept=len(unticked))
     address = link(setup.judge, f"receipts/{job.id}")
     if "hx-request" not in setup.request.headers:
         return RedirectResponse(address, 303)
@@ -127,7 +131,8 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
 def _mentions(setup: Setup, text: str) -> list[Mention]:
     """What holds a text, or was said by a person of that name: cases, comments, sentences.
 
-    Comments of cases that go, and sentences learned from what goes, are listed only where they hold the text.
+    Comments of cases that go, cases that go with their only comment, and sentences learned from what goes, are listed
+    only where they hold the text.
     """
     finder, receipts, sources = Finder(text), list[Receipt](), _sources(setup, text)
     selections: list[dict[str, Any]] = [{"matching": text}, *({"source": source} for source in sources)]
@@ -153,9 +158,12 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
         learned = memory.case(case_id)
         example = examples.get(case_id) or (learned and learned.example)
         texts = [*strings(example.outputs), *strings(example.content), case_id] if example else []
+        if example and any(key.id == case_id for key in keys) and not finder.within([*texts, example.meta]):
+            continue
         mentions.append(Mention(kind="case", name=case_id, taught=bool(learned), line=_line(texts, finder)))
+    listed = {mention.name for mention in mentions}
     for key in keys:
-        if key.id not in cases or key.source in sources or any(map(finder.holds, words[key])):
+        if key.id not in listed or key.source in sources or any(map(finder.holds, words[key])):
             whose = "" if key.source == setup.person.name else key.source
             mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=_line(words[key], finder)))
     for rule in memory.guidelines:

@@ -128,7 +128,7 @@ def _by_fields(upload: Upload, written: Sequence[Row], judge: Judge, bad: list[R
     columns, rows = Columns(labels | chosen), list[Row]()
     for row in written:
         if empty := [column for column in upload.chosen if _is_empty(row.fields.get(column))]:
-            bad.append(RowError(line=row.line, reason=f"nothing is in the column {', '.join(empty)}"))
+            bad.append(RowError(line=row.line, reason=f"nothing is in {' or '.join(empty)}"))
             continue
         fields = columns.renamed({name: row.fields[name] for name in row.fields if name not in sides.values()})
         if sides:
