@@ -313,7 +313,7 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     assert site.nowhere("philippa", "Too short")
 
 
-def test_an_experts_cases_are_no_ticks_of_their_own_and_go_where_nobody_else_spoke_of_them(site: Site) -> None:
+def test_a_case_goes_with_its_only_comment_and_has_no_tick(site: Site) -> None:
     put_in(site.client, OTHERS)
     rows = [{**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}]
     rows += [{**OTHERS[0], "value": False, "rationale": words, "source": of} for of, words in WORDS_OF_LATE.items()]
