@@ -123,11 +123,11 @@ class TestSeveralPeople:
     @pytest.mark.parametrize(
         ("knobs", "words"),
         [
-            ({"authority": "ana"}, r"several sources.*\('ana',\)"),
-            ({"policy": "recency"}, "an order of"),
-            ({"policy": ("seniority",)}, "an order of"),
-            ({"policy": ("recency", "recency")}, "an order of"),
-            ({"policy": ()}, "an order of"),
+            ({"authority": "ana"}, r"list of sources.*\('ana',\)"),
+            ({"policy": "recency"}, "a policy lists"),
+            ({"policy": ("seniority",)}, "a policy lists"),
+            ({"policy": ("recency", "recency")}, "a policy lists"),
+            ({"policy": ()}, "a policy lists"),
         ],
     )
     def test_an_unknown_policy_or_authority_is_refused(self, knobs: Any, words: str) -> None:
