@@ -115,13 +115,10 @@ def interruptible_change(registry: Registry, name: str, before: int) -> Any:
     def consequence() -> str:
         now = registry.history(name)[-1].number
         if now == before:
-            answers = registry.kept_answers(name)
-            paid = (
-                f"; {counted(answers, 'answer')} already paid for: run the same command again to reuse them"
-                if answers
-                else ""
-            )
-            return f"nothing was saved, and {name} is still version {now}{paid}"
+            unsaved = f"nothing was saved, and {name} is still version {now}"
+            if answers := registry.kept_answers(name):
+                unsaved += f"; {counted(answers, 'answer')} already paid for: run the same command again to reuse them"
+            return unsaved
         return f"{name} is now version {now}; to see what changed: memalign diff {name} {before} {now}"
 
     return interruptible(consequence)
@@ -141,12 +138,8 @@ def report(session: Session, result: AlignResult) -> int:
     if result.forgotten:
         parts.append(guideline_table(result.forgotten, title="Forgotten guidelines", limit=_LIMIT))
     settings_lost = [(rule.id, by) for rule in result.forgotten if (by := by_people(rule))]
-    parts += _first(
-        [
-            f"{gid} ({by}) was forgotten with its feedback, including what that person set; check the new guidelines"
-            for gid, by in settings_lost
-        ]
-    )
+    also = "was forgotten with its feedback, including what that person set; check the new guidelines"
+    parts += _first([f"{gid} ({by}) {also}" for gid, by in settings_lost])
     if result.guidelines:
         in_force_first = sorted(result.guidelines, key=lambda g: memory.status(g) != "active")
         rest = f"for all: memalign guideline {name}"

@@ -153,7 +153,7 @@ def embedded_model_name(screen: Screen, *, yes: bool) -> str:
 
 
 class Screen:
-    """Prints the demo as it goes. With --json it prints to stderr, so that stdout holds JSON alone."""
+    """The demo as it goes: with --json on stderr, so that stdout has JSON alone."""
 
     def __init__(self, as_json: bool = False) -> None:
         self._console = open_console(stderr=as_json)

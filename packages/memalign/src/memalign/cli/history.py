@@ -24,18 +24,12 @@ _SQLITE = b"SQLite format 3"  # how such a file begins
 def history(session: Session, name: Name) -> int:
     """List a judge's versions and what changed in each."""
     versions = session.registry().history(name)
-    rows = [
-        (
-            version.number,
-            version.created_at[:19].replace("T", " "),
-            version.action,
-            version.feedback,
-            version.guidelines,
-            version.pending,
-            "; ".join(filter(None, ("redacted" if version.redacted else "", version.summary, version.note))),
-        )
-        for version in versions
-    ]
+    rows: list[tuple[object, ...]] = []
+    for version in versions:
+        when = version.created_at[:19].replace("T", " ")
+        what = "; ".join(filter(None, ("redacted" if version.redacted else "", version.summary, version.note)))
+        counts = (version.feedback, version.guidelines, version.pending)
+        rows.append((version.number, when, version.action, *counts, what))
     columns = ("version", "when (UTC)", "command", "feedback", "guidelines", "pending", "what changed")
     session.give({"judge": name, "versions": [version.to_dict() for version in versions]}, table(columns, rows))
     return DONE
@@ -227,11 +221,8 @@ def _import_bundle(session: Session, file: str, name: str | None, *, allow_erase
     before = {judge.name: judge.latest for judge in registry.list()}.get(target, 0)
     number = registry.import_bundle(file, name, allow_erased=allow_erased)
     note = registry.history(target)[number - 1].note
-    line = (
-        f"imported {target} as version {number}"
-        if number > before
-        else f"nothing changed; {target} is still version {number}"
-    )
+    imported = f"imported {target} as version {number}"
+    line = imported if number > before else f"nothing changed; {target} is still version {number}"
     data = {"judge": target, "version": number, "note": note}
     session.give(data, line, *([f"note: {note}"] if note else []))
     return DONE

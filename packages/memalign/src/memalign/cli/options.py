@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -85,12 +85,10 @@ def rows_of(
     from memalign.integrations.otlp import holds_spans, trace_rows
     from memalign.io import RowSource
 
-    columns = columns_of(mapping)
-    if holds_spans(file):
-        return RowSource.of(trace_rows(file), name=file, columns=columns, remembered=remembered, source=source)
-    if file != "-":
-        return RowSource.of(file, columns=columns, remembered=remembered, source=source)
-    return RowSource.of_lines(sys.stdin.buffer, name="stdin", columns=columns, remembered=remembered, source=source)
+    options: dict[str, Any] = {"columns": columns_of(mapping), "remembered": remembered, "source": source}
+    if file == "-":
+        return RowSource.of_lines(sys.stdin.buffer, name="stdin", **options)
+    return RowSource.of(trace_rows(file) if holds_spans(file) else file, name=file, **options)
 
 
 def judge_with_columns(
