@@ -1,6 +1,6 @@
 """What needs no language model: four classifiers of taught cases, and the rules that code mines from experts' words.
 
-A judge that is behind one of them is not worth its calls yet. Beside them is what these benchmarks share.
+A judge that is behind one of them is not worth its calls yet.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,30 +19,24 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from memalign import Example, Feedback, Memory, aio
+from memalign import Example, Feedback, Judge, Memory, aio
 from memalign.align.learned_tests import mined
 from memalign.content import each_side, words_of
-from memalign.evaluation.cases import estimate
-from memalign.evaluation.intervals import share_interval
 from memalign.judge.code_tests import holds
 from memalign.memory import Annotation, Case
 from memalign.memory.retrieval import embedding_text
-from memalign.metrics import Estimate
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.values import Value, ValueType
-
-__all__ = ["BASELINES", "AnyLikeness", "episodic", "ruled", "share"]
 
 Labelled = list[tuple[Example, Value]]
 
 
 def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Callable[[Example], Value | None] | None:
-    """The rules that code mines from the words of taught rows, as what gives a case its verdict; None without any."""
+    """The rules that code mines from taught rows' words: from a case to its verdict, of a pair the side that fits."""
     fields = [name for name in ("inputs", "outputs", "expectations") if any(row.content.get(name) for row in taught)]
     rules, labels = mined(episodic(taught), value_type, fields), list[Any](value_type.labels)
 
     def verdict(case: Example) -> Value | None:
-        """What the first rule that fires says, of a pair the side that it fits; None where none does."""
         sides = each_side(case.content, labels)
         for rule in rules:
             fits = [
@@ -70,6 +64,11 @@ def episodic(rows: Iterable[Feedback], embedding: WordLlamaEmbedding | None = No
     return Memory(cases=tuple(cases), embedding_model=embedding.name)
 
 
+def remembering(judge: Judge, rows: Iterable[Feedback], embedding: WordLlamaEmbedding) -> Judge:
+    """The judge with these rows as cases that it is shown, and no guidelines."""
+    return judge.replace(memory=episodic(rows, embedding), embedding_model=embedding)
+
+
 def vectors(cases: Sequence[Example]) -> Any:
     """The in-process embedder's vectors of cases, a row a case."""
     return aio.run(WordLlamaEmbedding().embed([embedding_text(case) for case in cases])).astype("<f4")
@@ -79,15 +78,6 @@ class AnyLikeness(WordLlamaEmbedding):
     """The in-process embedder by another name, under which no case is too unlike to be shown."""
 
     name = "any likeness"
-
-
-def share(right: Sequence[bool], groups: Sequence[str]) -> Estimate:
-    """The share that is right, with the library's interval by group of cases."""
-    value = sum(right) / len(right) if right else None
-    return estimate(value, groups, lambda: share_interval(right, groups))
-
-
-# -- baselines: from taught cases and labels to verdicts on others -----------------------------------------------------
 
 
 def _majority(taught: Labelled, cases: Sequence[Example]) -> list[Value]:
@@ -108,18 +98,14 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Any
 
 def _plain(cases: Sequence[Example]) -> Any:
     """Length, and the share of words that the reference and the inputs have too; of a pair, one side less the other."""
-    pairs = [[case.outputs[side] for side in "AB"] if _is_pair(case) else [case.outputs, None] for case in cases]
-    return np.array([_of_text(case, one) - _of_text(case, two) for case, (one, two) in zip(cases, pairs, strict=True)])
+    sides = [[_of_text(side) for side in each_side(case.content, ("A", "B"))] for case in cases]
+    return np.array([features[0] - features[1] if len(features) == 2 else features[0] for features in sides])
 
 
-def _is_pair(case: Example) -> bool:
-    return isinstance(case.outputs, dict) and {*case.outputs} == {"A", "B"}
-
-
-def _of_text(case: Example, text: Any) -> Any:
-    words = _words(text)
-    shares = [len(words & _words(getattr(case, name))) / (len(words) or 1) for name in ("expectations", "inputs")]
-    return np.array([math.log1p(sum(map(len, words_of("outputs", text)))), *shares])
+def _of_text(content: Mapping[str, Any]) -> Any:
+    words = _words(content["outputs"])
+    shares = [len(words & _words(content.get(name))) / (len(words) or 1) for name in ("expectations", "inputs")]
+    return np.array([math.log1p(sum(map(len, words_of("outputs", content["outputs"])))), *shares])
 
 
 def _words(content: Any) -> set[str]:

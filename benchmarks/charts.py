@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Panel", "Point", "chart"]
-
-STYLE = """
-.p{fill:#fff}text{fill:#1f2328}.g{stroke:#d8dce2}.s{fill:#57606a}path{fill:none;stroke:var(--c);stroke-width:2}
-circle{fill:var(--c)}.c0 path{stroke-width:3.5}path.band{fill:var(--c);opacity:.14;stroke:none}
-.c0{--c:#0072b2}.c1{--c:#3aa0dc}.c2{--c:#c77700}.c3{--c:#7a828e}.c4{--c:#b0508f}.c5{--c:#c8452e}
-@media (prefers-color-scheme:dark){.p{fill:#0d1117}text{fill:#e6edf3}.g{stroke:#30363d}.s{fill:#9aa4af}
-.c0{--c:#4aa8ff}.c1{--c:#9ad4ff}.c2{--c:#f0b040}.c3{--c:#aab2bd}.c4{--c:#e28fc6}.c5{--c:#ff7b66}}
-"""
+STYLE = Path(__file__).with_name("charts.css").read_text("utf-8")
 
 
 class Point(NamedTuple):
@@ -40,7 +33,7 @@ def chart(title: str, names: Sequence[str], panels: Sequence[Panel]) -> str:
     size = f'viewBox="0 0 830 {height}" width="830" height="{height}"'
     font = 'font-size="13" font-family="DejaVu Sans, Verdana, Arial, sans-serif"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {font}><title>{title}</title>']
-    parts.append(f'<style>{STYLE}</style><rect class="p" width="830" height="{height}" rx="6"/>')
+    parts.append(f'<style>\n{STYLE}</style><rect class="p" width="830" height="{height}" rx="6"/>')
     for place, panel in enumerate(panels):
         parts.append(f'<g transform="translate({20 + 270 * (place % 3)} {290 * (place // 3)})">')
         parts += [*_drawn(panel, names), "</g>"]

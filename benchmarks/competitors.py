@@ -32,8 +32,8 @@ class MemAlign:
         from mlflow.genai.judges.optimizers import MemAlignOptimizer
 
         model, instructions = f"openai:/{setup['model']}", setup["instructions"]
-        values = type_of(setup)
-        self.judge = make_judge(name="house", instructions=instructions, model=model, feedback_value_type=values)
+        facts = {"instructions": instructions, "feedback_value_type": type_of(setup)}
+        self.judge = make_judge(name="house", model=model, **facts)
         self.optimizer = MemAlignOptimizer(reflection_lm=model, embedding_model="openai:/text-embedding-3-small")
         self.traces = [_trace(row) for row in setup["rows"]]
         if "values" not in setup:
@@ -68,11 +68,10 @@ class Optimized:
         fields: Row = {name: (str, dspy.InputField()) for name in names}
         fields |= {"rationale": (str, dspy.OutputField()), "result": (type_of(setup), dspy.OutputField())}
         self.program = dspy.Predict(dspy.Signature(fields, setup["instructions"]))
-        rows = [
-            {name: row[name] or "" for name in (*names, "rationale")} | {"result": row["value"]}
-            for row in setup["rows"]
-        ]
-        self.examples = [dspy.Example(**row).with_inputs(*names) for row in rows]
+        self.examples = []
+        for row in setup["rows"]:
+            texts = {name: row[name] or "" for name in (*names, "rationale")}
+            self.examples.append(dspy.Example(**texts, result=row["value"]).with_inputs(*names))
         if "values" not in setup:
             self(WARM)
 
@@ -116,13 +115,12 @@ def _trace(row: Row) -> Any:
     with mlflow.start_span(name="case") as span:
         span.set_inputs(row["inputs"])
         span.set_outputs(row["outputs"])
-    source = AssessmentSource(source_type="HUMAN", source_id=row["source"])
+    trace, source = span.trace_id, AssessmentSource(source_type="HUMAN", source_id=row["source"])
     if "expectations" in row:
-        expected = {"name": "expected_response", "value": row["expectations"]}
-        mlflow.log_expectation(trace_id=span.trace_id, source=source, **expected)
+        mlflow.log_expectation(trace_id=trace, source=source, name="expected_response", value=row["expectations"])
     words = {"value": row["value"], "rationale": row["rationale"]}
-    mlflow.log_feedback(trace_id=span.trace_id, name="house", source=source, **words)
-    return mlflow.get_trace(span.trace_id)
+    mlflow.log_feedback(trace_id=trace, name="house", source=source, **words)
+    return mlflow.get_trace(trace)
 
 
 def tried(method: Any, item: Row) -> Any:

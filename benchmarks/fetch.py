@@ -14,7 +14,7 @@ import argparse
 import hashlib
 import json
 import re
-import shutil
+import socket
 import sys
 import tomllib
 import urllib.parse
@@ -33,13 +33,8 @@ def download(url: str, target: Path, wanted: str) -> None:
     """Bring a file, unless it is there. Raises OSError for one that does not come whole, or is another file."""
     if target.exists() and wanted in ("", digest(target)):
         return
-    partial = target.with_name(f"{target.name}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with urllib.request.urlopen(url, timeout=60) as answer, partial.open("wb") as file:
-        shutil.copyfileobj(answer, file)
-        size, whole = file.tell(), int(answer.headers.get("Content-Length") or file.tell())
-    if size != whole:
-        raise OSError(f"{url} was cut off after {size:,} of {whole:,} bytes")
+    partial = Path(urllib.request.urlretrieve(url, f"{target}.part")[0])
     if wanted not in ("", digest(partial)):
         raise OSError(f"{url} is another file: its SHA-256 is {digest(partial)}, not {wanted}")
     partial.replace(target)
@@ -53,9 +48,6 @@ def digest(path: Path) -> str:
 def short(*texts: object) -> str:
     """Twelve hex digits that stand for texts."""
     return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()[:12]
-
-
-# -- from a set's own form to rows of feedback; `task` names one of several tasks ------------------------------------
 
 
 def row(name: object, inputs: Row, outputs: Row, value: object, **others: Any) -> Row:
@@ -166,14 +158,14 @@ def _lines(path: Path) -> Iterator[Row]:
     return map(json.loads, filter(None, path.read_bytes().split(b"\n")))
 
 
-READERS = (averitec, ukp_convincing, saf, shepherd, financebench, halubench, autoj, feedback_collection)
+SETS = (averitec, ukp_convincing, saf, shepherd, financebench, halubench, autoj, feedback_collection)
+READERS = {reader.__name__: reader for reader in SETS}
 
 
 def tasks_of(name: str, source: Row, folder: Path, files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
     """Write the set's tasks, and say what each file is made of."""
-    reader = next(reader for reader in READERS if reader.__name__ == name)
     tasks, criteria = dict[str, dict[str, Row]](), dict(source.get("criteria", {}))
-    for item in reader(files):
+    for item in READERS[name](files):
         task = item.pop("task", "")
         criteria.setdefault(task, item.pop("criterion", source.get("criterion")))
         tasks.setdefault(task, {}).setdefault(f"{item['id']}@{item['source']}", item)
@@ -192,6 +184,7 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))
     parser.add_argument("--mirror", help="scheme and host of a server to ask in place of the public ones")
     options = parser.parse_args()
+    socket.setdefaulttimeout(60)
     sources: Row = tomllib.loads(options.sources.read_text("utf-8"))
     listed, missing = options.data / "tasks.json", 0
     tasks: dict[str, Row] = json.loads(listed.read_bytes()) if listed.exists() else {}

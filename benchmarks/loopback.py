@@ -1,14 +1,12 @@
 """A server on this machine that stands for a provider: chat, embeddings and decisions, after a fixed latency.
 
 It answers with what functions of the request say, counts tokens as providers bill them, and nothing leaves the machine.
-A token is four bytes of UTF-8, over the response format and all messages. Cached are, as OpenAI bills it, the longest
-beginnings in steps of 128 tokens, from 1,024 up, that an answered request had as well.
+A token is four bytes of UTF-8, over the response format and all messages; none is counted as cached.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import random
 import re
@@ -22,16 +20,12 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["Body", "Loopback", "text_of"]
-
 Body = dict[str, Any]
 
-STEP = 128 * 4  # bytes, four of which are a token
-SMALLEST = 1024 * 4
 DIMENSIONS = 512
 
 
-class Loopback:
+class Loopback(ThreadingHTTPServer):
     """The server, a context manager; it has a thread of its own.
 
     Args:
@@ -41,6 +35,9 @@ class Loopback:
         room: How many calls are answered at a time; others are refused with 429.
     """
 
+    daemon_threads = True
+    request_queue_size = 512
+
     def __init__(
         self,
         chat: Callable[[Body], Body | str],
@@ -49,32 +46,27 @@ class Loopback:
         latency: float = 0.0,
         room: int = 1_000_000,
     ) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.chat, self.decide, self.latency = chat, decide, latency
         self.room, self._lock = threading.BoundedSemaphore(room), threading.Lock()
-        self._cache: set[bytes] = set()
         self._counts: Counter[str] = Counter()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.loopback = self
-
-    @property
-    def base_url(self) -> str:
-        """What clients take as the address, `http://127.0.0.1:…/v1`."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
 
-    def take(self, *, forget: bool = False) -> Counter[str]:
-        """What was asked since the last time, by kind; with `forget`, nothing is in the cache from here on."""
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away before its answer came is no event."""
+
+    def take(self) -> Counter[str]:
+        """What was asked since the last time, by kind."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
-            if forget:
-                self._cache.clear()
         return counts
 
     def reply(self, path: str, body: Body) -> tuple[int, Body]:
@@ -85,38 +77,32 @@ class Loopback:
                 self._counts["refused"] += 1
             return 429, {"error": {"message": "Too many requests", "code": "rate_limit"}}
         chats = path.endswith("/chat/completions")
-        answer, counts, digests = (_embeddings if embeds else self._completion if chats else self._decision)(body)
+        answer, counts = (_embeddings if embeds else self._completion if chats else self._decision)(body)
         time.sleep(max(0.0, self.latency / (10 if embeds else 1) - (time.perf_counter() - started)))
         self.room.release()
         with self._lock:
-            self._cache.update(digests)
             self._counts.update(counts)
         return 200, answer
 
-    def _completion(self, body: Body) -> tuple[Body, Body, list[bytes]]:
+    def _completion(self, body: Body) -> tuple[Body, Body]:
         prompt = "\n".join([json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])])
-        digests = _beginnings(prompt.encode("utf-8", "surrogatepass"))
-        with self._lock:
-            steps = next((n for n, digest in enumerate(digests) if digest not in self._cache), len(digests))
-        cached = steps * STEP // 4 if steps * STEP >= SMALLEST else 0
         reply = self.chat(body)
         content = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
         read, written = _tokens(prompt), _tokens(content)
-        usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
         message = {"role": "assistant", "content": content, "refusal": None}
         answer = {
             **{"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": body["model"]},
             "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
-            "usage": usage | {"prompt_tokens_details": {"cached_tokens": cached}},
+            "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
         }
-        return answer, {"calls": 1, "tokens_in": read, "cached": cached, "tokens_out": written}, digests
+        return answer, {"calls": 1, "tokens_in": read, "tokens_out": written}
 
-    def _decision(self, body: Body) -> tuple[Body, Body, list[bytes]]:
+    def _decision(self, body: Body) -> tuple[Body, Body]:
         assert self.decide is not None
         tokens = _tokens(json.dumps([body["state"], body["questions"]], ensure_ascii=False))
         usage = {"input_tokens": tokens, "output_tokens": len(body["questions"])}
         answer = {"model": body["model"], "answers": self.decide(body), "usage": usage}
-        return answer, {"decisions": 1, "decision_tokens": tokens}, []
+        return answer, {"decisions": 1, "decision_tokens": tokens}
 
 
 def text_of(message: Body) -> str:
@@ -129,16 +115,7 @@ def _tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
-def _beginnings(prompt: bytes) -> list[bytes]:
-    """Digests of the prompt's beginnings, a step longer each time."""
-    digest, digests = hashlib.sha256(), []
-    for end in range(STEP, len(prompt) + 1, STEP):
-        digest.update(prompt[end - STEP : end])
-        digests.append(digest.digest()[:12])
-    return digests
-
-
-def _embeddings(body: Body) -> tuple[Body, Body, list[bytes]]:
+def _embeddings(body: Body) -> tuple[Body, Body]:
     """A text is the sum of its words, each a fixed direction: texts that share words are near each other."""
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
     data = []
@@ -150,7 +127,7 @@ def _embeddings(body: Body) -> tuple[Body, Body, list[bytes]]:
         data.append({"object": "embedding", "index": index, "embedding": embedding})
     used = sum(map(_tokens, texts))
     usage = {"prompt_tokens": used, "total_tokens": used}
-    return {"object": "list", "model": body["model"], "data": data, "usage": usage}, {"embed_tokens": used}, []
+    return {"object": "list", "model": body["model"], "data": data, "usage": usage}, {"embed_tokens": used}
 
 
 @cache
@@ -158,27 +135,18 @@ def _direction(word: str) -> Any:
     return np.array(random.Random(word).choices((-1.0, 1.0), k=DIMENSIONS), "float32")
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 512
-    loopback: Loopback
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away before its answer came is no event."""
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # else an answer waits 40 ms for the client's acknowledgement
     wbufsize = -1
-    server: _Server
+    server: Loopback
 
     def log_message(self, format: str, *args: object) -> None:  # the base class's name
         """Requests are counted, not logged."""
 
     def do_POST(self) -> None:  # the base class's name
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
-        status, reply = self.server.loopback.reply(self.path, body)
+        status, reply = self.server.reply(self.path, body)
         data = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -187,4 +155,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", "1")
         self.end_headers()
         self.wfile.write(data)
-        self.wfile.flush()

@@ -3,14 +3,13 @@
     python benchmarks/overhead.py [--runs 5] [--cases 1000 10000 100000] [--calls 1600]
 
 Milliseconds: of an import in a process of its own, of a judgment by judges that hold many cases, of one of 1,000
-judgments at once. Then calls a second of 64 workers against the ceiling of a server on this machine that takes 8, 24 or
-64 at a time and refuses the rest with 429.
+judgments at once. Then 64 workers judge with a server on this machine that takes 8, 24 or 64 calls at a time, and
+refuses the rest with 429.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import statistics
 import subprocess
 import sys
@@ -20,19 +19,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import shared
 from loopback import Loopback
 
 import memalign as ma
-from memalign import Memory
 from memalign.memory import Annotation, Case
-from memalign.models import ChatModel, ChatRequest, resolve
 from memalign.testing import HashEmbedding, ScriptedChatModel
 
-JUDGMENTS = 100
 WORKERS = 64
 LATENCY = 0.5
+INSTRUCTIONS = "Is the reply warm? {{ inputs }} {{ outputs }}"
 ITEM: dict[str, Any] = {"inputs": "Where is my parcel?", "outputs": "On its way."}
-REQUEST = ChatRequest(system="s", user="u", schema={"type": "object", "properties": {"value": {"type": "boolean"}}})
+ANSWER: dict[str, Any] = {"findings": [], "rationale": "It is cold.", "value": False}
 
 
 def seconds(work: Callable[[], object], times: int = 1) -> float:
@@ -43,7 +41,7 @@ def seconds(work: Callable[[], object], times: int = 1) -> float:
     return (time.perf_counter() - start) / times
 
 
-def memory(count: int) -> Memory:
+def memory(count: int) -> ma.Memory:
     """That many cases, with vectors as an align would keep them."""
     vectors = np.random.default_rng(0).normal(size=(count, 64)).astype("float32")
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -52,38 +50,28 @@ def memory(count: int) -> Memory:
         example = ma.Example(id=f"t-{number}", inputs=f"Parcel {number} is late.", outputs=f"Day {number % 30}.")
         words = Annotation(id=example.id, source="ana", value=number % 3 == 0, rationale=f"Name the day of {number}.")
         cases.append(Case(example=example, annotations=(words,), vector=vector.tobytes()))
-    return Memory(cases=tuple(cases), embedding_model=HashEmbedding().name)
+    return ma.Memory(cases=tuple(cases), embedding_model=HashEmbedding().name)
 
 
 def measured(counts: list[int]) -> dict[str, float]:
     """The seconds of each thing, once."""
     python = [sys.executable, "-c", "import memalign"]
     figures = {"import, Python's own start included": seconds(lambda: subprocess.run(python, check=True))}
-    model = ScriptedChatModel(lambda _: {"findings": [], "rationale": "It is cold.", "value": False})
-    instructions = "Is the reply warm? {{ inputs }} {{ outputs }}"
-    judge = ma.Judge(name="tone", feedback_value_type=bool, model=model, instructions=instructions)
+    judge = shared.judge_of("tone", INSTRUCTIONS, ScriptedChatModel(lambda _: ANSWER))
     label = {"id": "t-0", "inputs": "Late?", "outputs": "Yes.", "value": False}
     aligned = judge.align([label], optimizer=ma.MemAlign(embedding_model=HashEmbedding())).judge
     for count in (0, *counts):
         ask = partial(aligned.replace(memory=memory(count)) if count else judge, **ITEM)
         ask()
-        figures[f"a judgment, {count:,} cases"] = seconds(ask, JUDGMENTS)
-    many = [ma.Example(id=f"e-{number}", **ITEM) for number in range(1_000)]
-    figures["one of 1,000 judgments"] = seconds(lambda: judge.judge_many(many, concurrency=WORKERS)) / len(many)
+        figures[f"a judgment, {count:,} cases"] = seconds(ask, times=100)
+    figures["one of 1,000 judgments"] = seconds(lambda: judge_many(judge, 1_000)) / 1_000
     return figures
 
 
-async def time_calls(model: ChatModel, calls: int) -> float:
-    """Seconds that so many calls take, after a first one that loads what calls need."""
-    await model.complete(REQUEST)
-    waiting, started = iter(range(calls)), time.perf_counter()
-
-    async def work() -> None:
-        for _ in waiting:
-            await model.complete(REQUEST)
-
-    await asyncio.gather(*(work() for _ in range(WORKERS)))
-    return time.perf_counter() - started
+def judge_many(judge: ma.Judge, count: int) -> None:
+    """Judge that many items with all workers."""
+    items = [ma.Example(id=f"e-{number}", **ITEM) for number in range(count)]
+    assert not any(judgment.error for judgment in judge.judge_many(items, concurrency=WORKERS))
 
 
 def main() -> None:
@@ -94,16 +82,20 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=1_600, help="of a server for 64; fewer of smaller ones")
     options = parser.parse_args()
     runs = [measured(options.cases) for _ in range(options.runs)]
-    print(f"| {options.runs} runs | milliseconds, median | fastest |\n|---|---|---|")
-    for name in runs[0]:
-        times = [1_000 * run[name] for run in runs]
-        print(f"| {name} | {statistics.median(times):,.2f} | {min(times):,.2f} |")
-    print("\n| a server takes at a time | share of its ceiling that is used | refused, of calls |\n|---|---|---|")
+    times = {name: [1_000 * run[name] for run in runs] for name in runs[0]}
+    rows = [(name, f"{statistics.median(some):,.2f}", f"{min(some):,.2f}") for name, some in times.items()]
+    print(shared.markdown((f"{options.runs} runs", "milliseconds, median", "fastest"), rows), end="\n\n")
+    rows = []
     for room in (8, 24, WORKERS):
-        with Loopback(lambda _: {"value": True}, latency=LATENCY, room=room) as server:
-            calls = options.calls * room // WORKERS
-            share = calls * LATENCY / room / asyncio.run(time_calls(resolve(f"openai:m@{server.base_url}"), calls))
-            print(f"| {room} | {share:.2f} | {server.take()['refused']} of {calls} |")
+        with Loopback(lambda _: ANSWER, latency=LATENCY, room=room) as server:
+            calls, judge = (
+                options.calls * room // WORKERS,
+                shared.judge_of("tone", INSTRUCTIONS, f"openai:m@{server.base_url}"),
+            )
+            judge(**ITEM)  # loads what calls need
+            share = calls * LATENCY / room / seconds(partial(judge_many, judge, calls))
+            rows.append((str(room), f"{share:.2f}", f"{server.take()['refused']} of {calls}"))
+    print(shared.markdown(("a server takes at a time", "share of its ceiling in use", "refused, of calls"), rows))
 
 
 if __name__ == "__main__":

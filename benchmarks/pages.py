@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
 import httpx
+import shared
 from sqlalchemy import insert
 
 from memalign import Example, Judge, Judgment, Registry
@@ -42,19 +43,10 @@ def fill(url: str, cases: int, people: int) -> dict[str, str]:
     Registry(url).create(judge)
     examples = [Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{REPLY}{n}") for n in range(cases)]
     judged = [(case, Judgment(id=case.id, value=n % 5 > 0, rationale=REASON), 0.3) for n, case in enumerate(examples)]
-    row = {
-        "judge": "tone",
-        "form": "",
-        "taught": 1,
-        "state": "answered",
-        "revision": 1,
-        "rationale": "It names no day.",
-    }
-    row |= {"created_at": now(), "updated_at": now()}
-    rows = []
-    for n in range(cases):
-        value = "true" if n % 4 else "false"
-        rows.append(row | {"case_id": f"c-{n}", "person": f"person {n % people}", "value": value, "blind_value": value})
+    row = {"judge": "tone", "form": "", "taught": 1, "state": "answered", "revision": 1, "rationale": "No day."}
+    row |= dict.fromkeys(("created_at", "updated_at"), now())
+    cells = [(f"c-{n}", f"person {n % people}", "true" if n % 4 else "false") for n in range(cases)]
+    rows = [row | {"case_id": case, "person": name, "value": v, "blind_value": v} for case, name, v in cells]
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)
         store_judgments(connection, judge, 1, judged)
@@ -100,8 +92,7 @@ def main() -> None:
         cookies = fill(url, options.cases, options.people)
         command = [sys.executable, "-m", "memalign", "serve", "--registry", url, "--port", "0"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            (address,) = re.findall(r"http://127\.0\.0\.1:\d+", process.stderr.readline())
+            (address,) = re.findall(r"http://127\.0\.0\.1:\d+", process.stderr.readline() if process.stderr else "")
             until = time.monotonic() + options.seconds
             work = []
             for name, cookie in cookies.items():
@@ -112,10 +103,11 @@ def main() -> None:
                 people = [task.result() for task in work]
             finally:
                 process.terminate()
-    print(f"| {options.people} reviewers, milliseconds | n | p50 | p95 |\n|---|--:|--:|--:|")
+    rows = []
     for kind in sorted({kind for person in people for kind in person}):
         times = sorted(1000 * second for person in people for second in person.get(kind, ()))
-        print(f"| {kind} | {len(times)} | {statistics.median(times):.0f} | {times[int(0.95 * len(times))]:.0f} |")
+        rows.append((kind, len(times), f"{statistics.median(times):.0f}", f"{times[int(0.95 * len(times))]:.0f}"))
+    print(shared.markdown((f"{options.people} reviewers, milliseconds", "n", "p50", "p95"), rows))
 
 
 if __name__ == "__main__":

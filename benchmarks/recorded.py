@@ -1,18 +1,16 @@
-"""The calibrator on answers that were recorded: how near does it come to people on dialogues that it never learned?
+"""How near does the calibrator come to people, on recorded answers of a model about dialogues that it never learned?
 
     python benchmarks/recorded.py llm_rubric.jsonl
 
-The file has one dialogue and judge a line: `part` (synthetic or real), `answers` (by question the probabilities of 1 to
-4 that a provider's model gave), `human` (what the judge said of the same questions, null where one does not apply). It
-is made of microsoft/LLM-Rubric (MIT). Learned from the synthetic part, and measured on the real one: `human.Q0`, 1 to
-4. No model is called. The published figures are those of arXiv 2501.00274, whose small net has parameters of each
-judge. The interval of the concordance coefficient is the library's jackknife.
+The file is made of microsoft/LLM-Rubric (MIT), a dialogue and judge a line: `part` (synthetic or real), `answers` (by
+question the probabilities of 1 to 4 that a provider's model gave) and `human` (what the judge said, or null).
+Synthetic dialogues are taught, and `human.Q0` of the real ones is measured. No model is called. The published figures
+are of arXiv 2501.00274, and the interval is the library's jackknife.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,7 +18,9 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import kendalltau, pearsonr, spearmanr  # type: ignore[import-untyped]
+from shared import markdown, read
 
+from memalign.evaluation.cases import estimate
 from memalign.evaluation.intervals import agreement_interval
 from memalign.judge.calibrator import fit
 from memalign.judge.observations import LabelledCase, Observation
@@ -57,30 +57,30 @@ def case(row: dict[str, Any]) -> LabelledCase:
     return LabelledCase(observation, row["human"]["Q0"])
 
 
-def line(name: str, guessed: Sequence[float], labels: Sequence[float]) -> str:
+def line(name: str, guessed: Sequence[float], labels: Sequence[float]) -> list[str]:
     """One row of the table."""
     error = math.sqrt(np.mean((np.array(guessed) - np.array(labels)) ** 2))
-    cells = " | ".join(f"{measure(guessed, labels)[0]:.3f}" for measure in (pearsonr, spearmanr, kendalltau))
-    low, high = agreement_interval(ccc, guessed, labels) or (math.nan, math.nan)
-    return f"| {name} | {cells} | {error:.2f} | {ccc(guessed, labels):.2f} [{low:.2f}, {high:.2f}] |"
+    figures = [f"{measure(guessed, labels)[0]:.3f}" for measure in (pearsonr, spearmanr, kendalltau)]
+    agreement = estimate(ccc(guessed, labels), None, lambda: agreement_interval(ccc, guessed, labels))
+    return [name, *figures, f"{error:.2f}", f"{agreement:.2f}"]
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="the recorded answers, JSON lines")
-    rows = [json.loads(text) for text in parser.parse_args().file.read_text("utf-8").splitlines()]
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("file", type=Path, help="the recorded answers, JSON lines")
+    rows = read(options.parse_args().file)
     labelled = [row for row in rows if row["human"]["Q0"] is not None]
     taught = [case(row) for row in labelled if row["part"] == "synthetic"]
     unseen = [case(row) for row in labelled if row["part"] != "synthetic"]
     labels = [float(case.label) for case in unseen]
     calibrator = fit(ValueType.of("int:1..4"), taught)
     print(f"taught {len(taught)}, unseen {len(unseen)}\n")
-    print("| | Pearson | Spearman | Kendall | RMSE | CCC |\n|---|---|---|---|---|---|")
     own = [mean((case.observation.chances or {}).values()) for case in unseen]
-    print(line("the model's own expected answer", own, labels))
-    print(line("the calibrator", [mean(calibrator.says(case.observation).values()) for case in unseen], labels))
-    print("| published: a net with parameters of each judge | 0.313 | 0.368 | 0.291 | | |")
+    calibrated = [mean(calibrator.says(case.observation).values()) for case in unseen]
+    lines = [line("the model's own expected answer", own, labels), line("the calibrator", calibrated, labels)]
+    lines.append(["published: a net with parameters of each judge", "0.313", "0.368", "0.291", "", ""])
+    print(markdown(("", "Pearson", "Spearman", "Kendall", "RMSE", "CCC"), lines))
 
 
 if __name__ == "__main__":

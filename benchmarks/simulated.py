@@ -3,11 +3,9 @@
 A chat model has a competence for each thing that it does: judging without a rule, following a rule that it is shown,
 citing it truly, reading a rule in the comment beside an example, and writing the right rule from an expert's comment.
 A decision model has one for answering questions and one for its own verdict. Each is the probability of doing it right,
-drawn once for each case, so that the same request always has the same answer; above temperature 0 a repeated request
-is drawn again. `MODELS` has what stands behind the name of a model.
-
-The chat model also answers what DSPy's optimizers ask, as far as the prompt shows it: it states the rules of the
-comments that are in the prompt, keeps those of the instructions that it is to improve, and keeps three in a summary.
+drawn once for each case; above temperature 0 a repeated request is drawn again. The chat model also answers what DSPy's
+optimizers ask: it states the rules of the comments that are in the prompt, keeps those of the instructions that it is
+to improve, and keeps three in a summary.
 """
 
 from __future__ import annotations
@@ -21,13 +19,11 @@ import threading
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from loopback import Body, text_of
-
-__all__ = ["INSTRUCTIONS", "MODELS", "POLICIES", "Competence", "Policy", "chat", "decide", "rows"]
 
 INSTRUCTIONS = "Is this reply to the customer as our house wants it?\nLetter: {{ inputs }}\nReply: {{ outputs }}"
 
@@ -39,6 +35,7 @@ LETTERS = HOUSE["letters"] | {f"about {topic}": f"I am writing about my {topic}.
 TEXTS = REPLIES | LETTERS
 ASKED = {key: f"Does the {'reply' if key in REPLIES else 'letter'} hold this: {key}?" for key in TEXTS}
 ASKED["order"] = "Does the answer come before the thanks?"
+QUOTATIONS = TEXTS | {"order": REPLIES["answer"]}
 FACTS = {question: key for key, question in ASKED.items()}
 
 
@@ -84,15 +81,6 @@ class Rule:
         """What it says about a case that it decides."""
         return self.always if self.always is not None else (self.fact in case.facts) != self.turned
 
-    @property
-    def questions(self) -> list[str]:
-        """What it rests on."""
-        return [ASKED[fact] for fact in dict.fromkeys((self.needs, self.lacks, self.fact)) if fact]
-
-    def quotation(self, case: Case) -> str:
-        """Words of the case that show it; none where something is missing."""
-        return (TEXTS | {"order": REPLIES["answer"]})[self.fact] if self.fact in case.facts else ""
-
 
 @dataclass(frozen=True)
 class Policy:
@@ -101,16 +89,7 @@ class Policy:
     name: str
     rules: Sequence[Rule]
     draws: Mapping[str, float]
-    weights: Mapping[str, float]
-
-    def case(self, number: int, rng: random.Random) -> Case:
-        """One case, at random."""
-        noise = dict.fromkeys(HOUSE["noise"], 0.5)
-        facts = {fact for fact, share in (*self.draws.items(), *noise.items()) if rng.random() < share}
-        if len(self.rules) == len(TOPICS):
-            topic = rng.choice(TOPICS)
-            facts |= {f"about {topic}", *([f"step of {topic}"] if rng.random() < 0.5 else [])}
-        return Case(number, frozenset(facts))
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def label(self, case: Case) -> bool:
         """What the experts say of it."""
@@ -120,20 +99,23 @@ class Policy:
 
     def comment(self, case: Case) -> str:
         """What an expert writes of a case: a rule, of those of the highest rank one that speaks for the label."""
-        deciding = [rule for rule in self.rules if rule.decides(case)]
-        highest = max(rule.rank for rule in deciding)
-        speaking = [rule for rule in deciding if rule.rank == highest and rule.value(case) == self.label(case)]
+        speaking = [rule for rule in _deciding(self.rules, case) if rule.value(case) == self.label(case)]
         return WORDINGS[case.number % len(WORDINGS)].format(speaking[case.number % len(speaking)].wish)
 
     def cases(self, count: int, seed: int, *, first: int) -> list[Case]:
         """Cases of both labels in turn, as far as the policy deals them."""
-        rng = random.Random(f"{self.name} {seed} {first}")
-        numbers = itertools.count(first)
-        chosen: list[Case] = []
-        while len(chosen) < count:
-            case = self.case(next(numbers), rng)
+        rng, chosen = random.Random(f"{self.name} {seed} {first}"), list[Case]()
+        shares = (*self.draws.items(), *dict.fromkeys(HOUSE["noise"], 0.5).items())
+        for number in itertools.count(first):
+            facts = {fact for fact, share in shares if rng.random() < share}
+            if len(self.rules) == len(TOPICS):
+                topic = rng.choice(TOPICS)
+                facts |= {f"about {topic}", *([f"step of {topic}"] if rng.random() < 0.5 else [])}
+            case = Case(number, frozenset(facts))
             if self.label(case) == (len(chosen) % 2 == 0):
                 chosen.append(case)
+            if len(chosen) == count:
+                break
         return chosen
 
 
@@ -145,16 +127,12 @@ def rows(policy: Policy, count: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def _rules(policy: Body) -> list[Rule]:
-    pattern = policy.get("each_topic", {})
-    many = [Rule(**{name: text.format(topic) for name, text in pattern.items()}) for topic in TOPICS if pattern]
-    return many + [Rule(**rule) for rule in policy.get("rules", ())]
+def _policy(name: str, rules: Sequence[Body] = (), each_topic: Any = (), **facts: Any) -> Policy:
+    many = [Rule(**{key: each_topic[key].format(topic) for key in each_topic}) for topic in TOPICS if each_topic]
+    return Policy(name, [*many, *(Rule(**rule) for rule in rules)], **facts)
 
 
-POLICIES = {
-    name: Policy(name, _rules(facts), facts["draws"], facts.get("weights", {}))
-    for name, facts in HOUSE["policies"].items()
-}
+POLICIES = {name: _policy(name, **facts) for name, facts in HOUSE["policies"].items()}
 FOG = Rule(**HOUSE["fog"])
 RULES = {rule.text: rule for rule in (*(rule for policy in POLICIES.values() for rule in policy.rules), FOG)}
 COMMENTS = {wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS}
@@ -174,12 +152,10 @@ class Competence:
 
     def does(self, what: str, *parts: object) -> bool:
         """Whether it does that right in one case."""
-        share: float = getattr(self, what)
-        return _chance(self.seed, what, *parts) < share
+        return _chance(self.seed, what, *parts) < float(getattr(self, what))
 
 
-MODELS: dict[str, tuple[Policy, Competence]] = {}
-"""By a model's name, whose cases it judges and how well."""
+MODELS: dict[str, tuple[Policy, Competence]] = {}  # by a model's name, whose cases it judges and how well
 
 
 def _chance(*parts: object) -> float:
@@ -187,11 +163,16 @@ def _chance(*parts: object) -> float:
     return int.from_bytes(digest, "big") / 2**48
 
 
-def _voted(rules: Sequence[Rule], case: Case) -> bool | None:
-    """What most of the rules of the highest rank that decide a case say; None where none does, or as many each way."""
+def _deciding(rules: Sequence[Rule], case: Case) -> list[Rule]:
+    """Of the rules that decide a case those of the highest rank."""
     deciding = [rule for rule in rules if rule.decides(case)]
     highest = max((rule.rank for rule in deciding), default=0)
-    votes = sum(1 if rule.value(case) else -1 for rule in deciding if rule.rank == highest)
+    return [rule for rule in deciding if rule.rank == highest]
+
+
+def _voted(rules: Sequence[Rule], case: Case) -> bool | None:
+    """What most of the rules say that count for a case; None where none does, or as many each way."""
+    votes = sum(1 if rule.value(case) else -1 for rule in _deciding(rules, case))
     return None if votes == 0 else votes > 0
 
 
@@ -205,8 +186,6 @@ def _case_of(text: str) -> Case:
         facts.add("order")
     return Case(int(number[1]), frozenset(facts))
 
-
-# -- the chat model --------------------------------------------------------------------------------------------------
 
 GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
 RECORD = re.compile(r"^(F\d+) <<<\n(.*?)^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL)
@@ -255,7 +234,11 @@ def _judged(policy: Policy, competence: Competence, system: str, user: str) -> B
     voted, unaided = _voted(rules, case), policy.label(case) == competence.does("zero", case.number)
     value = voted if voted is not None and competence.does("following", case.number) else unaided
     findings = [
-        {"guideline": ids[rule.text], "evidence": rule.quotation(case), "value": rule.value(case)}
+        {
+            "guideline": ids[rule.text],
+            "evidence": QUOTATIONS[rule.fact] if rule.fact in case.facts else "",
+            "value": rule.value(case),
+        }
         for rule in rules
         if ids.get(rule.text) and rule.decides(case) and competence.does("citing", case.number, rule.text)
     ]
@@ -290,8 +273,8 @@ def _change(text: str, members: Sequence[tuple[str, Case]], name: str) -> Body:
     if not text or name:
         return change | {"action": "SUPPORT" if name else "NOOP", "text": "" if name else "a label alone"}
     rule, case = RULES[text], members[0][1]
-    answers = [(question, "yes" if FACTS[question] in case.facts else "no") for question in rule.questions]
-    checks = [{"question": question, "answer": answer} for question, answer in answers]
+    facts = filter(None, dict.fromkeys((rule.needs, rule.lacks, rule.fact)))
+    checks = [{"question": ASKED[fact], "answer": "yes" if fact in case.facts else "no"} for fact in facts]
     return change | {"action": "ADD", "text": text, "checks": checks, "value": json.dumps(rule.value(case))}
 
 
@@ -324,9 +307,6 @@ def _written(competence: Competence, user: str) -> Body:
         "module_advice": json.dumps({"self": "\n".join(stated)}),
         **dict.fromkeys(("proposed_instruction", "new_instruction"), f"{INSTRUCTIONS}\n{rules}"),
     }
-
-
-# -- the decision model ----------------------------------------------------------------------------------------------
 
 
 def decide(body: Body) -> Body:

@@ -38,7 +38,7 @@ def test_competence_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert ElementTree.parse(figure).getroot().tag.endswith("svg")
 
 
-def test_scale_has_a_line_for_each_step_and_asks_nothing_twice(tmp_path: Path) -> None:
+def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
     file, figure = tmp_path / "scale.jsonl", tmp_path / "scale.svg"
     table = benchmark("scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure)
     aligns = {row[2]: row for row in rows_of(table) if row[0] == "align"}
@@ -46,7 +46,7 @@ def test_scale_has_a_line_for_each_step_and_asks_nothing_twice(tmp_path: Path) -
     assert aligns["memalign, decision model"][4].endswith("10 d.")
     assert {row[0] for row in rows_of(table)} >= {"a judgment", "one more", "one withdrawn", "one erased"}
     text = file.read_text("utf-8")
-    assert all(line["cost"] > 0 for line in map(json.loads, text.splitlines()))
+    assert all(float(row[7]) > 0 for row in rows_of(table)[2:])
     assert benchmark("scale.py", file, "--sizes", "10", "--latency", "0") == table
     assert file.read_text("utf-8") == text
     assert len(ElementTree.parse(figure).getroot().findall(".//{*}circle")) > 6
@@ -79,9 +79,7 @@ def test_a_simulated_model_learns_from_comments_alone(simulated: Any) -> None:
     assert "by when" not in asked(simulated, str(row | {"rationale": ""}), "proposed_instruction")
 
 
-def test_a_simulated_model_follows_rules_and_comments(
-    simulated: Any,
-) -> None:
+def test_a_simulated_model_follows_rules_and_comments(simulated: Any) -> None:
     shown, *cases = simulated.rows(simulated.POLICIES["plain"], 21, seed=1)
 
     def right(system: str) -> int:
@@ -99,7 +97,7 @@ def test_overhead_has_a_figure_of_each_step() -> None:
     assert all(float(figure.replace(",", "")) > 0 for figure in figures.values())
 
 
-def test_recorded_answers_that_say_what_people_say_correlate_with_them(tmp_path: Path) -> None:
+def test_recorded_answers_like_those_of_people_correlate_with_them(tmp_path: Path) -> None:
     file, dice = tmp_path / "recorded.jsonl", random.Random(0)
     with file.open("w", encoding="utf-8") as out:
         for number in range(80):

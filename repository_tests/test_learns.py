@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -13,14 +14,16 @@ import threading
 import time
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from memalign.io import read_feedback
 from memalign.values import ValueType
@@ -78,6 +81,12 @@ def claims(*labels: str) -> str:
     return json.dumps([{"claim": f"Claim {number}.", "label": label, **facts} for number, label in enumerate(labels)])
 
 
+def parquet_of(row: Body) -> bytes:
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist([row]), buffer)
+    return buffer.getvalue()
+
+
 PAIR = """<list><annotatedArgumentPair><id>a_b</id><arg1><stance>yes</stance><text>One.</text></arg1>
 <arg2><text>Two.</text></arg2><debateMetaData><title>Uniforms</title></debateMetaData><mTurkAssignments>
 <mTurkAssignment><value>a1</value><reason>no</reason></mTurkAssignment>
@@ -110,7 +119,8 @@ SCORED = {
     **{f"orig_score{score}_description": f"level {score}" for score in range(1, 6)},
     **{"orig_reference_answer": "Hello!", "orig_score": "3"},
 }
-SMALL: dict[str, tuple[dict[str, str], dict[str, tuple[object, str | None]]]] = {
+PASSAGE = {"id": "h1", "passage": "It rained.", "question": "Did it?", "answer": "Yes.", "label": "PASS"}
+SMALL: dict[str, tuple[dict[str, str | bytes], dict[str, tuple[object, str | None]]]] = {
     "averitec": ({"dev.json": claims("Refuted")}, {"averitec": ("Refuted", "A blog is no source.")}),
     "ukp_convincing": ({"u.xml": PAIR}, {"ukp_convincing": ("B", "argument B has facts, argument A none")}),
     "saf": ({"1.xml": ANSWER}, {"saf": ("Incorrect", "It is no cable.")}),
@@ -119,6 +129,7 @@ SMALL: dict[str, tuple[dict[str, str], dict[str, tuple[object, str | None]]]] = 
         {"questions.jsonl": json.dumps(BENCH), "gpt.jsonl": json.dumps(RESULT)},
         {"financebench": ("correct", None)},
     ),
+    "halubench": ({"test.parquet": parquet_of(PASSAGE)}, {"halubench": ("PASS", None)}),
     "autoj": ({"pairs.jsonl": json.dumps(DUEL)}, {"autoj_saferlhf": ("B", "Response B is kinder.")}),
     "feedback_collection": (
         {"all.json": json.dumps([{**SCORED, "orig_response": f"Hi {number}."} for number in range(90)])},
@@ -128,7 +139,7 @@ SMALL: dict[str, tuple[dict[str, str], dict[str, tuple[object, str | None]]]] = 
 """By set: files in its own form, and of each task the first row's value and words."""
 
 
-def listed(folder: Path, sets: dict[str, dict[str, str]], digests: dict[str, str] | None = None) -> Path:
+def listed(folder: Path, sets: Mapping[str, Mapping[str, str | bytes]], digests: dict[str, str] | None = None) -> Path:
     """Put files of sets into a folder; a file of sources that says where they are, as the true one does."""
     true = tomllib.loads((BENCHMARKS / "sources.toml").read_text("utf-8"))
     lines = []
@@ -139,10 +150,10 @@ def listed(folder: Path, sets: dict[str, dict[str, str]], digests: dict[str, str
         lines += [f"{key} = {json.dumps(value)}" for key, value in true[name].get("criteria", {}).items()]
         lines.append(f"[{name}.files]")
         for path, text in files.items():
-            target = folder / name / path
+            target, content = folder / name / path, text.encode() if isinstance(text, str) else text
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, "utf-8")
-            digest = (digests or {}).get(name, hashlib.sha256(text.encode()).hexdigest())
+            target.write_bytes(content)
+            digest = (digests or {}).get(name, hashlib.sha256(content).hexdigest())
             lines.append(f'"{path}" = "{digest}"')
     (folder / "sources.toml").write_text("\n".join(lines), "utf-8")
     return folder / "sources.toml"
@@ -175,7 +186,7 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_made(server: tuple[Path, st
     ended = benchmark("fetch.py", data, "--sources", sources, "--mirror", address, check=False)
     assert ended.returncode == 1
     reasons = {line.partition(" ")[0]: line for line in ended.stderr.splitlines()}
-    assert "cut off after" in reasons["saf"]
+    assert "retrieval incomplete" in reasons["saf"]
     assert "is another file" in reasons["ukp_convincing"]
     assert "404" in reasons["financebench"]
     assert "KeyError" in reasons["shepherd"]
@@ -190,7 +201,7 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_made(server: tuple[Path, st
 
 def test_every_source_has_a_reader_a_licence_and_a_revision() -> None:
     sources = tomllib.loads((BENCHMARKS / "sources.toml").read_text("utf-8"))
-    assert sources.keys() == {reader.__name__ for reader in import_module("fetch").READERS}
+    assert sources.keys() == import_module("fetch").READERS.keys()
     for source in sources.values():
         assert source["licence"]
         assert source["labels"]
@@ -364,6 +375,6 @@ def test_attacks_counts_the_verdicts_that_each_kind_turned(tmp_path: Path) -> No
 
 def test_house_rules_prints_what_is_there_beside_what_needs_no_model(tmp_path: Path) -> None:
     policies = ("--policies", "reference_format", "answer_first")
-    table = benchmark("house_rules.py", tmp_path, "--table-only", *policies).stdout
+    table = benchmark("house_rules.py", tmp_path, "--table", *policies).stdout
     assert "| reference_format | plain | 60 | - | - | - | 1.00" in table
     assert "| answer_first | order | 60 | - | - | - | - |" in table
