@@ -1,7 +1,7 @@
 """Does a judge learn from real feedback? Ways to learn, side by side, on public sets with people's own verdicts.
 
     python benchmarks/learns.py DATA --methods majority neighbours features words mined           without a model
-    python benchmarks/learns.py DATA --model openai:gpt-4.1-mini --dry-run                        calls and dollars
+    OPENAI_API_KEY=any python benchmarks/learns.py DATA --model openai:gpt-4.1-mini --dry-run     calls and dollars
     python benchmarks/learns.py DATA --model openai:gpt-4.1-mini
     python benchmarks/learns.py --settings benchmarks/authors_grid.toml DATA --model openai:gpt-4.1-mini
 
