@@ -9,6 +9,7 @@ code makes now, so that no page says what the code no longer does.
 from __future__ import annotations
 
 import functools
+import hashlib
 import html
 import json
 import os
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from loopback import Loopback  # noqa: E402
+from loopback import Body, Loopback, text_of  # noqa: E402
 
 import memalign as ma  # noqa: E402
 from memalign.models.catalogue import CATALOGUE  # noqa: E402
@@ -39,6 +40,38 @@ from memalign.types import Usage  # noqa: E402
 
 SUPPORT = ROOT / "examples" / "support"
 PART = re.compile(r"(<!-- made: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+class CachingLoopback(Loopback):
+    """A server that counts cached tokens, as OpenAI bills them.
+
+    They are the longest beginnings in steps of 128 tokens, from 1,024 up, that an answered request had as well.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._cache: set[bytes] = set()
+
+    def forget(self) -> None:
+        self.take()
+        self._cache.clear()
+
+    def reply(self, path: str, body: Body) -> tuple[int, Body]:
+        if not path.endswith("/chat/completions"):
+            return super().reply(path, body)
+        texts = [json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])]
+        prompt = "\n".join(texts).encode("utf-8", "surrogatepass")
+        beginnings = [hashlib.sha256(prompt[:end]).digest() for end in range(512, len(prompt) + 1, 512)]
+        with self._lock:
+            steps = next((n for n, digest in enumerate(beginnings) if digest not in self._cache), len(beginnings))
+        status, answer = super().reply(path, body)
+        with self._lock:
+            self._cache.update(beginnings)
+            cached = 128 * steps if steps >= 8 else 0
+            self._counts["cached"] += cached
+        if status == 200:
+            answer["usage"]["prompt_tokens_details"] = {"cached_tokens": cached}
+        return status, answer
 
 
 def fenced(text: str, language: str = "text") -> str:
@@ -379,7 +412,7 @@ def month() -> dict[str, Counter[str]]:
     """What a month asks of a chat model, and of a decision model beside it: calls and tokens by kind of work."""
     rows, work = tickets(COMMENTS + SAMPLE), dict[str, Counter[str]]()
     items = [{name: row[name] for name in ("inputs", "outputs")} for row in rows[COMMENTS:]]
-    with Loopback(_month_chat, _month_decide) as server, mock.patch.dict(os.environ, {"OPENAI_API_KEY": "k"}):
+    with CachingLoopback(_month_chat, _month_decide) as server, mock.patch.dict(os.environ, {"OPENAI_API_KEY": "k"}):
         os.environ["OPENAI_BASE_URL"] = server.base_url
         for kind, model in (("chat", CHAT[0]), ("decision", f"system-one:jev@{server.base_url}")):
             parameters = {"reflection_model": CHAT[0]}
@@ -390,7 +423,7 @@ def month() -> dict[str, Counter[str]]:
                 model=model,
                 parameters=parameters,
             )
-            server.take(forget=True)
+            server.forget()
             for start in range(0, COMMENTS, COMMENTS // LOTS):
                 judge = judge.align(rows[start : start + COMMENTS // LOTS]).judge
             assert not judge.memory.pending
