@@ -106,9 +106,7 @@ def test_one_missing_cell_names_its_line_and_the_option(memalign: Run, tone: str
     assert "1 row was skipped, so the exit code is 1" in done.out
 
 
-def test_a_missing_cell_and_a_value_that_does_not_fit_are_in_one_message(
-    memalign: Run, tone: str, labels: Path
-) -> None:
+def test_one_message_names_an_empty_cell_and_a_wrong_value(memalign: Run, tone: str, labels: Path) -> None:
     labels.write_text(CSV.replace("It is in transit.", "").replace("yes", "maybe"), "utf-8")
     refused = memalign("align", tone, labels, "--map", MAP)
     assert refused.code == 2
