@@ -216,7 +216,6 @@ def screens(page: Page, owner: Page, url: str) -> Iterator[tuple[str, Page]]:
     yield "review", page
     for name, path in (
         ("difference", f"review?case={ids[0]}"),
-        ("teach", "teach"),
         ("learned", "learned"),
         ("trust", "trust"),
     ):
