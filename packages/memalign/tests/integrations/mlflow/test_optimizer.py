@@ -152,6 +152,13 @@ def test_progress_names_every_stage(endpoint):
     assert list(dict.fromkeys(seen)) == ["embed", "distil"]
 
 
+def test_one_failed_call_gives_its_reason_once(endpoint, caplog):
+    endpoint.answer = "no"
+    tone_judge().align(fetched(lesson(1), lesson(2), lesson(3)), MemAlignOptimizer())
+    (warning,) = (record.getMessage() for record in caplog.records if "3 lessons wait" in record.getMessage())
+    assert warning.count("ModelUnavailable") + warning.count("InvalidOutput") == 1
+
+
 def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
     answer, endpoint.answer = endpoint.answer, lambda body: "no" if "changes" in str(body) else mind.answer(body)
     traces = fetched(lesson(1))

@@ -169,7 +169,10 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
                 about = (name, _few(conflict.ids), labels, counts, conflict.reason)
                 _logger.warning("judge %s: people differ on %s: %s; %s (%s)", *about)
             if pending := result.pending:
-                waiting = "; ".join(f"{key}: {in_mlflows_words(why)}" for key, why in pending[:NAMED])
+                keys: dict[str, list[str]] = {}  # one call that failed leaves many lessons, for one reason
+                for key, why in pending:
+                    keys.setdefault(in_mlflows_words(why), []).append(str(key))
+                waiting = "; ".join(f"{_few(names)}: {why}" for why, names in keys.items())
                 text = "judge %s: %d lessons wait and are tried again at the next align: %s"
                 _logger.warning(text, name, len(pending), waiting)
             if self.log_run:
