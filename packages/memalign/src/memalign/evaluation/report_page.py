@@ -60,6 +60,8 @@ class Cell:
     tone: str
 
 
+_BRACKETS = "The figures in brackets are 95% intervals. A row “always …” is a judge that looks at nothing."
+_KAPPA = "Kappa is the agreement beyond chance: 1 is perfect, 0 is chance."
 Row = Sequence[str | Cell | Estimate]
 """The cells of a row; an estimate is a share, and drawn as a bar."""
 
@@ -165,7 +167,7 @@ def _task(judge: Judge, evaluation: Evaluation) -> Section:
 def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateResult | None) -> Section:
     """The judge beside the other judge and one answer to every case, and how far people agree with each other."""
     names = list(evaluation.metrics)
-    lines = ["The figures in brackets are 95 % intervals."]
+    lines = [_BRACKETS, *([_KAPPA] if "kappa" in names else [])]
     rows: list[Row] = [[judge.name, *_figures(evaluation.metrics), ""]]
     for name, cases in _other_sides(judge.value_type, evaluation, against).items():
         comparison = compare(cases, evaluation.cases)
@@ -176,8 +178,7 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateRes
         )
         if ahead.value is not None:
             lines.append(f"{_VERDICTS[comparison.verdict]} “{name}”: {_points(ahead)} ({metric}).")
-    shared = labels_of_several(annotations_by_case(evaluation.rows).values())
-    if shared:
+    if shared := labels_of_several(annotations_by_case(evaluation.rows).values()):
         same, alpha = _agreement_of_pairs(shared, judge.value_type), agreement_of_people(shared, judge.value_type)
         rows.append(["people with each other", same, *[""] * len(names)])
         lines.append(f"Two people who label the same case agree in {same:.0%} of pairs, on {len(shared)} cases.")
@@ -254,8 +255,7 @@ def _where_it_errs(
             for title in ids
             if ids[title]
         ]
-    parts = _by_part(value_type, evaluation)
-    return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS], parts=parts)
+    return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS], parts=_by_part(value_type, evaluation))
 
 
 def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, list[ReportedCase]]]:
