@@ -18,8 +18,6 @@ from memalign.integrations.mlflow.traces import content_of, holding, items_of
 from memalign.memory import Annotation
 from memalign.types import UNKNOWN_SOURCE, Feedback
 
-__all__ = ["TraceFeedback", "log_feedback", "read_feedback"]
-
 _SAID_AT = "memalign.created_at"
 """In an assessment's metadata: when an expert said what was logged, perhaps long after."""
 

@@ -11,8 +11,6 @@ from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.routes import JUDGE_PARAMETERS, inference_of, judge_model
 from memalign.values import UNBOUNDED, ValueType
 
-__all__ = ["annotation_of", "base_of", "core_label", "core_name", "core_of", "mlflow_label", "value_type_of"]
-
 # The variables of MLflow's own prompts, by ours.
 _VARIABLES = {
     **dict.fromkeys(("input", "inputs"), "inputs"),

@@ -7,16 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import (
-    INTERNAL_ERROR,
-    INVALID_PARAMETER_VALUE,
-    REQUEST_LIMIT_EXCEEDED,
-    TEMPORARILY_UNAVAILABLE,
-)
+from mlflow.protos import databricks_pb2 as codes
 
 from memalign.errors import ConfigurationError, InputError, MemalignError, ModelUnavailable, RateLimited
-
-__all__ = ["in_mlflows_words", "invalid", "translated"]
 
 _WORDS = (
     (r"--base-url, (OPENAI_BASE_URL)", r"make_judge(base_url=…), \1"),
@@ -44,7 +37,7 @@ def in_mlflows_words(message: str) -> str:
 
 def invalid(message: str) -> MlflowException:
     """The error for a caller's mistake."""
-    return MlflowException(message, error_code=INVALID_PARAMETER_VALUE)
+    return MlflowException(message, error_code=codes.INVALID_PARAMETER_VALUE)
 
 
 @contextmanager
@@ -53,11 +46,11 @@ def translated() -> Iterator[None]:
     try:
         yield
     except MemalignError as error:
-        code = INTERNAL_ERROR
+        code = codes.INTERNAL_ERROR
         if isinstance(error, InputError | ConfigurationError):
-            code = INVALID_PARAMETER_VALUE
+            code = codes.INVALID_PARAMETER_VALUE
         elif isinstance(error, RateLimited):
-            code = REQUEST_LIMIT_EXCEEDED
+            code = codes.REQUEST_LIMIT_EXCEEDED
         elif isinstance(error, ModelUnavailable):
-            code = TEMPORARILY_UNAVAILABLE
+            code = codes.TEMPORARILY_UNAVAILABLE
         raise MlflowException(in_mlflows_words(str(error)), error_code=code) from error

@@ -12,8 +12,6 @@ from memalign.integrations.mlflow.traces import examples_of
 from memalign.judge import Progress
 from memalign.types import Example
 
-__all__ = ["ExperimentCases", "cases_of_experiment"]
-
 _PAGE = 100  # traces of one request, so that progress is shown; MLflow's servers take no more than 500
 _PATIENCE = 10  # seconds until a tracking server must answer at all; MLflow itself tries for minutes
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from memalign.align import AlignResult
     from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
 
-__all__ = ["MemAlignJudge"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:

@@ -15,8 +15,6 @@ from memalign.integrations.mlflow.record import DATA, OURS, core_in_artifact
 from memalign.models.judge_models import open_judging_model
 from memalign.models.providers import parse_name
 
-__all__ = ["as_scorer", "load"]
-
 MEMORY = "memory_augmented_judge_data"
 """Where MLflow's own MemAlign keeps its memory."""
 AGAIN = "align it again to give it a memory, or load an earlier version"

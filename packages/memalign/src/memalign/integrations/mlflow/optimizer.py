@@ -33,8 +33,6 @@ from memalign.models.judge_models import decides_alone
 from memalign.types import FeedbackKey
 from memalign.values import value_text
 
-__all__ = ["MemAlignOptimizer"]
-
 _logger = logging.getLogger(__name__)
 
 NAMED = 5

@@ -19,8 +19,6 @@ from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
 from memalign.types import Guideline
 
-__all__ = ["is_theirs", "rebuilt_core"]
-
 _logger = logging.getLogger(__name__)
 
 TAKEN_OVER = Outcome(kind="example", reason="taken over from MLflow")

@@ -23,8 +23,6 @@ from memalign.integrations.mlflow.verdicts import instructions_with, learned_gui
 from memalign.models.providers import without_secrets
 from memalign.registry.bundle import bundle_of, read_bundle
 
-__all__ = ["DATA", "OURS", "core_from", "core_in_artifact", "record_of", "registration"]
-
 DATA, OURS = "instructions_judge_pydantic_data", "memalign"
 """MLflow's part of a record that holds a judge of instructions, and ours inside it."""
 

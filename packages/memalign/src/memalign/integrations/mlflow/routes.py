@@ -19,8 +19,6 @@ from memalign.models.providers import Target, address_of, parse_name
 if TYPE_CHECKING:
     from mlflow.exceptions import MlflowException
 
-__all__ = ["JUDGE_PARAMETERS", "chat_model", "embedding_model", "inference_of", "is_embedded", "judge_model"]
-
 JUDGE_PARAMETERS = ("temperature", "max_tokens", "seed", "timeout")
 """Inference parameters that a judge of ours has under the same name."""
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from memalign.align import AlignResult
 
-__all__ = ["log_alignment"]
-
 LONGEST_NOTE = 5_000
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}: alignment</title>

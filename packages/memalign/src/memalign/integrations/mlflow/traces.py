@@ -17,8 +17,6 @@ from mlflow.entities import SpanStatusCode
 from memalign.memory import Memory
 from memalign.types import Example
 
-__all__ = ["Item", "absent_fields", "cases_of", "content_of", "examples_of", "holding", "items_of", "plain"]
-
 _ID, _TRACES = "mlflow.session", "mlflow.traces"
 
 

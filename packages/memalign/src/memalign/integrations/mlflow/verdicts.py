@@ -20,8 +20,6 @@ from memalign.models.calls import Calls
 from memalign.models.judge_models import open_model
 from memalign.types import Example, Judgment
 
-__all__ = ["LearnedGuideline", "ask_mlflow", "instructions_with", "learned_guidelines", "metadata_of", "rationale_of"]
-
 NAMED = 3  # traces of a guideline, and in a rationale guidelines or checks, that are named
 SHORT = 11  # characters of a trace's id in a rationale, beside which a page has little room; the metadata has the whole
 EXAMPLE_TOKENS = 1500  # of one similar case in MLflow's prompt: of a trace, its outline
