@@ -151,7 +151,7 @@ def _load_libraries(judge: JudgeModels, *, vectors: bool) -> None:
     import jsonschema  # noqa: F401
 
     if vectors:
-        import numpy as np  # noqa: F401
+        import numpy.typing  # noqa: F401
     with suppress(MemalignError):  # no key, no such model: it is told where the model is asked
         _ = open_judging_model(judge).limits  # looks it up in a price list
 

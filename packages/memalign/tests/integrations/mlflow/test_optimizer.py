@@ -71,7 +71,7 @@ def test_a_wrong_label_elsewhere_forgets_nothing(endpoint):
     mlflow.delete_assessment(trace_id=one, assessment_id=said)
     says(wrong := traced(7), "perhaps", "say: nothing")
     before = asked(endpoint)
-    with pytest.raises(MlflowException, match="allowed: true or false"):
+    with pytest.raises(MlflowException, match="use true or false"):
         aligned.align(fetched(one, wrong))
     assert asked(endpoint) == before
 
@@ -233,7 +233,7 @@ def test_a_label_outside_the_judge_stops_the_align(endpoint):
     with pytest.raises(MlflowException) as error:
         tone_judge().align(traces, MemAlignOptimizer())
     assert wrong in refused(error)
-    assert "allowed: true or false" in refused(error)
+    assert "use true or false" in refused(error)
     assert asked(endpoint) == 0
     aligned = tone_judge().align(traces, MemAlignOptimizer(skip_invalid=True))
     assert len(aligned._episodic_memory) == 1

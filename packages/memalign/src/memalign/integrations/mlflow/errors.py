@@ -22,7 +22,7 @@ _WORDS = (
     (r"memalign edit NAME --header '([^':]+): ([^']+)'", r"make_judge(extra_headers={'\1': '\2'})"),
     (r"memalign edit NAME --context N, ", ""),
     (r"memalign edit NAME --authority WHO", "MemAlignOptimizer(authority=[WHO])"),
-    (r"--skip-invalid, skip_invalid=True in Python", "MemAlignOptimizer(skip_invalid=True)"),
+    (r"--skip-invalid \(in Python: skip_invalid=True\)", "MemAlignOptimizer(skip_invalid=True)"),
     (r"write it yourself \(memalign guideline NAME --add\)", "write it into the judge's instructions"),
 )
 """Options of our command line that messages name, and what a caller of MLflow does instead."""
