@@ -175,7 +175,7 @@ def test_what_is_no_frame_says_what_to_give() -> None:
         judge().align({"train": ROWS})  # type: ignore[dict-item]
     with pytest.raises(InputError, match="must be a path, a DataFrame or an iterable of rows, not int"):
         judge().align(7)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises(InputError, match="has no rows"):
         judge().align(pd.DataFrame({"id": []}))
     with pytest.raises(InputError, match=r"feedback has no column for inputs, outputs. Its columns are answer, value"):
         judge().align(pd.DataFrame({"answer": ["Hi."], "value": [True]}))
