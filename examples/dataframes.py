@@ -24,8 +24,8 @@ print("model:", MODEL)
 # %% [markdown]
 # ## What the experts said
 #
-# A row is what one person said of one reply: a label (`value`), their words (`rationale`), or both. The columns may have
-# any names: `Judge(columns={"outputs": "answer"})` says which is which.
+# A row is what one person said of one reply: a label (`value`), their words (`rationale`), or both. The columns may
+# have any names: `Judge(columns={"outputs": "answer"})` says which is which.
 
 # %%
 feedback = pd.read_json("empathy/feedback.jsonl", lines=True)
@@ -47,8 +47,8 @@ judge = ma.Judge(
 judge
 
 # %% [markdown]
-# How well does it do what the experts would do, before it has learned anything? `held_out` has labels that the judge will
-# never be taught.
+# How well does it do what the experts would do, before it has learned anything? `held_out` has labels that the judge
+# will never be taught.
 
 # %%
 before = ma.evaluate(judge, held_out)

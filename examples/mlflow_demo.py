@@ -3,8 +3,8 @@
 # %% [markdown]
 # # MLflow's MemAlign demo, with one import changed
 #
-# Traces with an expert's feedback, align, judge, unalign, register, load, evaluate: MLflow's own workflow, with memalign
-# behind it. What only memalign has is marked (memalign).
+# Traces with an expert's feedback, align, judge, unalign, register, load, evaluate: MLflow's own workflow, with
+# memalign behind it. What only memalign has is marked (memalign).
 #
 #     MEMALIGN_MODEL=openai:/gpt-4.1-mini python examples/mlflow_demo.py
 #
@@ -51,8 +51,8 @@ REVIEWED = [  # what a customer wrote, the reply, whether the expert would send 
      "Correct, but cold: to an upset customer say sorry first, then act."),
     ("I am in tears, the ring is lost.", "The depot looks for it. Case 4711.", False,
      "To an upset customer say sorry first, then act."),
-    ("I was charged twice, this is the third time!", "I am sorry for the trouble. The second charge is reversed today.", True,
-     "Says sorry and says what happens."),
+    ("I was charged twice, this is the third time!",
+     "I am sorry for the trouble. The second charge is reversed today.", True, "Says sorry and says what happens."),
     ("Where do I change my address?", "Under Settings, Address.", True, "A calm question needs no sympathy."),
 ]  # fmt: skip
 expert = AssessmentSource(source_type="HUMAN", source_id="ana@example.org")
@@ -80,7 +80,7 @@ NEW = [
     ("The lamp arrived broken, I am furious!", "Please fill in form R-2."),
     ("Which sizes are there?", "S to XXL."),
 ]
-new = [mlflow.get_trace(traced(*each)) for each in NEW]
+new = [mlflow.get_trace(traced(*texts)) for texts in NEW]
 for trace in [] if MODEL.startswith("local:") else new:  # MLflow asks no model in this process; the aligned judge does
     feedback = judge(trace=trace)
     print("before:", feedback.value, "-", feedback.rationale)

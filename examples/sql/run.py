@@ -17,7 +17,9 @@ def main() -> None:
     """Judge, learn, judge again, forget."""
     judge = ma.Judge(
         name="sql",
-        instructions="Does this query give the right answer to the question?\nQuestion: {{ inputs }}\nSQL: {{ outputs }}",
+        instructions=(
+            "Does this query give the right answer to the question?\nQuestion: {{ inputs }}\nSQL: {{ outputs }}"
+        ),
         feedback_value_type=bool,
         model=chosen_model(),
     )
