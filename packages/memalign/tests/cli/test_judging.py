@@ -157,3 +157,18 @@ def test_a_log_has_the_detail_in_its_lines(capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == ["judge: 0 of 100, 100 to go", "judge: 10 of 100, 90 to go"]
     assert lines[-2:] == ["judge: 100 of 100, 0 to go", "check: 5000, -5000 to go"]
+
+
+def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+    jsonl(tmp_path / "many.jsonl", items(3_000))
+    said = memalign("judge", tone, "many.jsonl", "--dry-run")
+    assert said.code == 0
+    assert said.out.startswith("3,000 rows, of which 200 were sampled\nabout 3,000 calls, ")
+    assert "memalign edit tone --price" in said.out
+    assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
+    assert memalign("judge", tone, "many.jsonl", "--dry-run", "--json").json["estimate"]["cost"] > 0
+    assert not endpoint.requests
+    jsonl(tmp_path / "empty.jsonl", [])
+    assert memalign("judge", tone, "empty.jsonl", "--dry-run").code == 2
+    bad = memalign("judge", tone, jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}]), "--dry-run")
+    assert (bad.code, "bad.jsonl has no column for inputs. Its columns are id, outputs" in bad.err) == (2, True)

@@ -1,17 +1,15 @@
-"""Rows from object stores, folders and Parquet files."""
+"""Rows from folders and Parquet files."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from memalign import Example, Judge
@@ -24,17 +22,6 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 ROWS: list[dict[str, Any]] = [{"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)]
 EXAMPLES = [Example(**row) for row in ROWS]
-
-
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """fsspec's file system in memory, and a cache of this machine."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    fs = fsspec.filesystem("memory")
-    fs.store.clear()
-    fs.pseudo_dirs[:] = [""]
-    yield fs
-    fs.store.clear()
 
 
 def jsonl(rows: list[dict[str, Any]]) -> bytes:
@@ -59,40 +46,44 @@ CSV = ("id,inputs,outputs\n" + "".join(f"{row['id']},{row['inputs']},{row['outpu
         ({"a.jsonl": jsonl(ROWS[:6]), "b.jsonl": jsonl(ROWS[6:])}, ""),
     ],
 )
-def test_a_url_is_read_like_a_file_or_a_folder(store: Any, files: dict[str, bytes], where: str) -> None:
+def test_every_kind_of_file_and_a_folder_give_the_same_rows(
+    tmp_path: Path, files: dict[str, bytes], where: str
+) -> None:
     for name, data in files.items():
-        store.pipe_file(f"/in/{name}", data)
-    assert read_examples(f"memory://in/{where}") == EXAMPLES
+        (tmp_path / name).write_bytes(data)
+    assert read_examples(tmp_path / where) == EXAMPLES
 
 
-def test_partitioned_parquet_is_one_table(store: Any, tmp_path: Path) -> None:
+def test_partitioned_parquet_is_one_table(tmp_path: Path) -> None:
     for day in (1, 2):
-        part, name = parquet(ROWS[6 * (day - 1) : 6 * day]), f"day=2026-01-0{day}"
-        store.pipe_file(f"/lake/{name}/part-0.parquet", part)
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "part-0.parquet").write_bytes(part)
-    for examples in (read_examples("memory://lake"), read_examples(tmp_path)):
-        assert [(case.id, case.outputs) for case in examples] == [(case.id, case.outputs) for case in EXAMPLES]
-        assert [case.meta["day"] for case in examples] == ["2026-01-01"] * 6 + ["2026-01-02"] * 6
+        folder = tmp_path / f"day=2026-01-0{day}"
+        folder.mkdir()
+        (folder / "part-0.parquet").write_bytes(parquet(ROWS[6 * (day - 1) : 6 * day]))
+    examples = list(read_examples(tmp_path))
+    assert [(case.id, case.outputs) for case in examples] == [(case.id, case.outputs) for case in EXAMPLES]
+    assert [case.meta["day"] for case in examples] == ["2026-01-01"] * 6 + ["2026-01-02"] * 6
 
 
-def test_what_cannot_be_read_is_said(store: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"memory://in/none.jsonl: no such file"):
-        read_examples("memory://in/none.jsonl")
-    with pytest.raises(InputError, match="Protocol not known: nowhere"):
-        read_examples("nowhere://in/none.jsonl")
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(ConfigurationError, match=r"cannot read gs://in/none.jsonl: Please install gcsfs"):
-        read_examples("gs://in/none.jsonl")
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none.jsonl: no such file"):
+        read_examples(tmp_path / "none.jsonl")
     with pytest.raises(InputError, match="without Parquet or JSONL files"):
         read_examples(tmp_path)
 
 
-@pytest.mark.parametrize("out", ["s3://bucket/judged.jsonl", "memory://out/judged", "judged.parquet"])
-def test_judgments_go_to_a_file_of_this_machine(out: str, tmp_path: Path) -> None:
+def test_a_url_is_refused_and_its_signature_not_repeated() -> None:
+    with pytest.raises(InputError, match="s3://… is a URL; copy the file") as refused:
+        read_examples("s3://lake/rows.jsonl?X-Amz-Signature=0f6c")
+    assert "0f6c" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"), [("s3://bucket/judged.jsonl", "is a URL"), ("judged.parquet", r"JSON lines in a \.jsonl file")]
+)
+def test_judgments_go_to_a_file_of_json_lines(out: str, reason: str, tmp_path: Path) -> None:
     model = ScriptedChatModel([])
     judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model)
-    with pytest.raises(InputError, match=r"judgments are kept as JSON lines in a \.jsonl file on this machine"):
+    with pytest.raises(InputError, match=reason):
         judge.judge_many(EXAMPLES, out=out if "://" in out else tmp_path / out)
     assert not model.requests
 

@@ -16,7 +16,7 @@ import msgspec
 
 from memalign.content import exported_spans, span_tree, trace_of
 from memalign.errors import RowError
-from memalign.io.locations import Location, location_of, store_errors
+from memalign.io.files import path_of
 from memalign.io.rows import Row, file_lines, json_rows
 
 __all__ = ["holds_spans", "trace_rows"]
@@ -28,16 +28,15 @@ def holds_spans(path: str | Path) -> bool:
     """Say whether a file begins as OTLP/JSON does, and not with rows of examples.
 
     Args:
-        path: A path or the URL of an object store; only the beginning is read.
+        path: Only its beginning is read.
 
     Returns:
         False also for a file that cannot be read: reading it as rows says why.
     """
-    place = location_of(path)
-    named = str(path).lower().endswith((".json", ".jsonl", ".ndjson"))
-    if not named or (isinstance(place, Path) and not place.is_file()):
+    place = path_of(path)
+    if place.suffix.lower() not in (".json", ".jsonl", ".ndjson") or not place.is_file():
         return False
-    with store_errors(place), place.open("rb") as file:
+    with place.open("rb") as file:
         return _BEGINNING.match(file.read(4_096).removeprefix(b"\xef\xbb\xbf")) is not None
 
 
@@ -45,7 +44,7 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
     """Read a file of spans as one row for each trace, in the order in which the traces begin in the file.
 
     Args:
-        path: A path or the URL of an object store. The file is held in memory.
+        path: The file, which is held in memory.
 
     Returns:
         First a RowError for every line that cannot be read; then rows with `id` (the trace's), `inputs` and `outputs`
@@ -56,7 +55,7 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
     """
     traces: dict[str, list[dict[str, Any]]] = {}
     errors: list[RowError] = []
-    for number, document in _documents(location_of(path)):
+    for number, document in _documents(path_of(path)):
         if isinstance(document, RowError):
             errors.append(document)
             continue
@@ -70,10 +69,9 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
     return [*errors, *(Row(line=n, fields=_fields(trace, traces[trace])) for n, trace in enumerate(traces, 1))]
 
 
-def _documents(place: Location) -> Iterator[tuple[int, Any]]:
+def _documents(path: Path) -> Iterator[tuple[int, Any]]:
     """The documents of a file, each with its line or its place in an array, or a RowError for what is none."""
-    with store_errors(place):
-        lines = list(file_lines(place))
+    lines = list(file_lines(path))
     try:
         document = msgspec.json.decode(b"".join(line for _, line in lines))
     except (msgspec.DecodeError, RecursionError):

@@ -15,7 +15,6 @@ import msgspec
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.files import atomic_write
-from memalign.io.locations import Location
 from memalign.io.rows import Row, decoded, file_lines
 from memalign.terminal import plain
 
@@ -29,7 +28,7 @@ _CP1252_UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are the full-width ones
 
 
-def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]:
+def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     """The rows of a CSV or TSV file. The mark that separates cells is the one that finds a field in the header."""
     # The standard reader refuses cells over 128 KiB unless told otherwise, and can only be told for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
@@ -82,7 +81,7 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
             yield Row(line=line, fields=_fields(header, cells, columns, decimal_comma=mark == ";"))
 
 
-def header_names(path: Location, cells: Sequence[str]) -> list[str]:
+def header_names(path: Path, cells: Sequence[str]) -> list[str]:
     """The names of columns. Raises InputError for a name that is there twice."""
     names = [cell.strip() or f"column {position}" for position, cell in enumerate(cells, 1)]
     if twice := sorted({name for name in names if names.count(name) > 1}):

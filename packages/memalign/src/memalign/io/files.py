@@ -12,12 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from memalign.errors import InputError
+
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["atomic_write", "beside", "is_device", "locked", "target_of", "try_lock", "unlock"]
+__all__ = ["atomic_write", "beside", "is_device", "locked", "path_of", "target_of", "try_lock", "unlock"]
 
 _LOG = logging.getLogger("memalign.io")
+
+
+def path_of(where: str | Path) -> Path:
+    """The path that a person named. Raises InputError for a URL, whose query may be a key and is not repeated."""
+    scheme, address, _ = str(where).partition("://")
+    if address and isinstance(where, str) and scheme.isalnum():
+        raise InputError(f"{scheme}://… is a URL; copy the file to this machine, and give its path")
+    return Path(where)
 
 
 def target_of(path: Path) -> Path:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from memalign.errors import ConfigurationError, InputError, RowError
-from memalign.io.locations import Location, shown_location
 from memalign.io.rows import Row
 
 __all__ = ["Frame", "column_names", "frame_rows", "is_absent", "is_frame", "parquet_rows", "shown_id"]
@@ -62,7 +61,7 @@ def frame_rows(frame: Any) -> Iterator[Row | RowError]:
     yield from _plain_rows(table.iter_rows(named=True))
 
 
-def parquet_rows(path: Location) -> Iterator[Row | RowError]:
+def parquet_rows(path: Path) -> Iterator[Row | RowError]:
     """The rows of a Parquet file, or of all files below a folder in the order of their names, each with its number.
 
     Folders named `day=2026-01-01` are columns. Structs are objects, lists arrays, maps arrays of pairs.
@@ -76,9 +75,8 @@ def parquet_rows(path: Location) -> Iterator[Row | RowError]:
         import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
         raise ConfigurationError(f"reading {path} needs pyarrow: pip install pyarrow") from None
-    where, fs = (str(path), None) if isinstance(path, Path) else (path.path, path.fs)
     try:
-        data = ds.dataset(where, format="parquet", partitioning="hive", filesystem=fs, exclude_invalid_files=False)
+        data = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False)
         if not data.files:
             raise InputError(f"{path} is a folder without Parquet or JSONL files; name a file, or a folder with some")
         names = data.schema.names
@@ -92,7 +90,7 @@ def parquet_rows(path: Location) -> Iterator[Row | RowError]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"cannot read {path} as a Parquet file: {shown_location(error)}") from None
+        raise InputError(f"cannot read {path} as a Parquet file: {error}") from None
 
 
 def _microseconds(kind: Any) -> Any:

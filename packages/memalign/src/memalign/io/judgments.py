@@ -17,8 +17,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.io.delimited import write_delimited
-from memalign.io.files import atomic_write, beside, is_device, target_of, try_lock, unlock
-from memalign.io.locations import is_url, shown_location
+from memalign.io.files import atomic_write, beside, is_device, path_of, target_of, try_lock, unlock
 from memalign.types import Example, Judgment, json_line
 from memalign.values import value_text
 
@@ -156,7 +155,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         """Open `path` for writing, and find what an earlier run left there.
 
         Args:
-            path: A `.jsonl` file on this machine.
+            path: A `.jsonl` file.
             judge: The fingerprint of the judge.
             examples: What is judged, or the content hashes by id (`Examples.hashes`), in order.
 
@@ -164,10 +163,9 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             InputError: It was written by another judge or by another program, is being written by another run, or
                 cannot be written; the file is left as it is.
         """
-        if str(path) == "-" or is_url(path) or Path(path).suffix.lower() in _OTHER_KINDS:
+        if str(path) == "-" or path_of(path).suffix.lower() in _OTHER_KINDS:
             raise InputError(
-                f"{shown_location(path)}: judgments are kept as JSON lines in a .jsonl file on this "
-                "machine; `memalign judge` can also write a .csv"
+                f"{path}: judgments are kept as JSON lines in a .jsonl file; `memalign judge` can also write a .csv"
             )
         self._path = target_of(Path(path))
         if is_device(self._path):

@@ -1,4 +1,4 @@
-"""Which reader a file needs: by its suffix, on this machine or at a URL, and the files of a folder one after the other.
+"""Which reader a file needs: by its suffix, and the files of a folder one after the other.
 
 JSONL, CSV and sheets are read row by row and Parquet some hundred rows at a time, so that a large file never lies in
 memory and one broken line costs that line only; a JSON array is read whole.
@@ -12,8 +12,8 @@ from pathlib import Path
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import delimited_rows
+from memalign.io.files import path_of
 from memalign.io.frames import parquet_rows
-from memalign.io.locations import Location, Remote, location_of, store_errors
 from memalign.io.rows import Row, array_rows, file_lines, json_rows, never_empty
 from memalign.io.sheets import sheet_rows
 
@@ -26,20 +26,18 @@ def read_rows(path: str | Path, columns: Columns | None = None) -> Iterator[Row 
     """Read the rows of a file in order, as they were written; a row that cannot be read is a RowError.
 
     Args:
-        path: A file, a folder, or a URL of an object store; a folder is read file by file.
+        path: A file or a folder; a folder is read file by file.
         columns: Which columns hold content: there, cells of CSV files and sheets that hold a JSON object or array are
             parsed. Empty cells are None.
 
     Raises:
         InputError: The file as a whole cannot be read or has no row.
-        ConfigurationError: Parquet without pyarrow, or a URL without its driver.
+        ConfigurationError: Parquet without pyarrow.
     """
-    place = location_of(path)
-    with store_errors(place):
-        yield from never_empty(str(place), _rows_of(place, columns or Columns()))
+    yield from never_empty(str(path), _rows_of(path_of(path), columns or Columns()))
 
 
-def _rows_of(path: Location, columns: Columns) -> Iterator[Row | RowError]:
+def _rows_of(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     suffix = path.suffix.lower()
     if path.is_dir():
         return _folder_rows(path)
@@ -49,7 +47,7 @@ def _rows_of(path: Location, columns: Columns) -> Iterator[Row | RowError]:
         return array_rows(path)
     if suffix in (".csv", ".tsv"):
         return delimited_rows(path, columns)
-    if suffix in (".xlsx", ".xlsm") and isinstance(path, Path):
+    if suffix in (".xlsx", ".xlsm"):
         return sheet_rows(path, columns)
     if suffix in (".parquet", ".pq"):
         return parquet_rows(path)
@@ -58,13 +56,9 @@ def _rows_of(path: Location, columns: Columns) -> Iterator[Row | RowError]:
     raise InputError(f"{path}: cannot read files of type {path.suffix!r}; use {_FORMATS}")
 
 
-def _folder_rows(path: Location) -> Iterator[Row | RowError]:
+def _folder_rows(path: Path) -> Iterator[Row | RowError]:
     """The rows of all JSONL files below a folder, by their names and numbered on; else those of its Parquet files."""
-    if isinstance(path, Path):
-        files: list[Location] = [*sorted(path.rglob("*.jsonl"))]
-    else:
-        names = sorted(path.fs.find(path.path))
-        files = [Remote(path.fs.unstrip_protocol(name), path.fs, name) for name in names if name.endswith(".jsonl")]
+    files = sorted(path.rglob("*.jsonl"))
     if not files:
         return parquet_rows(path)
     return json_rows(enumerate((raw for file in files for _, raw in file_lines(file)), 1))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from memalign.errors import InputError, RowError
-from memalign.io.locations import Location, Remote
 
 __all__ = ["Row", "array_rows", "decoded", "file_lines", "json_rows", "never_empty"]
 
@@ -57,7 +57,7 @@ def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
                 yield RowError(line=line, reason=f"broken JSON: {error}")
 
 
-def array_rows(path: Location) -> Iterator[Row | RowError]:
+def array_rows(path: Path) -> Iterator[Row | RowError]:
     """The rows of a JSON array, which is read whole. Raises InputError for anything else."""
     parts: list[str] = []
     for line, raw in file_lines(path):
@@ -85,7 +85,7 @@ def _object_row(line: int, value: object) -> Row | RowError:
     return RowError(line=line, reason=f"a row is a JSON object, not {kinds.get(type(value))}")
 
 
-def file_lines(path: Location) -> Iterator[tuple[int, bytes]]:
+def file_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The numbered lines of a text file, without a byte order mark. Raises InputError."""
     try:
         with path.open("rb") as file:
@@ -94,8 +94,6 @@ def file_lines(path: Location) -> Iterator[tuple[int, bytes]]:
                     raise InputError(f"{path} is UTF-16; save it as UTF-8")
                 yield line, raw.removeprefix(_BOM) if line == 1 else raw
     except OSError as error:
-        if isinstance(path, Remote):
-            raise  # `store_errors` knows more of it
         reason = ": no such file" if isinstance(error, FileNotFoundError) else f" cannot be read: {error.strerror}"
         raise InputError(f"{path}{reason}") from None
 

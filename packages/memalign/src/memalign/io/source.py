@@ -18,8 +18,8 @@ import msgspec
 from memalign.content import check_field
 from memalign.errors import InputError, RowError
 from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
+from memalign.io.files import path_of
 from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame
-from memalign.io.locations import shown_location
 from memalign.io.readers import read_rows
 from memalign.io.review_cells import is_review, restored
 from memalign.io.rows import Row, json_rows, never_empty
@@ -77,7 +77,7 @@ class RowSource:
         if isinstance(items, RowSource):
             return items if items.columns.required or items.columns.names else replace(items, columns=names)
         if isinstance(items, str | Path):
-            name = shown_location(items)
+            name = str(path_of(items))
         elif type(items).__name__ == "LazyFrame":
             raise InputError(f"{name} is a lazy frame; pass frame.collect()")
         elif isinstance(items, Mapping):
