@@ -30,7 +30,6 @@ __all__ = [
     "Guideline",
     "Judgment",
     "LedgerState",
-    "ToolCall",
     "Usage",
     "as_json",
     "canonical_json",
@@ -406,18 +405,6 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
 
     def __radd__(self, other: object) -> Self | Usage:
         return self if other == 0 else NotImplemented  # so that sum() works
-
-
-class ToolCall(PlainStruct, frozen=True, kw_only=True):
-    """What a judge read in a long trace: all that some `spans` hold, or where a `text` occurs.
-
-    `part` is which part of a long answer, from 1.
-    """
-
-    tool: Literal["read", "search"]
-    spans: tuple[str, ...] = ()
-    part: int = 1
-    text: str = ""
 
 
 class Finding(PlainStruct, frozen=True, kw_only=True):

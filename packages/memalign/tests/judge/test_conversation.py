@@ -198,7 +198,7 @@ class TestBudget:
     @given(st.lists(st.integers(0, 4_000), min_size=1, max_size=40), st.integers(200, 3_000))
     def test_what_is_cut_fits_and_holds_both_ends(self, lengths: list[int], tokens: int) -> None:
         turns = [{"role": "user", "content": "é" * length} for length in lengths]
-        text, note, _ = cut("conversation", turns, tokens)
+        text, note = cut("conversation", turns, tokens)
         assert estimate_tokens(text) <= tokens + 40
         lines = text.splitlines()
         assert lines[1].startswith("1 user")

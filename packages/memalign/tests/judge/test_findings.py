@@ -130,21 +130,6 @@ def test_findings_about_swapped_sides_mean_the_sides_as_they_are() -> None:
     assert (made.value, made.findings[0].value) == ("A", "A")
 
 
-def test_what_was_read_in_a_long_trace_may_be_quoted() -> None:
-    spans = [
-        {"name": f"step {n}", "span_id": str(n), "outputs": f"file {n} " + f"the agent looked at part {n} " * 90}
-        for n in range(40)
-    ]
-    calls = iter([{"why": "I look.", "tool": "read", "spans": "S3"}, {"why": "Enough.", "tool": "enough"}])
-    wording = "the agent looked at part 2 the agent looked at part 2"
-
-    def reply(request: ChatRequest) -> Any:
-        return next(calls) if request.schema_name == "tool_call" else answer(named("G1", wording))
-
-    one = judge(reply, limits=Limits(context_tokens=4096)).replace(instructions="Good? {{ trace }}")
-    assert one(trace=spans).findings[0].evidence == wording
-
-
 def test_over_http_malformed_findings_cost_no_second_call() -> None:
     with Endpoint(answer=answer("G1", named("G2", "x", "perhaps"))) as endpoint:
         made = judge(None, model=resolve("openai:test", base_url=endpoint.base_url))(outputs="x")

@@ -46,8 +46,7 @@ class ModelOptions:
         list[str] | None,
         _option(
             metavar="KEY=VALUE",
-            help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples, swap or trace_tool_calls. "
-            "May be repeated.",
+            help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples or swap. May be repeated.",
         ),
     ] = None
     base_url: Annotated[

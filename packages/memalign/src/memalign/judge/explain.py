@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from memalign.errors import InputError
 from memalign.judge.prompt import prompt_of
 from memalign.judge.samples import swapped, swapped_names
-from memalign.judge.trace_reading import READ
 from memalign.models.calls import Calls
 from memalign.models.judge_models import open_model
 
@@ -23,7 +22,7 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     """How `judge` came to its judgment of `example`: guidelines, cases with their labels, and the prompt byte for byte.
 
     No judge model is asked. `guidelines` are those that the judgment names. `prompt` is None where experts had judged
-    this very item. `same_prompt` is False where the judge then read more of a trace; `swapped_prompt` is there where it
+    this very item. `same_prompt` is False where other cases would be shown now; `swapped_prompt` is there where it
     judged with the sides swapped too. Raises InputError for a judgment that failed.
     """
     if judgment.error is not None:
@@ -46,8 +45,7 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
         turned = swapped(example, swapped_names(example, judge.fields, judge.value_type.choices))
         prompts.append(await prompt_of(judge, turned, model, Calls()))
     example_ids = tuple(dict.fromkeys(key for prompt in prompts for key in prompt.example_ids))
-    read = any(READ in note for note in judgment.notes)  # the tool calls that followed are not made again
-    data |= {"same_prompt": not read and example_ids == judgment.example_ids, "prompt": _texts(prompts[0])}
+    data |= {"same_prompt": example_ids == judgment.example_ids, "prompt": _texts(prompts[0])}
     return data | ({"swapped_prompt": _texts(prompts[1])} if prompts[1:] else {})
 
 

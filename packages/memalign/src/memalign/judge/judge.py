@@ -90,7 +90,6 @@ class Judge(Generic[ValueT_co]):
             - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by the probabilities of the
               labels where the endpoint tells them, for whole numbers by the expected score;
             - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
-            - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0: its outline);
             - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
             - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
             - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables,

@@ -47,8 +47,6 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         notes: What was cut or left out.
         seconds: By phase: `retrieve` (its cases) and `assemble` (the prompt).
         item_texts: The encoded texts of the item itself: what evidence may quote.
-        unread: How many tokens the judge may read in the item's trace before its verdict, 0 where nothing of it was
-            left out of the prompt; see `read_trace`.
     """
 
     request: ChatRequest
@@ -58,7 +56,6 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     seconds: dict[str, float]
     item_texts: tuple[str, ...] = ()
-    unread: int = 0
 
 
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
@@ -80,7 +77,6 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     # The item comes last, each of its parts cut to an equal share of what is left.
     seen = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
     item = fit_fields(seen, budget.item)
-    used = sum(map(estimate_tokens, item.fields.values()))
     tree = span_tree(seen["trace"]) if "trace" in seen else None
     samples = judge.parameters.get("samples", 1)
     averages = samples > 1 or judge.parameters.get("swap", False)  # and averages probabilities rather than votes
@@ -105,7 +101,6 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
         notes=(*notes, *example_notes, *item.notes, *(tree.notes if tree else ()), *stable.notes),
         seconds={"retrieve": retrieved - started, "assemble": time.perf_counter() - retrieved},
         item_texts=tuple(item.fields.values()),
-        unread=max(budget.item - used, 1) if item.outlined else 0,
     )
 
 

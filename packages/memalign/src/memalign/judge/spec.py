@@ -140,7 +140,6 @@ _PARAMETERS: dict[str, tuple[Any, str]] = {  # beside `models`: what each may be
     "seed": (Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], "a whole number of 64 bits"),
     "timeout": (Annotated[float, Meta(ge=0, le=10**6)], "a number from 0 to 1000000"),
     "samples": (Annotated[int, Meta(ge=1, le=100)], "a whole number from 1 to 100"),
-    "trace_tool_calls": (Annotated[int, Meta(ge=0, le=100)], "a whole number from 0 to 100"),
     "swap": (bool, "true or false"),
     "reasoning_effort": (
         Literal["none", "minimal", "low", "medium", "high", "xhigh"],

@@ -15,7 +15,6 @@ from memalign.judge.decision import decided, with_checks
 from memalign.judge.prompt import Prompt, check_item, prompt_of
 from memalign.judge.samples import average, renamed, swapped, swapped_names
 from memalign.judge.standing import standing_judgment
-from memalign.judge.trace_reading import read_trace
 from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
 from memalign.models.judge_models import decides_alone, libraries_loaded, open_model
@@ -103,10 +102,9 @@ async def _own_verdict(judge: Judge, example: Example, model: ChatModel, calls: 
 
 async def _asked_verdict(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> _Verdict:
     prompt = await prompt_of(judge, example, model, calls)
-    prompt, reading = await read_trace(judge, example, prompt, model, calls)
     asking = [_ask(judge, model, calls, prompt, number) for number in range(judge.parameters.get("samples", 1))]
-    sample = average(await _all(asking, spent=reading), judge.value_type)
-    return _Verdict(prompt, replace(sample, usage=Usage(seconds=prompt.seconds) + reading + sample.usage))
+    sample = average(await _all(asking), judge.value_type)
+    return _Verdict(prompt, replace(sample, usage=Usage(seconds=prompt.seconds) + sample.usage))
 
 
 async def _ask(judge: Judge, model: ChatModel, calls: Calls, prompt: Prompt, number: int) -> Sample:
@@ -121,8 +119,8 @@ async def _ask(judge: Judge, model: ChatModel, calls: Calls, prompt: Prompt, num
 T = TypeVar("T", Sample, _Verdict)
 
 
-async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None = None) -> list[T]:
-    """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
+async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Every answer; one that fails fails the judgment, which then says what all cost."""
     results: Sequence[T | BaseException]
     if len(calls) == 1:
         # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would
@@ -139,6 +137,6 @@ async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None =
         usages = [answer.usage if isinstance(answer, Sample) else answer.sample.usage for answer in answers]
         usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
         if isinstance(failures[0], ModelError):
-            failures[0].usage = sum(usages, spent or Usage())
+            failures[0].usage = sum(usages, Usage())
         raise failures[0]
     return answers

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from memalign.content import Turn, span_tree, turns_of
+from memalign.content import SpanTree, Turn, span_tree, turns_of
 from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of, shorten
 from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.trace_text import counted, outline, tree_lines
@@ -27,11 +27,10 @@ USEFUL = 60
 
 
 class FittedFields(NamedTuple):
-    """Fields encoded, notes on what is missing in them, and whether one is a trace that is shown in outline only."""
+    """Fields encoded, and notes on what is missing in them."""
 
     fields: dict[str, str]
     notes: tuple[str, ...] = ()
-    outlined: bool = False
 
 
 class FeedbackRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
     fields = {name: text for name, text in texts.items() if text is not None}
     if sum(sizes.values()) <= tokens:
         return FittedFields(fields)
-    notes, outlined, room = list[str](), False, tokens
+    notes, room = list[str](), tokens
     names = sorted(sizes, key=lambda name: sizes[name])
     for position, name in enumerate(names):
         share = room // (len(names) - position)
@@ -60,9 +59,8 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
             shortened = cut(name, content[name], share)
             fields[name] = shortened.text
             notes.append(shortened.note)
-            outlined |= shortened.outlined
         room -= min(sizes[name], share)
-    return FittedFields({name: fields[name] for name in content}, tuple(notes), outlined)
+    return FittedFields({name: fields[name] for name in content}, tuple(notes))
 
 
 def fit_example(
@@ -77,7 +75,7 @@ def fit_example(
         tokens: What the fields may take, and as much again the words.
     """
     comment = words[: _largest(lambda length: estimate_tokens(encode(words[:length])) <= tokens, len(words))]
-    fields, notes, _ = fit_fields(content, tokens)
+    fields, notes = fit_fields(content, tokens)
     if len(comment) < len(words):
         notes = (*notes, f"the comment truncated from {len(words):,} to {len(comment):,} characters")
     return RenderedExample(fields=tuple(fields.items()), answer=render_answer(comment or None, label)), notes
@@ -145,11 +143,10 @@ def _within(name: str, value: object, tokens: int) -> str:
 
 
 class Cut(NamedTuple):
-    """A field in fewer tokens, what is missing in words, and whether it is a trace in outline only."""
+    """A field in fewer tokens, and what is missing in words."""
 
     text: str
     note: str
-    outlined: bool = False
 
 
 def whole(name: str, value: object, tokens: int) -> str | None:
@@ -170,12 +167,24 @@ def cut(name: str, value: object, tokens: int) -> Cut:
     if name == "conversation" and (turns := turns_of(value)) is not None:
         return _cut_turns(turns, tokens)
     if name == "trace" and (tree := span_tree(value)) is not None:
-        # Half of it: the other half is for what the judge will read in it.
-        note = f"trace in outline: {len(tree.spans):,} spans are over the budget of {tokens:,} tokens"
-        return Cut(outline(tree, tokens // 2), note, outlined=True)
+        return _cut_tree(tree, tokens)
     length = len(value) if isinstance(value, str) else len(encode(value))
     shortened = shorten(value, tokens)
     return Cut(shortened, f"{name} truncated from {length:,} to {len(shortened):,} characters")
+
+
+def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
+    """All spans with every value cut to the same length; where even short ones do not fit, an outline."""
+
+    def shown(room: int) -> str | None:
+        lines = tree_lines(tree, room)
+        return _joined(next(lines), lines, tokens)
+
+    over = f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
+    room = _largest(lambda room: shown(room) is not None, tokens)
+    if room > SHORT and (text := shown(room)) is not None:
+        return Cut(text, f"trace: {over}, and long values in them are cut")
+    return Cut(outline(tree, tokens), f"trace in outline: {over}")
 
 
 def _joined(first: str, rest: Iterator[str], tokens: int) -> str | None:

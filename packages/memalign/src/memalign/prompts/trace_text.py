@@ -1,28 +1,25 @@
-"""A trace in a prompt: whole, in outline, and what each tool shows of it. Every text in it is JSON-encoded."""
+"""A trace in a prompt: whole, with every value cut, or in outline. Every text in it is JSON-encoded."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 
 from memalign.content import Span, SpanTree
-from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of
-from memalign.types import ToolCall
+from memalign.content.encoding import encode, encode_within, estimate_tokens, length_of
 
-__all__ = ["counted", "outline", "show_tool_result", "tree_lines"]
+__all__ = ["counted", "outline", "tree_lines"]
 
 DEEPEST = 12
 """Levels of a trace that are shown by indentation; below them a line names its parent."""
-AROUND = 80
-"""Characters shown on each side of what was searched for."""
 
 
-def tree_lines(tree: SpanTree) -> Iterator[str]:
-    """The lines that show a trace whole."""
-    yield _facts(tree)
+def tree_lines(tree: SpanTree, tokens: int | None = None) -> Iterator[str]:
+    """The lines that show a trace whole, or with each value that its spans hold in so many `tokens`."""
+    yield _facts(tree, tokens)
     for span in tree.spans:
-        yield from _span_lines(span)
+        yield _span_line(span)
+        for name, value in _span_parts(span):
+            yield f"{_indent(span)}  {name}: {encode_within(value, tokens)}"
 
 
 def _facts(tree: SpanTree, tokens: int | None = None) -> str:
@@ -41,14 +38,6 @@ def _span_line(span: Span) -> str:
     facts.append(f"in {span.parent}" if span.depth > DEEPEST else "")
     facts.append(encode(span.message) if span.message else "")
     return f"{_indent(span)}{span.id} {' '.join(filter(None, facts))}"
-
-
-def _span_lines(span: Span) -> Iterator[str]:
-    """The lines that show a span whole."""
-    yield _span_line(span)
-    indent = _indent(span)
-    for name, value in _span_parts(span):
-        yield f"{indent}  {name}: {encode(value)}"
 
 
 def _span_parts(span: Span) -> list[tuple[str, object]]:
@@ -93,70 +82,6 @@ def _seconds(seconds: float) -> str:
     if seconds >= 100:
         return f"{seconds:,.0f} s"
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
-
-
-# -- what the tools show ----------------------------------------------------------------------------------------------
-
-
-def show_tool_result(tree: SpanTree, tool_call: ToolCall, tokens: int) -> str:
-    """What the tool shows in about `tokens`; a call for what is not there shows what is wrong with it."""
-    if tool_call.tool == "search":
-        return _search(tree, tool_call.text, tokens)
-    spans = [span for name in tool_call.spans if (span := tree.span(name)) is not None]
-    if unknown := [name for name in tool_call.spans if tree.span(name) is None]:
-        return f"there is no span {', '.join(unknown)}; spans are S1 to S{len(tree.spans)}"
-    if not spans:
-        return 'no span is named: "spans" holds ids such as S3'
-    return "\n".join(_read(span, tool_call.part, tokens // len(spans)) for span in spans)
-
-
-def _read(span: Span, part: int, tokens: int) -> str:
-    """A span whole, or one part of what it holds: as one text of JSON, so that no part begins a line of its own."""
-    text = "\n".join(_span_lines(span))
-    if part == 1 and estimate_tokens(text) <= tokens:
-        return text
-    line = _span_line(span)
-    content = "\n".join(f"{name}: {_plain(value)}" for name, value in _span_parts(span))
-    room = max(tokens - estimate_tokens(line) - 10, 30)
-    size = max(int(room * BYTES_PER_TOKEN * 0.8 * len(content) / max(len(content.encode("utf-8", "replace")), 1)), 40)
-    count = max(-(-len(content) // size), 1)
-    if part > count:
-        return f"{span.id} has {counted(count, 'part')}"
-    return f"{line}\npart {part} of {count}: {encode(content[(part - 1) * size : part * size])}"
-
-
-def _search(tree: SpanTree, text: str, tokens: int) -> str:
-    if not text:
-        return 'nothing to search for: "text" is empty'
-    sought = re.compile(re.escape(text), re.IGNORECASE)
-    lines: list[str] = []
-    used, count = 30, 0
-    for span in tree.spans:
-        texts = [("name", span.name), ("message", span.message)]
-        texts += [(name, _plain(value)) for name, value in _span_parts(span)]
-        hits = [(name, place) for name, content in texts if (place := _around(sought, content))]
-        count += bool(hits)
-        for name, place in hits:
-            line = f"{span.id} {name}: {encode(place)}"
-            used += estimate_tokens(line)
-            if used <= tokens:
-                lines.append(line)
-    if not count:
-        return f"no span holds {encode(text)}"
-    more = "" if used <= tokens else "; not all are shown"
-    return "\n".join([f"{counted(count, 'span')}{more}", *lines])
-
-
-def _around(sought: re.Pattern[str], content: str) -> str | None:
-    match = sought.search(content)
-    if match is None:
-        return None
-    start, end = max(match.start() - AROUND, 0), match.end() + AROUND
-    return f"{'…' if start else ''}{content[start:end]}{'…' if end < len(content) else ''}"
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def counted(count: int, noun: str) -> str:
