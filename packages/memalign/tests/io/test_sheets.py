@@ -151,7 +151,7 @@ def test_small_sheets_that_would_take_for_ever_are_refused_at_once(tmp_path: Pat
     for line, message in zip(done.stdout.splitlines(), messages, strict=True):
         seconds, _, refusal = line.partition(" ")
         assert message in refusal
-        assert float(seconds) < 1
+        assert float(seconds) < 5, "they would take minutes"
 
 
 @pytest.mark.parametrize("dimension", ["A1", "A1:A1", "B2:B2", "A1:B1", "A1:XFD1048576"])

@@ -91,11 +91,13 @@ def labelled_cases(
     """The cases with an effective label, each content once; with `keys` those that this feedback is about."""
     if not value_type.closed:
         return []
+    wanted = {annotation.key for annotation in memory.annotations()} if keys is None else {*keys}
+    named = filter(None, map(memory.case, {key.id for key in wanted}))
+    firsts = {memory.duplicates(case.example)[0].id for case in named}
     cases = []
-    for case in memory.cases:
+    for case in (case for case in memory.cases if case.id in firsts):
         label, feedback = memory.label(case), memory.annotations_on(case)
-        counts = keys is None or any(annotation.key in keys for annotation in feedback)
-        if label is not None and counts and memory.duplicates(case.example)[0] is case:
+        if label is not None and any(annotation.key in wanted for annotation in feedback):
             sides = sides_of(case.example.content, value_type.choices)
             names = tuple(name for name in value_type.choices if name in sides) if len(sides) == 2 else ()
             readings = tuple(map(Reading, each_side(case.example.content, value_type.choices)))
