@@ -1,11 +1,11 @@
-"""The commands by name, in the groups of the help; commands of other packages; what happens to every error."""
+"""The commands by name, in the groups of the help; the server's command; what happens to every error."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -76,15 +76,12 @@ _EXIT_CODES = [
     ("3", "A gate: there are too few cases to tell."),
     ("130", "The command was interrupted with Ctrl-C."),
 ]
-_PACKAGES = {"serve": ("Serve the experts' review pages and an HTTP API.", "memalign-server")}
-"""Commands of this repository's other packages, which the overview need not load: what it says, and the package."""
+_SERVE = "Serve the experts' review pages and an HTTP API."
+"""What the overview says of `memalign serve`, which is in a package of its own and takes long to load."""
 
 
 class Commands(TyperGroup):
-    """All commands: their return value is the exit code, and an error of theirs is one message.
-
-    Other packages add commands by the entry point group `memalign.commands`. Each entry is a Typer application.
-    """
+    """All commands: their return value is the exit code, and an error of theirs is one message."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -111,35 +108,27 @@ class Commands(TyperGroup):
             raise
         raise typer.Exit(code or 0)
 
-    @cached_property
-    def _plugins(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in entry_points(group="memalign.commands")}
-
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, those of other packages last."""
-        return [*super().list_commands(ctx), *sorted({*self._plugins, *_PACKAGES})]
+        """The names of all commands, the server's last."""
+        return [*super().list_commands(ctx), "serve"]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; a plugin is loaded here. One that cannot be loaded says so when it is run."""
-        if command := super().get_command(ctx, cmd_name):
-            return command
-        if entry := self._plugins.get(cmd_name):
-            try:
-                command = get_command(entry.load())
-            except ImportError as error:
-                return _refusing(cmd_name, f"memalign {cmd_name} could not be loaded: {error}")
-            command.name = cmd_name
-            return command
-        if cmd_name in _PACKAGES:
-            package = _PACKAGES[cmd_name][1]
-            remedy = f"to install it from a checkout of memalign: pip install ./packages/{package}"
-            return _refusing(cmd_name, f"memalign {cmd_name} needs the package {package}; {remedy}")
-        return None
+        """The command of this name; the server's is loaded here. If it cannot be, it says so when it is run."""
+        if cmd_name != "serve":
+            return super().get_command(ctx, cmd_name)
+        if find_spec("memalign_server") is None:
+            remedy = "to install it from a checkout of memalign: pip install ./packages/memalign-server"
+            return _refusing("serve", f"memalign serve needs the package memalign-server; {remedy}")
+        try:
+            command = get_command(import_module("memalign_server.command").app)
+        except ImportError as error:
+            return _refusing("serve", f"memalign serve could not be loaded: {error}")
+        command.name = "serve"
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The overview: one line per command, in groups; the options that every command takes; the exit codes."""
-        others = [name for name in self.list_commands(ctx) if name not in self.commands]
-        for group, names in {**_GROUPS, "Models and server": ["models", *others]}.items():
+        for group, names in {**_GROUPS, "Models and server": ["models", "serve"]}.items():
             with formatter.section(group):
                 formatter.write_dl([(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names])
         with formatter.section("Options for every command"):
@@ -148,9 +137,7 @@ class Commands(TyperGroup):
             formatter.write_dl(_EXIT_CODES)
 
     def _summary(self, ctx: Any, name: str) -> str:
-        if name in _PACKAGES:
-            return _PACKAGES[name][0]
-        return str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
+        return _SERVE if name == "serve" else str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
 
 
 def _refusing(name: str, reason: str) -> TyperCommand:
