@@ -155,22 +155,12 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
     labels = [memory.label(memory.cases[rows[key.id]]) for key in ordered]
     numbers = {label: number for number, label in enumerate(sorted(set(labels), key=str))}
     label_of = np.array([numbers[label] for label in labels])
-    groups = _groups(vectors, np.arange(len(ordered)))
+    centred = vectors - vectors.mean(axis=0)
+    direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]  # in which the cases differ most
+    direction *= np.sign(direction[np.argmax(np.abs(direction))])  # of its two signs always the same one
+    places = np.argsort(np.round(centred @ direction, 6), kind="stable")
+    groups = [np.sort(group) for group in np.array_split(places, -(-len(ordered) // COMPARED))]
     return [ordered[group[place]] for group in groups for place in _path(vectors[group], label_of[group])]
-
-
-def _groups(vectors: NDArray[np.float32], places: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The places in groups that can be compared each with each: halved where the cases differ most, until they fit."""
-    import numpy as np
-
-    if len(places) <= COMPARED:
-        return [places]
-    centred = vectors[places] - vectors[places].mean(axis=0)
-    direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
-    direction *= np.sign(direction[np.argmax(np.abs(direction))])  # of the two signs always the same one
-    sorted_places = places[np.argsort(np.round(centred @ direction, 6), kind="stable")]
-    halves = np.array_split(sorted_places, 2)
-    return [group for half in halves for group in _groups(vectors, np.sort(half))]
 
 
 def _path(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> list[int]:
