@@ -176,13 +176,13 @@ def cut(name: str, value: object, tokens: int) -> Cut:
 def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
     """All spans with every value cut to the same length; where even short ones do not fit, an outline."""
 
-    def shown(room: int) -> str | None:
+    def tree_within(room: int) -> str | None:
         lines = tree_lines(tree, room)
         return _joined(next(lines), lines, tokens)
 
     over = f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
-    room = _largest(lambda room: shown(room) is not None, tokens)
-    if room > SHORT and (text := shown(room)) is not None:
+    room = _largest(lambda room: tree_within(room) is not None, tokens)
+    if room > SHORT and (text := tree_within(room)) is not None:
         return Cut(text, f"trace: {over}, and long values in them are cut")
     return Cut(outline(tree, tokens), f"trace in outline: {over}")
 
