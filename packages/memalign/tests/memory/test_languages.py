@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from memalign import Example
 from memalign.memory import Memory
+from memalign.memory.language import language_of
 from memalign.memory.retrieval import embedding_text, likeness, sequences, similar_cases
 from memalign.models.wordllama import WordLlamaEmbedding
-from memalign.prompts.language import language_of
 from memalign.values import ValueType
 from tests.support.learning import without
 from tests.support.scripted import case

@@ -19,7 +19,6 @@ from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, FeedbackConflict
 from memalign.memory.guard import check_fault, guideline_fault, tidy
-from memalign.prompts.language import Language, language_of
 from memalign.types import Check, FeedbackKey, Guideline
 from memalign.values import Value, ValueType, value_text
 
@@ -215,12 +214,6 @@ def _question(entry: object) -> tuple[str, Literal["yes", "no"] | None]:
 
 # -- a weak model's rule -----------------------------------------------------------------------------------------------
 
-WHEN_AND: dict[Language, tuple[str, str]] = {
-    "English": ("When", "and"),
-    "Portuguese": ("Quando", "e"),
-    "Spanish": ("Cuando", "y"),
-}
-
 
 def rule_of(data: Mapping[str, Any], *, annotation: Annotation, case: Case, value_type: ValueType) -> dict[str, Any]:
     """The change that a weak model's two half sentences about the only record make, with the expert's own label.
@@ -238,18 +231,16 @@ def rule_of(data: Mapping[str, Any], *, annotation: Annotation, case: Case, valu
     change = {"action": "ADD", "feedback": ["F1"], "text": ""}
     if not because:
         return change | {"action": "NOOP"}
-    opening, link = WHEN_AND[language_of(f"{when} {because}") or "English"]
     if annotation.value is None or not value_type.closed or chosen is not None:
-        return change | {"text": f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."}
-    condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
+        return change | {"text": f"When {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."}
+    condition = f"When {when} and {because}" if when else f"When {because}"
     label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
     return change | {"text": f"{condition}: {label}."}
 
 
 def _half(part: str) -> str:
     words = tidy(part).strip(".,;: ")
-    for opening, _ in WHEN_AND.values():
-        words = words.removeprefix(f"{opening} ").removeprefix(f"{opening.lower()} ")
+    words = words.removeprefix("When ").removeprefix("when ")
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
 
 

@@ -18,8 +18,8 @@ import msgspec
 from memalign.cache import cached
 from memalign.content import words_of
 from memalign.memory.guard import normalised
+from memalign.memory.language import language_of
 from memalign.memory.model import Case, Memory
-from memalign.prompts.language import language_of
 from memalign.types import Example
 from memalign.values import Value, ValueType
 

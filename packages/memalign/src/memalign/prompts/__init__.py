@@ -1,5 +1,5 @@
 """Prompts: .jinja files that a person can read and improve.
 
-`rendering` fills the files in, `fitting` decides what of each part a prompt has room for, `trace_text` shows a trace,
-and `language` tells in which language a text is written.
+`rendering` fills the files in, `fitting` decides what of each part a prompt has room for, and `trace_text` shows
+a trace.
 """

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.content.encoding import encode
-from memalign.prompts.language import language_of
 from memalign.types import Guideline
 from memalign.values import Value, ValueType
 
@@ -131,11 +130,10 @@ def render_distil_one(
     """System and user message that distil one piece of feedback into one rule (weak models).
 
     `refused` says why the rule that the model wrote before was not taken.
-    The worked examples are in the language of the instructions: a weak model writes in theirs, whatever it is told.
     """
     task = _task(" ".join(instructions.split()), value_type)
     user = render("distil_one_user", **task, record=record, refused=refused)
-    return render("distil_one_system", language=language_of(instructions) or "English"), user
+    return render("distil_one_system"), user
 
 
 def render_distil_checks(
@@ -147,7 +145,7 @@ def render_distil_checks(
     """
     task = _task(" ".join(instructions.split()), value_type)
     user = render("distil_checks_user", **task, value=record.value, said=record.rationale or encode(rule))
-    return render("distil_checks_system", language=language_of(instructions) or "English"), user
+    return render("distil_checks_system"), user
 
 
 def render_distil(

@@ -1,7 +1,7 @@
 """In which of a few languages a text is written: English, Portuguese or Spanish, told by their commonest words.
 
-Two decisions need it: in which language a weak model must be asked to write a rule, and whether the English-centred
-embedder can be trusted with an item. A detector of all languages would bring a model or megabytes of tables.
+It says whether the English-centred embedder can be trusted with an item. A detector of all languages would bring a
+model or megabytes of tables.
 """
 
 from __future__ import annotations
