@@ -261,6 +261,27 @@ def test_statistics_that_quote_the_erased_are_a_trace(place: OnPostgreSQL, monke
     assert {"memalign_extra.words (50 rows)", "statistics of memalign_extra.words"} <= set(receipt.left)
 
 
+def test_tables_of_other_schemas_are_searched(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+    place.execute('CREATE SCHEMA "Crm"')
+    place.execute('CREATE TABLE "Crm".notes (about text)')
+    place.execute('INSERT INTO "Crm".notes VALUES (?)', SECRET)
+    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    assert not receipt.complete
+    assert "Crm.notes.about (1 row)" in receipt.left
+
+
+def test_a_schema_that_may_not_be_used_is_out_of_reach_by_name(empty: OnPostgreSQL) -> None:
+    empty.execute('CREATE SCHEMA "Crm"')
+    empty.execute('CREATE TABLE "Crm".notes (about text)')
+    with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:
+        registry = Registry(url)
+        registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+        receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    assert "the schema Crm of the same database, which may not be used" in receipt.unreachable
+
+
 def test_the_receipt_says_what_a_server_keeps(place: OnPostgreSQL) -> None:
     registry = place.registry()
     registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "ana"))))

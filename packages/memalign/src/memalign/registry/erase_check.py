@@ -115,18 +115,24 @@ def _is_left(words: Words, residue: Residue, judge: str) -> bool:
 
 
 def _search_foreign_tables(connection: Connection, residue: Residue, traces: _Traces) -> list[str]:
-    """Look into the tables that are no package's of ours; gives those that may not be read."""
+    """Look into the tables that are no package's of ours, in every schema; gives those that may not be read."""
     unread = []
-    quote = connection.dialect.identifier_preparer.quote
+    inspector, quote = inspect(connection), connection.dialect.identifier_preparer.quote
     ours = tuple(tables.prefix for tables in other_tables(connection))
-    for name in inspect(connection).get_table_names():
-        if name in metadata.tables or (ours and name.startswith(ours)):
+    here = [name for name in inspector.get_table_names() if name not in metadata.tables]
+    names = [(name, quote(name)) for name in here if not (ours and name.startswith(ours))]
+    for schema in {*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema"}:
+        below = inspector.get_table_names(schema)
+        if below and not _may(connection, "schema", "USAGE", schema):
+            unread.append(f"the schema {schema} of the same database, which may not be used")
             continue
-        if not _may_read(connection, quote(name)):
+        names += [(f"{schema}.{name}", f"{quote(schema)}.{quote(name)}") for name in below]
+    for name, quoted in names:
+        if not _may(connection, "table", "SELECT", quoted):
             unread.append(f"the table {name} in the same database, which may not be read")
             continue
         # The name is one that the database gave, and quoted.
-        result = connection.exec_driver_sql(f"SELECT * FROM {quote(name)}", execution_options={"yield_per": _MANY})
+        result = connection.exec_driver_sql(f"SELECT * FROM {quoted}", execution_options={"yield_per": _MANY})
         columns = list(result.keys())
         for row in result:
             traces.rows += 1
@@ -136,11 +142,11 @@ def _search_foreign_tables(connection: Connection, residue: Residue, traces: _Tr
     return unread
 
 
-def _may_read(connection: Connection, table: str) -> bool:
+def _may(connection: Connection, kind: str, right: str, name: str) -> bool:
     if connection.dialect.name != "postgresql":
         return True
-    query = "SELECT has_table_privilege(CAST(%(name)s AS text), 'SELECT')"
-    return bool(connection.exec_driver_sql(query, {"name": table}).scalar())
+    query = f"SELECT has_{kind}_privilege(CAST(%(name)s AS text), '{right}')"
+    return bool(connection.exec_driver_sql(query, {"name": name}).scalar())
 
 
 def _texts(value: Any) -> Iterator[str]:
