@@ -272,7 +272,7 @@ def test_tables_of_other_schemas_are_searched(place: OnPostgreSQL) -> None:
     assert "Crm.notes.about (1 row)" in receipt.left
 
 
-def test_a_schema_that_may_not_be_used_is_out_of_reach_by_name(empty: OnPostgreSQL) -> None:
+def test_a_schema_that_may_not_be_used_is_named(empty: OnPostgreSQL) -> None:
     empty.execute('CREATE SCHEMA "Crm"')
     empty.execute('CREATE TABLE "Crm".notes (about text)')
     with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:
