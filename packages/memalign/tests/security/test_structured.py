@@ -21,18 +21,10 @@ few = settings(max_examples=40, deadline=None)
 
 _TURN = re.compile(r"^\d+(?: [^\W\d_][\w .-]{0,39})?: ")
 _SPAN = re.compile(r"^(?: {2})*(?:S\d+ \S|(?:inputs|outputs|attributes|event): \S)")
-_TOLD = re.compile(
-    r"^(?: {2})*(?:S\d+ |(?:inputs|outputs|attributes|event): |part \d+ of \d+: \"|\d+ spans?|no span holds \"|nothing to search"
-    r"|there is |the trace has |no room |no span is named)"
-)
 
 
-def judge(
-    field: str, *, context_tokens: int = 16_000, tool_call: dict[str, Any] | None = None
-) -> tuple[Judge, ScriptedChatModel]:
-    def reply(request: ChatRequest) -> Answer:
-        if request.schema_name == "tool_call":
-            return tool_call or {}
+def judge(field: str, *, context_tokens: int = 16_000) -> tuple[Judge, ScriptedChatModel]:
+    def reply(_: ChatRequest) -> Answer:
         return {"rationale": "So.", "value": True}
 
     return scripted(reply, limits=Limits(context_tokens=context_tokens), instructions=f"Good? {{{{ {field} }}}}")
@@ -113,26 +105,19 @@ def test_a_span_cannot_write_another_ones(trace: list[Any]) -> None:
     assert all(_SPAN.match(line) for line in lines)
 
 
-@given(
-    hostile_text,
-    st.sampled_from(["read", "search"]),
-    hostile_text | st.sampled_from(["S1", "S2, S3", "S999"]),
-    st.integers(1, 3),
-)
+@pytest.mark.parametrize("spans", [8, 200])
+@given(hostile_text)
 @few
-def test_what_a_tool_shows_stays_in_its_fence(trick: str, kind: str, asked: str, part: int) -> None:
-    tool_call = {"why": trick, "tool": kind, "spans": asked, "part": part, "text": asked}
-    one, model = judge("trace", context_tokens=2400, tool_call=tool_call)
+def test_a_trace_that_is_cut_stays_in_its_fence(spans: int, trick: str) -> None:
+    one, model = judge("trace", context_tokens=6000)
     held = {"note": (trick or "x") * 40, "more": "word " * 900}
-    one(trace={"spans": [{"name": trick or "x", "span_id": str(n), "inputs": held} for n in range(20)]})
+    judgment = one(trace={"spans": [{"name": trick or "x", "span_id": str(n), "inputs": held} for n in range(spans)]})
+    assert "over the budget" in judgment.notes[0]
     user = model.requests[-1].user
     check_marks(user)
-    first, *told = inside(user)
-    assert told, "the trace was too long to show"
-    assert all(_SPAN.match(line) or line.startswith("…") for line in first[1:])
-    assert all(_TOLD.match(line) for lines in told for line in lines)
-    names = [line for line in user.split("\n") if line.startswith("Tool call ")]
-    assert all(re.fullmatch(r"Tool call \d+: (?:search \".*\"|read(?: S\d+,?)*(?: part \d+)?)", name) for name in names)
+    ((_, *lines),) = inside(user)
+    assert lines
+    assert all(_SPAN.match(line) or line.startswith("…") for line in lines)
 
 
 @pytest.mark.parametrize("field", ["conversation", "trace"])
