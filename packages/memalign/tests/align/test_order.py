@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,28 @@ def test_no_case_is_compared_with_more_than_a_thousand(monkeypatch: pytest.Monke
     distil.by_likeness(one, [annotation.key for annotation in one.annotations()])
     assert sum(sizes) == GROUPS * EACH
     assert max(sizes) <= 16
+
+
+def test_wide_vectors_cost_no_square_of_their_width() -> None:
+    width = 4_000
+    vectors = np.random.default_rng(0).normal(size=(10, width)).astype("<f4")
+    cases = [
+        Case(
+            example=Example(id=f"t-{n}", outputs=f"Reply {n}."),
+            annotations=(Annotation(id=f"t-{n}", source="ana", value=True),),
+            vector=vector.tobytes(),
+        )
+        for n, vector in enumerate(vectors)
+    ]
+    one = Memory(cases=tuple(cases), embedding_model="test")
+    assert one.matrix.shape == (10, width)
+    tracemalloc.start()
+    try:
+        distil.by_likeness(one, [annotation.key for annotation in one.annotations()])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < width * width  # bytes; a matrix of the width takes four times as many
 
 
 def group_of(key: FeedbackKey) -> int:

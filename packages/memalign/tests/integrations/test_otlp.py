@@ -178,3 +178,15 @@ def test_spans_of_every_tool_are_read_from_such_a_file(tmp_path: Path, tool: str
         ("look up", "TOOL", 1, True, "late", 1.0),
     ]
     assert "tone" not in repr(tree)
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "spans.jsonl", otlp(STEPS))
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refused)
+    assert holds_spans(path) is False
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        trace_rows(path)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Judge
-from memalign.content import span_tree
+from memalign.content import encoding, span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.content.traces import SpanTree
 from memalign.models.base import ChatRequest, Limits
@@ -168,6 +168,24 @@ class TestTooLong:
         one(trace=otlp(long_run(300, 6000)))
         (request,) = model.requests
         assert estimate_tokens(request.system + request.user) + request.max_tokens <= context * 1.05
+
+    def test_of_vast_values_only_what_is_shown_is_encoded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        encoded = list[int]()
+        plain = encoding.encode
+
+        def counted(value: object) -> str:
+            text = plain(value)
+            encoded.append(len(text))
+            return text
+
+        monkeypatch.setattr(encoding, "encode", counted)
+        rows = {"rows": [{"city": "Lisbon", "text": "word " * 50} for _ in range(400)]}
+        spans = [{"name": f"s{n}", "span_id": str(n), "outputs": rows} for n in range(40)]
+        text, note = cut("trace", {"spans": spans}, 4_000)
+        assert "long values in them are cut" in note
+        assert estimate_tokens(text) <= 4_000
+        assert text.count("Lisbon") >= 40
+        assert sum(encoded) < 1_000_000, "the trace has four million characters"
 
     def test_very_many_spans_are_shown_in_outline(self) -> None:
         one, _ = judge([VERDICT])

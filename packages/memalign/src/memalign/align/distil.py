@@ -56,7 +56,7 @@ __all__ = ["by_likeness", "distil"]
 CONTRAST = 0.1
 """How much less alike a case of another label may be to stand next: near opposites teach (LEAP, arXiv 2402.05403)."""
 COMPARED = 1_000
-"""Cases that are compared each with each to be put in order; of fifty thousand that would take a quarter of an hour."""
+"""Cases that are compared each with each to be put in order. Their time grows with the square of their number."""
 GUIDELINE_TOKENS = 4_000
 """Of all guidelines in force: what a judge's prompt holds of them at most. A memory with more is merged."""
 CASE_TOKENS = {True: 400, False: 3000}
@@ -143,7 +143,8 @@ def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCa
 def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey]:
     """The keys so that each is followed by the most alike of the others, of another label if one is nearly as alike.
 
-    The order depends on the keys and their cases alone. Of more than a thousand it is that of groups of like cases.
+    The order depends on the keys and their cases alone. More than a thousand are put in order in
+    groups, each the nearest neighbours of the first that is left.
     """
     import numpy as np  # see Memory.matrix
 
@@ -155,11 +156,13 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
     labels = [memory.label(memory.cases[rows[key.id]]) for key in ordered]
     numbers = {label: number for number, label in enumerate(sorted(set(labels), key=str))}
     label_of = np.array([numbers[label] for label in labels])
-    centred = vectors - vectors.mean(axis=0)
-    direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]  # in which the cases differ most
-    direction *= np.sign(direction[np.argmax(np.abs(direction))])  # of its two signs always the same one
-    places = np.argsort(np.round(centred @ direction, 6), kind="stable")
-    groups = [np.sort(group) for group in np.array_split(places, -(-len(ordered) // COMPARED))]
+    groups, free = list[Any](), np.arange(len(ordered))
+    while len(free) > COMPARED:
+        likeness = np.round(vectors @ vectors[free[0]], 6)[free]
+        nearest = np.argsort(-likeness, kind="stable")[:COMPARED]
+        groups.append(np.sort(free[nearest]))
+        free = np.delete(free, nearest)
+    groups.append(free)
     return [ordered[group[place]] for group in groups for place in _path(vectors[group], label_of[group])]
 
 

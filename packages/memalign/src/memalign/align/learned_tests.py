@@ -93,9 +93,9 @@ def labelled_cases(
         return []
     wanted = {annotation.key for annotation in memory.annotations()} if keys is None else {*keys}
     named = filter(None, map(memory.case, {key.id for key in wanted}))
-    firsts = {memory.duplicates(case.example)[0].id for case in named}
+    firsts = {first.id: first for case in named for first in memory.duplicates(case.example)[:1]}
     cases = []
-    for case in (case for case in memory.cases if case.id in firsts):
+    for _, case in sorted(firsts.items()):
         label, feedback = memory.label(case), memory.annotations_on(case)
         if label is not None and any(annotation.key in wanted for annotation in feedback):
             sides = sides_of(case.example.content, value_type.choices)

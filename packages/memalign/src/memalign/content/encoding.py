@@ -12,6 +12,8 @@ from memalign.types import MAX_DEPTH, too_deep
 
 __all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "json_inside", "length_of", "shorten"]
 
+VAST = 4
+"""How many times as long as its room an object is of which only the beginning is encoded."""
 BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
 
 
@@ -65,22 +67,38 @@ def encode(value: object) -> str:
 
 
 def shorten(value: object, tokens: int) -> str:
-    """`value` encoded and cut to about `tokens`: its beginning and end, and how much is missing between them."""
-    text = value if isinstance(value, str) else encode(value)
+    """`value` encoded and cut to about `tokens`: its beginning and end, and how much is missing between them.
+
+    Of a vast object the beginning alone, and about how much is missing, so that nobody waits for the rest of it.
+    """
     room = max(int(tokens * BYTES_PER_TOKEN) - 60, 40)
+    length = length_of(value)
+    vast = length > VAST * room and not isinstance(value, str)
+    text = value if isinstance(value, str) else _beginning(value, room) if vast else encode(value)
     while True:
-        head, tail = text[: room * 2 // 3], text[-(room // 3) :]
-        shortened = encode(f"{head} …[{len(text) - len(head) - len(tail):,} characters left out]… {tail}")
+        head, tail = (text[:room], "") if vast else (text[: room * 2 // 3], text[-(room // 3) :])
+        missing = (length if vast else len(text)) - len(head) - len(tail)
+        shortened = encode(f"{head} …[{missing:,} characters left out]… {tail}")
         if estimate_tokens(shortened) <= tokens or room <= 40:
             return shortened
         room = room * 3 // 4  # wide characters and escapes take more bytes than the estimate of one each
+
+
+def _beginning(value: object, characters: int) -> str:
+    """The first of the characters of `value` as JSON; the rest of it is not encoded."""
+    text = ""
+    for chunk in json.JSONEncoder(ensure_ascii=False, allow_nan=False).iterencode(value):
+        text += chunk
+        if len(text) > characters:
+            break
+    return text
 
 
 def encode_within(value: object, tokens: int | None) -> str:
     """`value` encoded, and cut where it takes more than `tokens`."""
     if tokens is None:
         return encode(value)
-    if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
+    if length_of(value) > (1 if isinstance(value, str) else VAST) * tokens * BYTES_PER_TOKEN:
         return shorten(value, tokens)
     text = encode(value)
     return text if estimate_tokens(text) <= tokens else shorten(value, tokens)

@@ -34,10 +34,13 @@ def holds_spans(path: str | Path) -> bool:
         False also for a file that cannot be read: reading it as rows says why.
     """
     place = path_of(path)
-    if place.suffix.lower() not in (".json", ".jsonl", ".ndjson") or not place.is_file():
+    try:
+        if place.suffix.lower() not in (".json", ".jsonl", ".ndjson") or not place.is_file():
+            return False
+        with place.open("rb") as file:
+            return _BEGINNING.match(file.read(4_096).removeprefix(b"\xef\xbb\xbf")) is not None
+    except OSError:
         return False
-    with place.open("rb") as file:
-        return _BEGINNING.match(file.read(4_096).removeprefix(b"\xef\xbb\xbf")) is not None
 
 
 def trace_rows(path: str | Path) -> list[Row | RowError]:

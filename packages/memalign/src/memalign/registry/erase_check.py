@@ -121,7 +121,7 @@ def _search_foreign_tables(connection: Connection, residue: Residue, traces: _Tr
     ours = tuple(tables.prefix for tables in other_tables(connection))
     here = [name for name in inspector.get_table_names() if name not in metadata.tables]
     names = [(name, quote(name)) for name in here if not (ours and name.startswith(ours))]
-    for schema in {*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema"}:
+    for schema in sorted({*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema"}):
         below = inspector.get_table_names(schema)
         if below and not _may(connection, "schema", "USAGE", schema):
             unread.append(f"the schema {schema} of the same database, which may not be used")
