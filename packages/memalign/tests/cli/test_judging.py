@@ -172,3 +172,14 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     assert memalign("judge", tone, "empty.jsonl", "--dry-run").code == 2
     bad = memalign("judge", tone, jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}]), "--dry-run")
     assert (bad.code, "bad.jsonl has no column for inputs. Its columns are id, outputs" in bad.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("https://store/a.jsonl?sig=0f6c",), ("a.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c")]
+)
+def test_a_url_is_refused_without_repeating_it(memalign: Run, tone: str, tmp_path: Path, arguments: Any) -> None:
+    jsonl(tmp_path / "a.jsonl", [{"id": "a", "inputs": "Late?", "outputs": "Yes."}])
+    refused = memalign("judge", tone, *arguments)
+    assert refused.code == 2
+    assert "is a URL; copy the file to this machine" in refused.err
+    assert "0f6c" not in refused.err + refused.out

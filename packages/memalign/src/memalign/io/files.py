@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["atomic_write", "beside", "is_device", "locked", "path_of", "target_of", "try_lock", "unlock"]
 
 _LOG = logging.getLogger("memalign.io")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")  # a Path keeps one of its two slashes; a drive has one letter
 
 
 def path_of(where: str | Path) -> Path:
     """The path that a person named. Raises InputError for a URL, whose query may be a key and is not repeated."""
-    scheme, address, _ = str(where).partition("://")
-    if address and isinstance(where, str) and scheme.isalnum():
-        raise InputError(f"{scheme}://… is a URL; copy the file to this machine, and give its path")
+    if match := _URL.match(str(where)):
+        raise InputError(f"{match[0]}… is a URL; copy the file to this machine, and give its path")
     return Path(where)
 
 
