@@ -131,6 +131,7 @@ def test_only_the_address_of_a_model_changes_fingerprints():
     assert told.parameters["reflection_model"] == "openai:big"
     assert list(told.parameters["models"]) == ["openai:m@http://h/v1"]
     assert bare.replace(model="openai:m@http://other/v1").fingerprint != bare.fingerprint
+    assert bare.replace(model=name).fingerprint == bare.fingerprint
     assert bare.replace(parameters={"reasoning_effort": "low"}).fingerprint != bare.fingerprint
 
 

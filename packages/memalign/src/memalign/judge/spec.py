@@ -196,7 +196,7 @@ def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
     parts = {
         "instructions": judge.instructions,
         "value_type": judge.value_type.spec,
-        "model": judge.model_name,
+        "model": judge.model_name and _canonical(judge.model_name),
         "retrieval_k": judge.retrieval_k if memory else None,  # nothing to retrieve, nothing to tell apart
         "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
         "memory": memory.hash,
