@@ -250,4 +250,4 @@ def test_a_result_is_junit_markdown_and_json() -> None:
     assert plain["criteria"][1]["figure"]["high"] < -0.05
     text = as_markdown(report(judge, evaluation, gate=result))
     assert "Broken against “the other judge”: 20 (\\<b\\>\\|h-0, " in text, "nothing from data is markup"
-    assert "### The gate: worse" in text
+    assert "## The gate: worse" in text

@@ -12,7 +12,6 @@ import pytest
 from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import Report, as_html, as_markdown, evaluate, report
-from memalign.evaluation.intervals import share_interval
 from memalign.judge.spec import without_memory
 from memalign.models.base import ChatRequest, Question
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
@@ -59,11 +58,10 @@ def page_of(one: Judge, labelled: list[Feedback], against: Judge | None = None) 
 
 def rows_of(page: Report, title: str) -> dict[str, list[Any]]:
     """The rows of a table by their first cell."""
-    parts = [part for section in page.sections for part in (section, *section.parts)]
-    return {str(row[0]): list(row[1:]) for part in parts if part.title == title for row in part.rows}
+    return {str(row[0]): list(row[1:]) for part in page.sections if part.title == title for row in part.rows}
 
 
-AGREEMENT, PARTS, TAUGHT = "How often it agrees with people", "By part", "What people taught it"
+AGREEMENT, TAUGHT = "How often it agrees with people", "What people taught it"
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +86,11 @@ class TestWhatItSays:
 
     def test_the_judge_stands_beside_others_and_people(self, page: Report) -> None:
         sides = rows_of(page, AGREEMENT)
-        assert list(sides) == ["even", "zero-shot", "always true", "people with each other"]
+        assert list(sides) == ["even", "zero-shot", "always true"]
         assert sides["even"][0].value == pytest.approx(0.9)
         for name in ("zero-shot", "always true"):
-            assert sides[name][-1].text.startswith("+4")
-            assert sides[name][-1].tone == "good"
-        assert sides["people with each other"][0].value == pytest.approx(50 / 60)
-        assert "of pairs, on 20 cases" in as_markdown(page)
+            assert sides[name][-1].startswith("+4")
+        assert "People agree with each other at alpha 0." in as_markdown(page)
 
     def test_a_guideline_says_where_it_applied_and_was_right(self, page: Report) -> None:
         used = rows_of(page, TAUGHT)
@@ -106,51 +102,14 @@ class TestWhatItSays:
         assert "People say false, the judge says true: 10" in text
         assert sum(line.startswith("- h-") for line in text.splitlines()) == 3
 
-    def test_parts_are_those_of_labels_groups_and_people(self, page: Report) -> None:
-        parts = rows_of(page, PARTS)
-        assert set(parts) == {"label true", "label false", "source ana", "source ben", "source eva"}
-        assert int(parts["label true"][0]) + int(parts["label false"][0]) == 100
-
-    def test_pairs_of_one_case_count_as_one_case(self) -> None:
-        """Six people on a case are fifteen pairs, and no fifteen cases."""
-        labelled = [
-            Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 3 > 0 or who % 2 == 0, source=f"p{who}")
-            for n in range(24)
-            for who in range(6)
-        ]
-        same = rows_of(page_of(judge(), labelled), AGREEMENT)["people with each other"][0]
-        low, high = share_interval([n % 5 > 1 for n in range(360)]) or (0.0, 0.0)
-        assert same.high - same.low > 2 * (high - low)
-
     def test_one_content_under_two_ids_is_one_case(self) -> None:
         again = [
             Feedback(id=f"again-{n}", outputs=f"item {n}", value=True, rationale="So.", source="ben") for n in range(20)
         ]
         page = page_of(judge(), [*rows(0, 20), *again])
         assert page.evaluation.n + page.evaluation.unlabelled == 20
-        assert {"source ana", "source ben"} <= set(rows_of(page, PARTS))
         for case in page.cases:
             assert (case.words["ana"], case.words["ben"]) == (f"Said of {case.id.removeprefix('h-')}.", "So.")
-
-    @pytest.mark.parametrize(("groups", "interval"), [(3, False), (30, True)])
-    def test_a_part_honours_groups_as_the_headline_does(self, groups: int, interval: bool) -> None:
-        grouped = [row for n in range(60) for row in rows(n, n + 1, meta={"group": f"g{n % groups}"})]
-        parts = rows_of(page_of(judge(), grouped), PARTS)
-        assert {parts[name][-1].low is not None for name in ("label true", "label false")} == {interval}
-
-    def test_a_source_is_compared_with_its_own_labels(self) -> None:
-        labelled = [
-            Feedback(id=f"h-{n}", outputs=f"item {n}", value=(n % 2 == 0) == (source != "ben"), source=source)
-            for n in range(0, 40, 2)
-            for source in ("ana", "ben", "eva")
-        ]
-        parts = rows_of(page_of(judge(), labelled), PARTS)
-        right = {name: parts[f"source {name}"][-1].value for name in ("ana", "ben", "eva")}
-        assert right == {"ana": 1.0, "ben": 0.0, "eva": 1.0}, "ben said the opposite of the verdicts every time"
-
-    def test_it_says_how_many_labels_are_missing(self, aligned: Judge) -> None:
-        assert "more labels would narrow the interval" in as_markdown(page_of(aligned, rows(30, 60)))
-        assert "more labels would" not in as_markdown(page_of(aligned, rows(30, 530)))
 
     def test_a_case_without_a_verdict_is_counted(self) -> None:
         def shaky(request: ChatRequest) -> Answer:

@@ -5,23 +5,20 @@ The page is gathered once, as parts with sentences, tables and cases; HTML and M
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate, labels_by_source, labels_of_several
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, labels_of_several
 from memalign.evaluation.comparison import compare
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
-from memalign.evaluation.intervals import share_interval
 from memalign.metrics import Estimate
 from memalign.types import as_json
 from memalign.values import Value, ValueType, value_text
@@ -31,13 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "ReportedCase", "Section", "as_html", "as_markdown", "report"]
 
-_WIDTH = 0.05  # half of the interval that settles most questions
 _LISTED = 12  # rows of a table, or ids on a line
 _ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
-_FEWEST = 5  # cases of a part that is a row
 _MATRIX = 12  # labels from which on a table of all their pairs is no help
 _LONG = 400  # characters of a field
-_TONES = {"ahead": "good", "pass": "good", "behind": "bad", "worse": "bad"}
 _VERDICTS = {"ahead": "It is better than", "behind": "It is worse than", "tied": "It does not clearly differ from"}
 
 
@@ -52,17 +46,9 @@ class ReportedCase:
     words: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of a table that is good or bad news."""
-
-    text: str
-    tone: str
-
-
 _BRACKETS = "The figures in brackets are 95% intervals. A row “always …” is a judge that looks at nothing."
 _KAPPA = "Kappa is the agreement beyond chance: 1 is perfect, 0 is chance."
-Row = Sequence[str | Cell | Estimate]
+Row = Sequence[str | Estimate]
 """The cells of a row; an estimate is a share, and drawn as a bar."""
 
 
@@ -76,7 +62,6 @@ class Section:
     rows: Sequence[Row] = ()
     quote: str = ""
     errors: Sequence[tuple[str, Sequence[ReportedCase]]] = ()
-    parts: Sequence[Section] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +115,9 @@ def report(
         headline=_headline(evaluation),
         sections=(
             _task(judge, evaluation),
-            _agreement(judge, evaluation, against, gate),
-            _where_it_errs(judge.value_type, evaluation, cases, against),
+            _agreement(judge, evaluation, against),
+            *([] if gate is None else [_gate(gate)]),
+            _where_it_errs(evaluation, cases, against),
             _guidelines(judge, evaluation),
             Section("What it costs", [_cost(evaluation)]),
         ),
@@ -164,7 +150,7 @@ def _task(judge: Judge, evaluation: Evaluation) -> Section:
     return Section("What it judges", lines, quote=judge.instructions.strip())
 
 
-def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateResult | None) -> Section:
+def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     """The judge beside the other judge and one answer to every case, and how far people agree with each other."""
     names = list(evaluation.metrics)
     lines = [_BRACKETS, *([_KAPPA] if "kappa" in names else [])]
@@ -173,30 +159,21 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str, gate: GateRes
         comparison = compare(cases, evaluation.cases)
         ahead, metric = comparison.differences[comparison.metric], _words(comparison.metric)
         metrics = {"accuracy_own": Estimate(value=None)} | measure(judge.value_type, cases)
-        rows.append(
-            [name, *_figures({n: metrics[n] for n in names}), Cell(_points(ahead), _TONES.get(comparison.verdict, ""))]
-        )
+        rows.append([name, *_figures({n: metrics[n] for n in names}), _points(ahead)])
         if ahead.value is not None:
             lines.append(f"{_VERDICTS[comparison.verdict]} “{name}”: {_points(ahead)} ({metric}).")
-    if shared := labels_of_several(annotations_by_case(evaluation.rows).values()):
-        same, alpha = _agreement_of_pairs(shared, judge.value_type), agreement_of_people(shared, judge.value_type)
-        rows.append(["people with each other", same, *[""] * len(names)])
-        lines.append(f"Two people who label the same case agree in {same:.0%} of pairs, on {len(shared)} cases.")
-        lines += [] if alpha is None else [f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance)."]
-    figure = evaluation.metrics[names[0]]
-    if figure.no_interval:
-        lines.append(f"There is no interval, because {figure.no_interval}.")
-    elif (more := _more_labels(figure, evaluation.n)) > 0:
-        lines.append(f"About {more:,} more labels would narrow the interval to 5 points either way.")
-    parts = []
-    if gate is not None:
-        criteria: list[Row] = [
-            [Cell(criterion.outcome, _TONES.get(criterion.outcome, "")), criterion.demand, criterion.why]
-            for criterion in gate.criteria
-        ]
-        parts.append(Section(f"The gate: {gate.outcome}", head=("outcome", "criterion", "figure"), rows=criteria))
+    shared = labels_of_several(annotations_by_case(evaluation.rows).values())
+    if (alpha := agreement_of_people(shared, judge.value_type)) is not None:
+        lines.append(f"People agree with each other at alpha {alpha:.2f} (1 is perfect, 0 is chance).")
+    if reason := evaluation.metrics[names[0]].no_interval:
+        lines.append(f"There is no interval, because {reason}.")
     head = ("", *map(_words, names), "ahead by")
-    return Section("How often it agrees with people", lines, head, rows, parts=parts)
+    return Section("How often it agrees with people", lines, head, rows)
+
+
+def _gate(gate: GateResult) -> Section:
+    rows = [(criterion.outcome, criterion.demand, criterion.why) for criterion in gate.criteria]
+    return Section(f"The gate: {gate.outcome}", head=("outcome", "criterion", "figure"), rows=rows)
 
 
 def _figures(metrics: dict[str, Estimate]) -> list[str | Estimate]:
@@ -217,32 +194,13 @@ def _other_sides(value_type: ValueType, evaluation: Evaluation, against: str) ->
     return sides | {f"always {value_text(constant)}": always}
 
 
-def _agreement_of_pairs(shared: Sequence[Sequence[Value]], value_type: ValueType) -> Estimate:
-    """The share of pairs of labels that agree; the pairs of one case count as one group."""
-    pairs = [(value_type.agree(*pair), str(case)) for case, values in enumerate(shared)
-             for pair in combinations(values, 2)]  # fmt: skip
-    same, cases = [agreed for agreed, _ in pairs], [case for _, case in pairs]
-    return estimate(sum(same) / len(same), cases, lambda: share_interval(same, cases))
-
-
-def _more_labels(figure: Estimate, n: int) -> int:
-    if figure.low is None or figure.high is None:
-        return 0
-    half = (figure.high - figure.low) / 2
-    return max(0, math.ceil(n * (half / _WIDTH) ** 2) - n)
-
-
-def _where_it_errs(
-    value_type: ValueType, evaluation: Evaluation, cases: dict[str, ReportedCase], against: str
-) -> Section:
-    """How labels and verdicts meet, the commonest errors with cases, and the parts of the cases."""
+def _where_it_errs(evaluation: Evaluation, cases: dict[str, ReportedCase], against: str) -> Section:
+    """How labels and verdicts meet, and the commonest errors with cases."""
     names = [value_text(label) for label in evaluation.labels]
     lines, head, rows = list[str](), list[str](), list[Row]()
     if evaluation.confusion and len(names) <= _MATRIX:
         head = ["people ↓ judge →", *names]
-        for name, counts in zip(names, evaluation.confusion, strict=True):
-            cells = (Cell(str(n), "bad" if n and name != value else "") for n, value in zip(counts, names, strict=True))
-            rows.append([name, *cells])
+        rows += [[name, *map(str, counts)] for name, counts in zip(names, evaluation.confusion, strict=True)]
     errors = _errors([cases[case.id] for case in evaluation.disagreements], by_kind=0 < len(names) <= _MATRIX)
     if not errors:
         lines.append("On these cases it always gives the people's label.")
@@ -255,7 +213,7 @@ def _where_it_errs(
             for title in ids
             if ids[title]
         ]
-    return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS], parts=_by_part(value_type, evaluation))
+    return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS])
 
 
 def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, list[ReportedCase]]]:
@@ -269,38 +227,6 @@ def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, 
         (f"People say {label}, the judge says {value}: {len(alike)}", alike[:_EXAMPLES])
         for (label, value), alike in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
     ]
-
-
-def _by_part(value_type: ValueType, evaluation: Evaluation) -> list[Section]:
-    """The figure by label, group and source; a source's cases have the labels that it gave itself."""
-    annotations, score = annotations_by_case(evaluation.rows), value_type.kind == "float"
-    parts: dict[str, defaultdict[str, list[ScoredCase]]] = {
-        kind: defaultdict(list) for kind in ("label", "group", "source")
-    }
-    for case in evaluation.cases:
-        if case.value is None:
-            continue
-        if value_type.closed and not score:
-            parts["label"][value_text(case.label)].append(case)
-        if case.group:
-            parts["group"][case.group].append(case)
-        for source, label in labels_by_source(annotations[case.id]).items():
-            parts["source"][source].append(replace(case, label=label))
-    slices = [
-        (kind, name, alike)
-        for kind, by_name in parts.items()
-        for name, alike in sorted(by_name.items(), key=lambda part: (-len(part[1]), part[0]))
-        if len(by_name) > 1 and len(alike) >= _FEWEST
-    ]
-    if not slices:
-        return []
-    rows: list[Row] = []
-    for kind, name, alike in slices[:_LISTED]:
-        metrics = measure(value_type, alike)
-        rows.append([f"{kind} {name}", str(len(alike)), f"{metrics['mae']:.2f}" if score else metrics["accuracy"]])
-    more = len(slices) - _LISTED
-    lines = [f"{more} smaller parts are left out."] if more > 0 else []
-    return [Section("By part", lines, ("", "cases", "mean error" if score else "right"), rows)]
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
@@ -417,21 +343,15 @@ def as_markdown(report: Report) -> str:
     """
     lines = [f"# {_escaped(report.title)}", "", f"**{_escaped(report.headline)}**"]
     for section in report.sections:
-        lines += _markdown(section, "##")
+        lines += _markdown(section)
     return "\n".join([*lines, ""])
 
 
-def _markdown(section: Section, level: str) -> list[str]:
-    blocks = [[f"{level} {_escaped(section.title)}"], [f"> {_escaped(line)}" for line in section.quote.splitlines()]]
+def _markdown(section: Section) -> list[str]:
+    blocks = [[f"## {_escaped(section.title)}"], [f"> {_escaped(line)}" for line in section.quote.splitlines()]]
     blocks += [[_escaped(line)] for line in section.lines]
     if section.rows:
-        texts = [
-            [
-                f"{cell:.2f}" if isinstance(cell, Estimate) else cell if isinstance(cell, str) else cell.text
-                for cell in row
-            ]
-            for row in section.rows
-        ]
+        texts = [[cell if isinstance(cell, str) else f"{cell:.2f}" for cell in row] for row in section.rows]
         head, *cells = [[_escaped(text) for text in row] for row in (section.head, *texts)]
         blocks.append([f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)])
     for title, cases in section.errors:
@@ -440,10 +360,7 @@ def _markdown(section: Section, level: str) -> list[str]:
             fields = [*case.content.items(), *case.words.items()]
             texts_of_case = [f"  - {_escaped(name)}: {_escaped(_short(text))}" for name, text in fields]
             blocks.append([f"- {_escaped(case.id)}", *texts_of_case])
-    lines = [line for block in blocks if block for line in ("", *block)]
-    for part in section.parts:
-        lines += _markdown(part, f"{level}#")
-    return lines
+    return [line for block in blocks if block for line in ("", *block)]
 
 
 def _short(text: str) -> str:
