@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 from memalign.align import AlignResult
