@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -104,22 +105,68 @@ def test_a_pydantic_model_has_our_values_as_fields() -> None:
 # -- in a notebook -----------------------------------------------------------------------------------------------------
 
 
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
 def objects() -> list[Any]:
-    one, _ = judge()
+    one, _ = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
-    return [one, result, result.judge, result.judge.memory, JUDGMENT, evaluate(one, rows(30))]
+    return [one, result, result.judge, result.judge.memory, *result.guidelines[:1], JUDGMENT,
+            Judgment(error=f"Down {SPITE}"), evaluate(one, rows(30))]  # fmt: skip
+
+
+def test_cards_are_escaped_whole_and_of_one_screen() -> None:
+    for each in objects():
+        html = each._repr_html_()  # what a notebook asks for
+        tags = _Tags()
+        tags.feed(html)
+        assert not tags.open
+        assert not tags.links
+        assert "script" not in tags.seen
+        assert html.count("<tr") < 90
+        assert len(html) < 60_000
+        assert "color:" not in html.replace("color:inherit", "")  # the notebook's own, light or dark
+        assert html.count("<table") == html.count("color:inherit")
+        assert "background:#" not in html
+
+
+def test_cards_say_what_matters() -> None:
+    one, result, aligned, memory, guideline, judgment, failed, evaluation = (each._repr_html_() for each in objects())
+    assert "Is the reply warm?" in one
+    assert "not aligned yet" in one
+    assert "Say sorry before facts." in result
+    assert result.count("the model&#x27;s answer did not mention it") == 2  # in the line, and once with a count
+    assert "Say sorry before facts." in aligned
+    assert "guideline" in memory
+    assert "G1" in guideline
+    assert "Is it kind?" in judgment
+    assert "0.93" in judgment
+    assert "no verdict" in failed
+    assert "accuracy" in evaluation
+    assert "(20 of 30)" in evaluation  # disagreements
 
 
 def test_a_repr_is_a_few_lines() -> None:
     for each in objects():
         assert len(repr(each)) < 1_500, type(each)
-    one, result, aligned, memory, _, evaluation = objects()
+    one, result, aligned, memory, *_ = objects()
     assert repr(one).startswith("Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the")
     assert "40 cases" in repr(aligned)
     assert repr(memory).startswith("<Memory: ")
     assert "new G1" in repr(result)
-    assert repr(result).endswith("G1: Say sorry before facts. (t-0@ana)")
-    assert "accuracy" in repr(evaluation)
     assert repr(JUDGMENT).startswith("Judgment(id='t-1', value=True, confidence=0.93, rationale='Warm.")
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.keys import FeedbackKey
-from memalign.values import Value, ValueT_co
+from memalign.values import Value, ValueT_co, value_text
 
 __all__ = [
     "CONTENT_FIELDS",
@@ -364,6 +364,15 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         name = f"{self.id}, pinned" if self.pinned else self.id
         return f"Guideline({name}: {self.text!r}, supported by {by or 'nobody'})"
 
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts, table
+
+        checks = [(check.question, check.answer) for check in self.checks]
+        sources = ", ".join(map(str, self.supported_by[:20]))
+        rows = [("", self.text), ("from", sources), ("written by", self.origin)]
+        return card(self.id, "pinned" * self.pinned, facts(rows), table(("check", "supports the label"), checks))
+
 
 class Usage(PlainStruct, frozen=True, kw_only=True):
     """What model calls cost. Usages add up with `+`.
@@ -474,6 +483,32 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         fields = ", ".join(f"{name}={value!r}" for name, value in values.items() if value not in (None, ""))
         findings = f", {len(self.findings)} findings" if self.findings else ""
         return f"Judgment({fields}{findings}, model={self.model!r})"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts, table
+
+        rows = [
+            ("error", self.error),
+            ("rationale", self.rationale),
+            ("confidence", self.confidence and f"{self.confidence:.2f}"),
+            ("the model's own", "" if self.own_value in (None, self.value) else value_text(self.own_value)),
+            ("guidelines", ", ".join(self.guideline_ids)),
+            ("similar cases", ", ".join(self.example_ids)),
+            ("notes", "\n".join(self.notes)),
+            ("model", self.model),
+        ]
+        findings = [
+            (
+                finding.guideline,
+                finding.check or (f'here: "{finding.evidence}"' if finding.evidence else "applies"),
+                finding.answer or (finding.value is not None and value_text(finding.value)) or "",
+                "" if finding.contribution is None else f"{finding.contribution:+.2f}",
+            )
+            for finding in self.findings
+        ]
+        verdict = "no verdict" if self.error else value_text(self.value)
+        return card(verdict, self.id, facts(rows), table(("guideline", "finding", "answer", "weighs"), findings))
 
 
 # Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to read a type.

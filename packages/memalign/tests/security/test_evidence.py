@@ -63,6 +63,7 @@ def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixtur
     made = judged(f"Before {trick} after", {"guideline": "G1", "evidence": f"Before {trick} after", "value": True})
     (finding,) = made.findings
     assert finding.evidence is not None
+    assert "<script>" not in made._repr_html_()
     show(facts([("finding", finding_text(finding))]))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown

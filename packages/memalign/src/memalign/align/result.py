@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
@@ -18,7 +19,7 @@ from memalign.memory import FeedbackConflict, Memory
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
-from memalign.values import Value, ValueT_co, dollars
+from memalign.values import Value, ValueT_co, dollars, value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
@@ -188,7 +189,35 @@ class AlignResult(Generic[ValueT_co]):
         return ", ".join(parts)
 
     def __repr__(self) -> str:
-        return "\n".join([f"<AlignResult of {self.judge.name}: {self}>", *map(str, self.guidelines)])
+        return f"<AlignResult of {self.judge.name}: {self}>"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, table
+
+        waiting: dict[tuple[str, str], list[str]] = {}
+        for row in self.rows:
+            if row.state not in ("learned", "merged") and row.status != "unchanged":
+                waiting.setdefault((row.state or row.status, row.reason), []).append(row.key or f"line {row.line}")
+        changes = self.impact.changes if self.impact else ()
+        tables: dict[tuple[str, ...], Sequence[Sequence[object]]] = {
+            ("New guidelines", "id", "guideline", "from"): [
+                (g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines
+            ],
+            ("Changed verdicts", "id", "experts", "before", "after", "by"): [
+                (c.id, *map(value_text, (c.label, c.before, c.after)), ", ".join(c.guideline_ids)) for c in changes
+            ],
+            ("Conflicts", "feedback and labels", "about"): [
+                ("; ".join(f"{key}: {value_text(value)}" for key, value in c.annotations.items()), c.reason)
+                for c in self.conflicts
+            ],
+            ("Not learned", "feedback", "state", "reason"): [
+                (_first_of(keys), state, reason) for (state, reason), keys in waiting.items()
+            ],
+        }
+        parts = [table(columns, rows, title=title) for (title, *columns), rows in tables.items()]
+        notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10])
+        return card(self.judge.name, str(self), *parts, notes, self.judge.memory.summary)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""

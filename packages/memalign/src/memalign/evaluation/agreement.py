@@ -119,6 +119,25 @@ class Evaluation:
         plain: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
         return plain | {"base": None if self.base is None else self.base.to_dict()}
 
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in self.metrics.items())
+        return f"<Evaluation of {self.judge}: n = {self.n}, {figures}>"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts, table
+
+        outside = {"without a verdict": self.unscored, "without a label": self.unlabelled, "in its memory": self.seen}
+        differ = [(case.id, value_text(case.value), value_text(case.label), case.rationale)
+                  for case in self.disagreements]  # fmt: skip
+        return card(
+            self.judge,
+            f"{self.value_type}, {self.model}, n = {self.n}",
+            facts([(name, count or None) for name, count in outside.items()]),
+            table(("agreement with people", "", "95 %"), self._figures()),
+            table(("id", "judge", "people", "the judge's reason"), differ, title="Disagreements"),
+        )
+
     def _figures(self) -> list[list[str]]:
         rows = []
         for name, figure in self.metrics.items():
@@ -126,7 +145,7 @@ class Evaluation:
             rows.append([name.replace("_", " "), value, "no interval" if figure.no_interval else interval])
         return rows
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         total = self.n + self.unscored + self.unlabelled
         model = self.model or "a model that gave no verdict"
         lines = [

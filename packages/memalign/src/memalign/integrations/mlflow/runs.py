@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 from memalign.align import AlignResult
 
-_PAGE = "<!doctype html><meta charset='utf-8'><pre style='white-space:pre-wrap'>{text}</pre>"
+_PAGE = "<!doctype html><meta charset='utf-8'><body style='font-family:system-ui,sans-serif'>{cards}</body>"
 
 
 def log_alignment(result: AlignResult, settings: Mapping[str, Any]) -> None:
@@ -40,8 +39,7 @@ def log_alignment(result: AlignResult, settings: Mapping[str, Any]) -> None:
     for name, number in {**metrics, "seconds": result.seconds, "cost_usd": usage.cost}.items():
         if number is not None:
             client.log_metric(run_id, name, float(number))
-    notes = "".join(f"{line}\n" for line in result.notes)
-    page = escape(f"{result!r}\n{notes}\nGuidelines in force:\n\n{memory.semantic}")
+    cards = f"{result._repr_html_()}<br>{memory._repr_html_()}"  # the cards of a notebook
     client.log_dict(run_id, result.to_dict(), "memalign/report.json")
-    client.log_text(run_id, _PAGE.format(text=page), "memalign/report.html")
+    client.log_text(run_id, _PAGE.format(cards=cards), "memalign/report.html")
     client.set_terminated(run_id)
