@@ -166,6 +166,7 @@ def test_whoever_waits_reads_no_result(tmp_path: Path) -> None:
     [
         ("erase", "owner", "reviewer", 403),
         ("erase", "reviewer", "reviewer", 403),  # who was an owner when it was asked for
+        ("pull", "reviewer", "reviewer", 403),
         ("teach", "owner", "reviewer", 403),
         ("teach", "reviewer", "reviewer", 303),
         ("teach", "reviewer", "owner", 303),

@@ -197,6 +197,7 @@ FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/judges", {"name": "a/b", "instructions": "{{ outputs }}"}),
     ("/judges/tone/find", {"matching": "atraso"}),
     ("/judges/try", {"question": "Bom?", "model": "local:none"}),
+    ("/judges/tone/pull", {"experiment": " ", "uri": "http://localhost"}),
 )
 
 

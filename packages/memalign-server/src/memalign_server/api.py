@@ -414,7 +414,7 @@ def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
 
 def _open_result(job: Job, person: str) -> Any:
     """What anybody may know of a job's result: counts of a queue; of learning the version, and one's own feedback."""
-    if job.result is None or job.kind == "queue" or (job.kind == "try" and job.asked_by == person):
+    if job.result is None or job.kind in ("queue", "pull") or (job.kind == "try" and job.asked_by == person):
         return job.result
     keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
     rows = [row for row in keyed if FeedbackKey.parse(row["key"]).source == person]

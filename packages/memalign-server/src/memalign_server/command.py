@@ -32,9 +32,9 @@ def serve(
     By default, only this machine can reach the server, and everybody on it can use the pages. On any other address,
     people have to sign in: --add-owner prints a link for the first owner, who then invites the others.
 
-    Programs use the token in MEMALIGN_API_TOKEN. For OpenID Connect, set MEMALIGN_OPENID_ISSUER, _CLIENT,
-    _CLIENT_SECRET, and _OWNERS or _REVIEWERS: e-mail addresses, or @example.org for a whole domain, with commas
-    between. To read a secret from a file, add _FILE to the name.
+    Programs use the token in MEMALIGN_API_TOKEN. Cases can come from the MLflow server in MLFLOW_TRACKING_URI. For
+    OpenID Connect, set MEMALIGN_OPENID_ISSUER, _CLIENT, _CLIENT_SECRET, and _OWNERS or _REVIEWERS: e-mail addresses,
+    or @example.org for a whole domain, with commas between. To read a secret from a file, add _FILE to the name.
     """
     read_secret_files()
     settings = Settings(
@@ -43,6 +43,7 @@ def serve(
         public_url=public_url,
         openid=OpenIdProvider.of_environment(),
         api_token=os.environ.get("MEMALIGN_API_TOKEN") or None,
+        mlflow=os.environ.get("MLFLOW_TRACKING_URI") or None,
     )
     return _run(settings, port) if add_owner is None else _add_owner(settings, port, add_owner)
 

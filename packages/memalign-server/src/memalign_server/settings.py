@@ -16,6 +16,8 @@ SECRETS: Final = (
     "GOOGLE_API_KEY",
     "MEMALIGN_API_TOKEN",
     "MEMALIGN_OPENID_CLIENT_SECRET",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
     "OPENAI_API_KEY",
     "PGPASSWORD",
 )
@@ -79,6 +81,7 @@ class Settings:
         public_url: How browsers reach the server, where that is not its own address: behind a proxy, for example.
         openid: Who vouches for people, beside personal links.
         api_token: The token of programs, beside the one that an owner may make.
+        mlflow: The tracking URI that cases are pulled from.
     """
 
     registry: str = "sqlite:///memalign.db"
@@ -86,6 +89,7 @@ class Settings:
     public_url: str | None = None
     openid: OpenIdProvider | None = None
     api_token: str | None = field(default=None, repr=False)
+    mlflow: str | None = None
 
     def __post_init__(self) -> None:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):

@@ -38,6 +38,7 @@ LATER = "memalign_later"
 ENOUGH = 3
 """Explained answers from which on a person is asked whether to teach."""
 _LEARNING = ("teach", "align", "unalign", "refresh", "erase")
+_OF_OWNERS = ("erase", "pull")
 
 
 # -- teaching ----------------------------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
 def start_again(judge: str, job: str, server: Here, person: Asking) -> Response:
     """Start work again that died with its server; then show it."""
     old = _job(server, judge, job)
-    if not person.owner and (old.kind == "erase" or old.asked_by != person.name):
+    if not person.owner and (old.kind in _OF_OWNERS or old.asked_by != person.name):
         raise Problem(403, "this is for owners: ask one")
     return RedirectResponse(_page_of(server.jobs.start_again(old, asked_by=person.name)), 303)
 
@@ -138,7 +139,7 @@ def _page_of(job: Job) -> str:
     """The page that shows a job, while it runs and when it has ended."""
     if job.kind == "erase":
         return link(job.judge, f"receipts/{job.id}")
-    if job.kind == "queue":
+    if job.kind in ("queue", "pull"):
         return link(job.judge, "setup", open="cases", job=job.id)
     return link(job.judge, "teach" if job.kind == "teach" and job.state != "done" else "learned", job=job.id)
 

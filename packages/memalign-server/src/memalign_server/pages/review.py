@@ -65,7 +65,7 @@ class Reviewing:
 
     def ask(self, case: str) -> None:
         """Have the judge asked about a case now, unless a job is under way that asks about all that wait."""
-        if not any(job.kind == "queue" for job in self.server.jobs.recent(self.judge, active=True)):
+        if not any(job.kind in ("queue", "pull") for job in self.server.jobs.recent(self.judge, active=True)):
             self.server.jobs.start("queue", self.judge, {"first": case}, asked_by=self.person.name)
 
     def common(self, connection: Connection, loaded: Loaded, card: QueuedCase | None) -> dict[str, Any]:

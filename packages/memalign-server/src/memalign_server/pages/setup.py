@@ -1,13 +1,20 @@
-"""Set up, for owners: the question, the cases, the experts and erasing, one block open at a time."""
+"""Set up, for owners: the question, the cases, the experts and erasing, one block open at a time.
+
+Cases come from a file or from an MLflow experiment. MLflow's client sends the server's credentials to the tracking
+server, reads files and databases that a URI names, and takes every experiment that these credentials open. So who
+signed in cannot name a tracking URI: whoever runs the server does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func, select
 
 from memalign import Judge
@@ -19,7 +26,7 @@ from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import list_people
-from memalign_server.problems import Refused
+from memalign_server.problems import Problem, Refused
 from memalign_server.review.cases import add_cases, list_cases, measuring_names, new_cases
 from memalign_server.review.judges import question_of
 from memalign_server.server import JUDGE, Here
@@ -32,6 +39,9 @@ router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 
 Block = Literal["question", "cases", "experts", "erase", ""]
 
+INSTALL = 'pip install "mlflow>=3.11.1"'
+MOST = 10_000
+"""Traces that one pull may read."""
 _AT_ONCE = 500
 _NEWS = ("job", "added", "repeated", "guest", "personal_link", "matching", "mentions", "genuine")
 
@@ -85,6 +95,8 @@ class Setup:
             "suffixes": ",".join(SUFFIXES),
             "members": members,
             "answers": answers,
+            "mlflow": find_spec("mlflow") is not None,
+            "most": MOST,
             **dict.fromkeys(_NEWS),
         }
         return render(self.request, "setup.html", judge=self.judge, page="setup", open=open, **context | news)
@@ -157,6 +169,34 @@ def _teachable(setup: Setup, upload: Upload) -> tuple[list[Feedback], int]:
         measuring = measuring_names(connection, setup.judge)
     teachable = [row for row in rows if measuring.isdisjoint((row.id, row.content_hash))]
     return teachable, len(rows) - len(teachable)
+
+
+class Pull(BaseModel):
+    """Which traces to read."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+    experiment: str = Field("", max_length=500)
+    uri: str = Field("", max_length=2000)
+    filter: str = Field("", max_length=2000)
+    most: int = Field(500, ge=1, le=MOST)
+
+
+@router.post("/pull")
+def pull_cases(setup: Screen, pull: Annotated[Pull, Form()]) -> Response:
+    """Begin to read an experiment's traces into the queue, and to judge them."""
+    if find_spec("mlflow") is None:
+        raise Refused("MLflow is not installed beside this server. Run: {command}", command=INSTALL)
+    if pull.uri and setup.person.by != "open":
+        raise Problem(403, "a tracking URI cannot be named here: the server's credentials would go there")
+    uri = pull.uri or setup.server.settings.mlflow
+    if not uri:
+        raise Refused(
+            "name a tracking URI, such as http://localhost:5000; the variable MLFLOW_TRACKING_URI sets one for all"
+        )
+    if not pull.experiment:
+        raise Refused("name an experiment, or give its id")
+    job = setup.start("pull", **pull.model_dump() | {"uri": uri, "filter": pull.filter or None})
+    return setup.redirect(open="cases", job=job.id)
 
 
 # -- all of it out, and the end ----------------------------------------------------------------------------------------

@@ -251,6 +251,24 @@ async def queue(work: Work) -> dict[str, Any]:
     return await _queued(work, judge, version, list(Examples.of(rows, columns=judge.columns)) if rows else [])
 
 
+async def pull(work: Work) -> dict[str, Any]:
+    """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
+    work.progress("reading", 0, 0)
+    from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
+
+    judge, version = await work.latest()
+    pulled = await asyncio.to_thread(
+        cases_of_experiment,
+        work.arguments["experiment"],
+        judge.fields,
+        tracking_uri=work.arguments["uri"],
+        filter_string=work.arguments.get("filter"),
+        most=work.arguments["most"],
+        progress=work.progress,
+    )
+    return {**await _queued(work, judge, version, pulled.examples), "skipped": pulled.skipped, "more": pulled.more}
+
+
 async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Example]) -> dict[str, Any]:
     """Put cases in the queue; judge every case there that is not judged, and what comes next where that is old."""
     with work.store.write() as connection:
@@ -279,5 +297,6 @@ KINDS: Mapping[str, Kind] = {
     "refresh": refresh,
     "try": trial,
     "queue": queue,
+    "pull": pull,
 }
 """Every kind by its name."""

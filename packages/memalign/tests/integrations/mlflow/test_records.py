@@ -295,6 +295,7 @@ def test_alignments_are_runs_where_that_is_asked_for(endpoint, experiment):
     page = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/report.html")
     assert page.startswith("<!doctype html>")
     assert "case 1 is unkind" in page
+    assert "- **G1** case 1 is unkind" in run.data.tags["mlflow.note.content"]
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -303,7 +304,8 @@ def test_a_runs_page_escapes_what_people_wrote(experiment):
     tone_judge().align(fetched(trace_id), MemAlignOptimizer(log_run=True))
     (run,) = mlflow.search_runs([experiment], output_format="list")
     page = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/report.html")
-    assert "<script" not in page
+    for shown in (page, run.data.tags["mlflow.note.content"]):
+        assert "<script" not in shown
 
 
 def test_a_verdict_names_its_guidelines_words_and_traces(aligned):

@@ -1,18 +1,119 @@
-"""What people answer in a review queue of MLflow's teaches."""
+"""MLflow's review queues and experts on our page teach the same judge; MLflow is the one place where all of it is."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlflow
 import pytest
+from mlflow.exceptions import MlflowException
 
-from memalign.integrations.mlflow import MemAlignOptimizer
+import memalign as ma
+from memalign.integrations.mlflow import MemAlignOptimizer, log_feedback
 from tests.support.mlflow_world import fetched, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
+
+
+def assessments(trace_id: str) -> list[tuple[str, Any, str | None, bool]]:
+    every = mlflow.get_trace(trace_id).info.assessments
+    return sorted((each.source.source_id, each.value, each.rationale, each.valid is not False) for each in every)
+
+
+def test_experts_feedback_is_logged_once_and_changes_override():
+    one, two = traced(1), traced(2)
+    rows = [
+        ma.Feedback(id=one, value=False, rationale="Too cold.", source="ana"),
+        ma.Feedback(id=one, value=True, source="ben"),
+        ma.Feedback(id=two, rationale="Names no day.", source="ana"),
+        ma.Feedback(id="tr-gone", value=True, source="ana"),
+    ]
+    outcomes = {f"{one}@ana": "logged", f"{one}@ben": "logged", f"{two}@ana": "logged", "tr-gone@ana": "missing"}
+    logged = log_feedback(rows, name="tone")
+    if logged[f"{two}@ana"] == "refused":  # MLflow 3.11 takes no words without a label
+        del rows[2], outcomes[f"{two}@ana"], logged[f"{two}@ana"]
+    assert logged == outcomes
+    again = {key: "missing" if key == "tr-gone@ana" else "unchanged" for key in outcomes}
+    assert log_feedback(rows, name="tone") == again
+    assert assessments(one) == [("ana", False, "Too cold.", True), ("ben", True, None, True)]
+    assert assessments(two) == ([("ana", None, "Names no day.", True)] if len(rows) == 4 else [])
+    changed = ma.Feedback(id=one, value=False, rationale="Too cold, and late.", source="ana")
+    assert log_feedback([changed], name="tone") == {f"{one}@ana": "overridden"}
+    assert log_feedback([changed], name="tone") == {f"{one}@ana": "unchanged"}
+    assert assessments(one) == [
+        ("ana", False, "Too cold, and late.", True),
+        ("ana", False, "Too cold.", False),
+        ("ben", True, None, True),
+    ]
+
+
+def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
+    trace_id, early, late = traced(1), "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"
+    first = ma.Feedback(id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early)
+    edited = ma.Feedback(id=trace_id, value=False, rationale="Cold, and late.", source="ana", created_at=late)
+    assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "logged"}
+    assert log_feedback([edited], name="tone") == {
+        f"{trace_id}@ana": "overridden"
+    }  # though logged long after it was said
+    assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "newer"}
+    says(trace_id, True, "On second thoughts it is kind.")
+    before = assessments(trace_id)
+    assert log_feedback([edited], name="tone") == {f"{trace_id}@ana": "newer"}
+    assert assessments(trace_id) == before
+
+
+def test_other_peoples_and_programs_words_stay_as_they_are():
+    trace_id = traced(1)
+    says(trace_id, True, "fine", by="ana", name="safety")
+    says(trace_id, True, "fine", by="ana", kind="LLM_JUDGE")
+    assert log_feedback([ma.Feedback(id=trace_id, value=False, source="ana")], name="tone") == {
+        f"{trace_id}@ana": "logged"
+    }
+    assert [valid for *_, valid in assessments(trace_id)] == [True] * 3
+
+
+def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoint):
+    trace_id = traced(1)
+    judge = ma.Judge(
+        name="tone", instructions="Kind? {{ inputs }} {{ outputs }}", feedback_value_type=bool, model="openai:small"
+    )
+    row = {"id": trace_id, "inputs": "question 1", "outputs": "answer 1", "source": "ana"}
+    taught = judge.align([{**row, "value": False, "rationale": "say: case 1 is unkind"}]).judge
+    assert log_feedback(taught) == {f"{trace_id}@ana": "logged"}
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == ["case 1 is unkind"]
+    before = len(endpoint.requests)
+    assert log_feedback(aligned.memalign_judge) == {f"{trace_id}@ana": "unchanged"}
+    assert log_feedback(aligned) == {f"{trace_id}@ana": "unchanged"}
+    assert aligned.align(fetched(trace_id)) is aligned
+    assert len(endpoint.requests) == before
+
+
+def test_what_nobody_in_particular_said_is_not_logged_under_another_name(endpoint: Endpoint):
+    trace_id = traced(1)
+    says(trace_id, False, "say: case 1 is unkind", by="User")
+    says(trace_id, False, "say: case 1 is short", by="User")
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    before = assessments(trace_id)
+    assert set(log_feedback(aligned.memalign_judge).values()) == {"unchanged"}
+    assert assessments(trace_id) == before
+    assert log_feedback([ma.Feedback(id=trace_id, value=True)], name="tone") == {f"{trace_id}@unknown": "logged"}
+    assert len(aligned.align(fetched(trace_id))._episodic_memory) == 3
+
+
+def test_without_a_name_nothing_is_logged():
+    with pytest.raises(MlflowException, match="needs the assessments' name") as error:
+        log_feedback([ma.Feedback(id="tr-1", value=True)])
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+@pytest.mark.parametrize("rows", [[{"id": "tr-1", "value": True}], ma.Feedback(id="tr-1", value=True), "tr-1", None])
+def test_what_is_no_feedback_is_refused(rows: Any):
+    with pytest.raises(MlflowException, match="takes a judge, or a list of Feedback") as error:
+        log_feedback(rows, name="tone")
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
 
 
 @pytest.mark.skipif(find_spec("mlflow.genai.review_queues") is None, reason="this MLflow has no review queues")

@@ -1,4 +1,4 @@
-"""People's assessments in traces as feedback."""
+"""People's assessments in traces as feedback, and feedback as assessments."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import mlflow
+from mlflow.entities import AssessmentSource
+from mlflow.exceptions import MlflowException
+
 import memalign
 from memalign.integrations.mlflow.base_judges import core_label
+from memalign.integrations.mlflow.errors import invalid
 from memalign.integrations.mlflow.traces import content_of, holding, items_of
+from memalign.memory import Annotation
 from memalign.types import UNKNOWN_SOURCE, Feedback
+
+_SAID_AT = "memalign.created_at"
+"""In an assessment's metadata: when an expert said what was logged, perhaps long after."""
 
 _PLACEHOLDERS = ("", "default", "User")
 """Who gave an assessment where nobody is named: MLflow's open-source page says "User", code says "default"."""
@@ -70,7 +79,7 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
 
 def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
     """People's assessments of that name that say something; or why there is none."""
-    named = [entry for entry in every if entry.name.strip().casefold() == name.strip().casefold()]
+    named = [assessment for assessment in every if _is_named(assessment, name)]
     if not named:
         names = ", ".join(sorted({assessment.name for assessment in every})) or "none"
         return [], f"no feedback named {name!r}; feedback there: {names}"
@@ -79,6 +88,10 @@ def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
     usable = [person for person in answered if person.feedback.value is not None or (person.rationale or "").strip()]
     why = "has no value and no rationale" if people else "is not by a person, or not valid"
     return usable, f"the feedback named {name!r} {why}"
+
+
+def _is_named(assessment: Any, name: str) -> bool:
+    return bool(assessment.name.strip().casefold() == name.strip().casefold())
 
 
 def _by_source(usable: Sequence[Any], every: Sequence[Any], where: str, notes: list[str]) -> dict[str, Any]:
@@ -118,3 +131,70 @@ def _person(assessment: Any) -> str:
 def _moment(assessment: Any) -> str | None:
     moment = assessment.last_update_time_ms or assessment.create_time_ms
     return datetime.fromtimestamp(moment / 1000, UTC).isoformat() if moment else None
+
+
+def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
+    """Log experts' feedback as people's assessments to the MLflow traces that it is about.
+
+    The id of each piece of feedback is that of its trace, as of cases that were pulled from MLflow. Logging the same
+    again changes nothing. What a person changed since overrides their assessment, unless they gave that one later.
+
+    Args:
+        feedback: A list of `memalign.Feedback`, or a judge of memalign or MLflow whose memory has it.
+        name: The assessments' name, which is the name of the MLflow judge that shall learn from them; the judge's own
+            where a judge is given.
+
+    Returns:
+        What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`; `newer` where the
+        person's assessment in MLflow is later, and stays; `missing` where MLflow has no such trace; `refused` for words
+        without a label, which older versions of MLflow do not take.
+
+    Raises:
+        MlflowException: It is no feedback or no name is given (INVALID_PARAMETER_VALUE), or MLflow refuses an
+            assessment.
+    """
+    core = getattr(feedback, "memalign_judge", feedback)
+    entries = core.memory.annotations() if isinstance(core, memalign.Judge) else core
+    rows: list[Any] = list(entries) if isinstance(entries, Iterable) else [None]
+    if not all(isinstance(row, Feedback | Annotation) for row in rows):
+        raise invalid(f"log_feedback takes a judge, or a list of Feedback; got {type(feedback).__name__}")
+    name = name or getattr(feedback, "name", "")
+    if not name:
+        raise invalid("log_feedback needs the assessments' name: log_feedback(rows, name='send')")
+    return {str(row.key): _log(row, name) for row in rows}
+
+
+def _log(row: Feedback | Annotation, name: str) -> str:
+    """Log one piece of feedback; what became of it."""
+    trace = mlflow.get_trace(row.id, silent=True)
+    if trace is None:
+        return "missing"
+    every = holding(assessment for assessment in trace.info.assessments or () if assessment.feedback is not None)
+    person = "" if row.source.partition(":")[0] == UNKNOWN_SOURCE else row.source
+    own = [entry for entry in every if _is_named(entry, name) and _person(entry) == person]
+    content = (row.value, row.rationale or None)
+    # Of somebody without a name, any assessment without one may be theirs, and none of them is overridden.
+    if any((entry.feedback.value, entry.rationale or None) == content for entry in (own[-1:] if person else own)):
+        return "unchanged"
+    if person and own and _is_before(row.created_at, own[-1]):
+        return "newer"
+    source = AssessmentSource(source_type="HUMAN", source_id=person or "default")
+    words = {"trace_id": row.id, "value": row.value, "rationale": row.rationale, "source": source}
+    words["metadata"] = {_SAID_AT: row.created_at} if row.created_at else None
+    try:
+        if person and own:
+            mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
+            return "overridden"
+        mlflow.log_feedback(name=name, **words)
+    except MlflowException as error:
+        if row.value is None and error.error_code == "INVALID_PARAMETER_VALUE":
+            return "refused"
+        raise
+    return "logged"
+
+
+def _is_before(moment: str | None, assessment: Any) -> bool:
+    """Whether something was said before an assessment; what we logged was said when it says, unless it was edited."""
+    edited = assessment.last_update_time_ms != assessment.create_time_ms
+    other = (None if edited else (assessment.metadata or {}).get(_SAID_AT)) or _moment(assessment)
+    return bool(moment and other and datetime.fromisoformat(moment) < datetime.fromisoformat(other))

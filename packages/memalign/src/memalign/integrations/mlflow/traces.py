@@ -8,13 +8,14 @@ or when its trace is gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from mlflow.entities import SpanStatusCode
 
 from memalign.memory import Memory
+from memalign.types import Example
 
 _ID, _TRACES = "mlflow.session", "mlflow.traces"
 
@@ -88,6 +89,14 @@ def _session_of(trace: Any) -> str | None:
 
 
 # -- what a judge reads ------------------------------------------------------------------------------------------------
+
+
+def examples_of(traces: Iterable[Any], fields: Collection[str]) -> Iterator[Example]:
+    """The cases of traces that have all `fields`."""
+    for item in items_of(traces, fields):
+        content = content_of(item.traces, fields)
+        if all(name in content for name in fields):
+            yield Example(id=item.case_id, **content)
 
 
 def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> dict[str, Any]:

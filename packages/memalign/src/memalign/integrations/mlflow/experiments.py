@@ -1,0 +1,73 @@
+"""The traces of an MLflow experiment as cases to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from memalign.errors import InputError
+from memalign.integrations.mlflow.traces import examples_of
+from memalign.judge import Progress
+from memalign.types import Example
+
+_PAGE = 100  # traces of one request, so that progress is shown; MLflow's servers take no more than 500
+_PATIENCE = 10  # seconds until a tracking server must answer at all; MLflow itself tries for minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentCases:
+    """Cases by the ids of their traces, newest first; `skipped` traces lack what the judge reads, `more` are left."""
+
+    examples: tuple[Example, ...]
+    skipped: int
+    more: bool
+
+
+def cases_of_experiment(
+    experiment: str,
+    fields: Sequence[str],
+    *,
+    tracking_uri: str | None = None,
+    filter_string: str | None = None,
+    most: int = 1_000,
+    progress: Progress | None = None,
+) -> ExperimentCases:
+    """The newest `most` traces of an experiment, named or by its id, as cases with a judge's `fields`.
+
+    The traces of a session are one case for a judge of conversations. `filter_string` is in MLflow's syntax of
+    `search_traces`. Raises InputError for what MLflow does not find or understand, and where no server answers.
+    """
+    import mlflow
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
+    traces: list[Any] = []
+    token, uri = None, tracking_uri or mlflow.get_tracking_uri()
+    problem = f"no MLflow answers at {urlsplit(uri).hostname}"
+    try:
+        if urlsplit(uri).scheme in ("http", "https"):
+            http_request(get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=_PATIENCE)
+        problem = f"MLflow cannot give the traces of {experiment!r}"
+        client = mlflow.MlflowClient(tracking_uri=uri)
+        record = client.get_experiment_by_name(experiment)
+        if record is None and experiment.isdigit():
+            record = client.get_experiment(experiment)
+        if record is None:
+            raise InputError(f"MLflow has no experiment {experiment!r} there; give its name or its id")
+        search = {"locations": [record.experiment_id], "filter_string": filter_string}
+        while len(traces) < most and (token or not traces):
+            page = client.search_traces(**search, max_results=min(_PAGE, most - len(traces)), page_token=token)
+            traces += page
+            token = page.token
+            if progress is not None:
+                progress("reading", len(traces), 0)
+            if not page:
+                break
+    except MlflowException as error:
+        raise InputError(f"{problem}: {error.message[:300]}") from error
+    examples = tuple(examples_of(traces, fields))
+    skipped = 0 if "conversation" in fields else len(traces) - len(examples)
+    return ExperimentCases(examples=examples, skipped=skipped, more=bool(token) and len(traces) >= most)
