@@ -129,7 +129,7 @@ def new(topics: Topics) -> list[tuple[str, Example]]:
 
 async def found(memory: Memory, item: Example, k: int = 3) -> list[str]:
     vector = (await EMBEDDER.embed([embedding_text(item)]))[0]
-    return [hit.case.id for hit in similar_cases(memory, item, vector, BOOL, k)]
+    return [hit.id for hit in similar_cases(memory, item, vector, BOOL, k)]
 
 
 class TestRetrieval:

@@ -5,6 +5,5 @@ from memalign.judge.judgments import JudgmentList
 from memalign.judge.many import Progress, signature_of
 from memalign.judge.prompt import Prompt
 from memalign.judge.spec import named_fields, named_parts
-from memalign.memory.retrieval import Retrieved
 
-__all__ = ["Judge", "JudgmentList", "Progress", "Prompt", "Retrieved", "named_fields", "named_parts", "signature_of"]
+__all__ = ["Judge", "JudgmentList", "Progress", "Prompt", "named_fields", "named_parts", "signature_of"]

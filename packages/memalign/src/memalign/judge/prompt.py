@@ -17,7 +17,7 @@ from memalign.judge.code_tests import facts
 from memalign.judge.spec import SAMPLING_TEMPERATURE, base_fingerprint_of, lacks, named_parts
 from memalign.judge.standing import expert_words
 from memalign.memory.model import Case, Memory
-from memalign.memory.retrieval import Retrieved, embedding_text, similar_cases
+from memalign.memory.retrieval import embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.models.resolve import resolve_embedding
@@ -71,9 +71,9 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     # The system message is the same for every item, so that providers serve it from cache.
     stable = _stable(judge, limits, budget)
     # Similar cases, the most useful one next to the item, where models weigh an example most (arXiv 2104.08786).
-    hits, notes = await retrieve(judge, example, limits, calls)
+    similar, notes = await retrieve(judge, example, limits, calls)
     retrieved = time.perf_counter()
-    examples, example_notes = _fitted_cases(judge, hits, budget)
+    examples, example_notes = _fitted_cases(judge, example, similar, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
     seen = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
     item = fit_fields(seen, budget.item)
@@ -226,7 +226,7 @@ def _answer_tokens(judge: Judge, limits: Limits) -> int:
 
 async def retrieve(
     judge: Judge, example: Example, limits: Limits, calls: Calls
-) -> tuple[tuple[Retrieved, ...], tuple[str, ...]]:
+) -> tuple[tuple[Case, ...], tuple[str, ...]]:
     """The past cases that an item is judged beside, the most useful first, and notes; no judge model is asked.
 
     A prompt shows them in the reverse order, and as many as its budget of tokens holds.
@@ -252,21 +252,21 @@ async def retrieve(
 
 
 def _fitted_cases(
-    judge: Judge, hits: Sequence[Retrieved], budget: Budget
+    judge: Judge, example: Example, similar: Sequence[Case], budget: Budget
 ) -> tuple[list[tuple[str, RenderedExample]], tuple[str, ...]]:
     """The cases that fit, by id, the most useful last, and notes. What people said of this very item always fits."""
     fitting: list[tuple[str, RenderedExample]] = []
     notes: list[str] = []
     used = 0
-    for hit in hits:
-        rendered, missing = shown_case(judge.memory, hit.case, named_parts(judge.instructions), budget.example)
+    for case in similar:
+        rendered, missing = shown_case(judge.memory, case, named_parts(judge.instructions), budget.example)
         cost = sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer)))
-        if used + cost > budget.examples and not hit.identical:
-            notes.append(f"case {hit.case.id} was left out because similar cases have only {budget.examples} tokens")
+        if used + cost > budget.examples and case.example.content_hash != example.content_hash:
+            notes.append(f"case {case.id} was left out because similar cases have only {budget.examples} tokens")
             continue
         used += cost
-        fitting.append((hit.case.id, rendered))
-        notes.extend(f"example {hit.case.id}: {note}" for note in missing)
+        fitting.append((case.id, rendered))
+        notes.extend(f"example {case.id}: {note}" for note in missing)
     return fitting[::-1], tuple(notes)
 
 

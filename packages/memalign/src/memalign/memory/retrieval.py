@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from memalign.cache import cached
 from memalign.content import words_of
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Retrieved", "embedding_text", "is_hard", "likeness", "sequences", "similar_cases", "was_misjudged"]
+__all__ = ["embedding_text", "likeness", "sequences", "similar_cases", "was_misjudged"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -36,25 +34,10 @@ RELEVANT = 0.6
 """Cosine of the in-process embedder below which a case says nothing of an item's label (decision 11)."""
 CHOICE = 30
 """Cases from which on there is a choice: of fewer the nearest are shown, however unlike: they teach a house's ways."""
-NEAR_COPY = 0.98
-"""Cosine of the in-process embedder from which on two cases say the same: the second one's place is another's."""
 GRAM = 4
 """Letters of a sequence: what retrieval in European languages does best with (McNamee and Mayfield 2004, doi
 10.1023/B:INRT.0000009441.78971.be). Inflected forms share most of theirs, and no dictionary or stemmer is needed."""
 MOST_CHARACTERS = 2000  # of more, every text would resemble every other
-
-
-class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
-    """A retrieved case: its cosine similarity to the item in [-1, 1], why it ranks where it does, and its label.
-
-    Similarities of two items do not compare: one may be of embeddings, the other of words.
-    """
-
-    case: Case
-    similarity: float
-    identical: bool
-    misjudged: bool
-    label: Value | None
 
 
 def embedding_text(example: Example) -> str:
@@ -70,27 +53,15 @@ def embedding_text(example: Example) -> str:
 
 
 def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
-    """Whether the judge of the fingerprint `judge` (None: any) gave another verdict before learning than its experts.
-
-    False where there is no label or no pre-alignment verdict of this judge, and for free text, where two right answers
-    differ.
-    """
-    before = case.pre_alignment
-    return before is not None and judge in (None, before.judge) and _missed(memory, case, value_type, before.value)
-
-
-def is_hard(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
     """Whether the judge of the fingerprint `judge` (None: any) got the case wrong.
 
     Its verdict before it learned says so; where it gave none, the one that it gave since then with the case hidden.
+    False without a label or a verdict, and for free text, where two right answers differ.
     """
     if case.pre_alignment is not None and judge in (None, case.pre_alignment.judge):
-        return _missed(memory, case, value_type, case.pre_alignment.value)
-    since = case.answers
-    return since is not None and judge in (None, since.judge) and _missed(memory, case, value_type, since.verdict)
-
-
-def _missed(memory: Memory, case: Case, value_type: ValueType, verdict: Value | None) -> bool:
+        verdict: Value | None = case.pre_alignment.value
+    else:
+        verdict = case.answers.verdict if case.answers is not None and judge in (None, case.answers.judge) else None
     label = memory.label(case) if value_type.closed and verdict is not None else None
     return label is not None and verdict is not None and not value_type.agree(label, verdict)
 
@@ -103,7 +74,7 @@ def similar_cases(
     k: int,
     *,
     judge: str | None = None,
-) -> tuple[Retrieved, ...]:
+) -> tuple[Case, ...]:
     """Up to `k` cases that an item is judged beside, the most useful first.
 
     An identical case comes first and always, also with k = 0: experts may have said of it what is no label. Then, among
@@ -118,29 +89,25 @@ def similar_cases(
         vector: Its embedding, of shape (d,). One of another width than memory's compares to nothing.
         value_type: The judge's.
         k: How many.
-        judge: Only verdicts of the judge of this fingerprint rank the cases; None: all do, see `is_hard`.
+        judge: Only verdicts of the judge of this fingerprint rank the cases; None: all do, see `was_misjudged`.
     """
-
-    def retrieved(case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
-        misjudged, label = is_hard(memory, case, value_type, judge), memory.label(case)
-        return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
-
-    def rank(hit: Retrieved) -> tuple[bool, bool, float, str]:
-        return (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id)
-
-    hits = [retrieved(case, 1.0, identical=True) for case in memory.duplicates(example)[:1]]
+    shown = list(memory.duplicates(example)[:1])
     if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
-        return tuple(hits)
-    kinds = {kind for hit in hits for kind in _kinds(hit.case)}
-    for case, similarity in _nearest(memory, example, vector):
-        if len(hits) >= CANDIDATES_PER_SLOT * k:
+        return tuple(shown)
+    kinds = {kind for case in shown for kind in _kinds(case)}
+    for case in _nearest(memory, example, vector):
+        if len(shown) >= CANDIDATES_PER_SLOT * k:
             break
         own = _kinds(case)
-        if memory.label(case) is None or not kinds.isdisjoint(own) or _is_near_copy(memory, case, hits):
-            continue
-        kinds.update(own)
-        hits.append(retrieved(case, similarity))
-    return tuple(sorted(hits, key=rank)[:k])
+        if memory.label(case) is not None and kinds.isdisjoint(own):
+            kinds.update(own)
+            shown.append(case)
+
+    def rank(case: Case) -> tuple[bool, bool]:  # of equal rank they stay in the order of their likeness
+        other = case.example.content_hash != example.content_hash
+        return other, not was_misjudged(memory, case, value_type, judge)
+
+    return tuple(sorted(shown, key=rank)[:k])
 
 
 def _kinds(case: Case) -> tuple[str, ...]:
@@ -150,17 +117,7 @@ def _kinds(case: Case) -> tuple[str, ...]:
     return (f"words {words or case.example.content_hash}", *([] if group is None else [f"group {group}"]))
 
 
-def _is_near_copy(memory: Memory, case: Case, hits: Sequence[Retrieved]) -> bool:
-    if not (memory.embedding_model or "").startswith(ENGLISH_CENTRED) or case.vector is None:
-        return False  # of others no scale is known
-    import numpy as np
-
-    own = np.frombuffer(case.vector, dtype=np.float32)
-    others = [np.frombuffer(hit.case.vector, dtype=np.float32) for hit in hits if hit.case.vector]
-    return any(float(own @ other) >= NEAR_COPY for other in others)
-
-
-def _nearest(memory: Memory, example: Example, vector: NDArray[np.float32]) -> Iterator[tuple[Case, float]]:
+def _nearest(memory: Memory, example: Example, vector: NDArray[np.float32]) -> Iterator[Case]:
     """Cases from the nearest on, as far as they are relevant; of equal likeness the lower id first."""
     import numpy as np  # a quarter of a second that `import memalign` should not cost
 
@@ -177,7 +134,7 @@ def _nearest(memory: Memory, example: Example, vector: NDArray[np.float32]) -> I
     for index in np.argsort(-similarity, kind="stable"):  # cases are ordered by id, which breaks every tie
         if similarity[index] < floor:
             return
-        yield cases[index], float(similarity[index])
+        yield cases[index]
 
 
 # -- by words ----------------------------------------------------------------------------------------------------------
