@@ -9,7 +9,6 @@ import pytest
 
 from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock
-from memalign.align.locks import CULPRITS
 from memalign.errors import RateLimited
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer
@@ -76,23 +75,6 @@ class TestLocks:
         assert len(texts(result.judge)) == 5
         assert [states(result.judge)[key] for key in ("t-x03@ana", "t-y1@ben")] == ["rejected", "rejected"]
         assert result.locks[0].holds
-
-    def test_many_culprits_are_found_a_few_at_once(self) -> None:
-        harmful = [f"Refuse what names {word}." for word in "abcdefghijklmnopqrst"]
-        judge, model = locked_judge(culprit(*harmful), "held")
-        asked = len(model.requests)
-        result = learn(judge, [said(f"x{n:02}", rule, value=None) for n, rule in enumerate(harmful)])
-        held = sum("answer held" in request.user for request in model.requests[asked:])
-        assert held <= 40
-        found = states(result.judge)
-        assert sorted(found.values()).count("rejected") == CULPRITS
-        assert len(result.pending) == len(harmful) - CULPRITS
-        assert all("broke a locked case" in reason for _, reason in result.pending)
-        check_memory(result.judge)
-        for _ in range(4):
-            result = learn(result.judge)
-        assert not result.pending
-        assert result.judge(inputs="question held", outputs="answer held").value is True
 
     def test_an_already_wrong_case_accuses_no_rule(self) -> None:
         world = World()

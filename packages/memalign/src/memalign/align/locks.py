@@ -18,9 +18,6 @@ __all__ = ["keep_locks"]
 
 replace = msgspec.structs.replace
 
-CULPRITS = 4
-"""Guidelines that are looked for one by one for a locked case; if more break it, the other new ones wait."""
-
 
 async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     """`learned` without the new guidelines that break a locked case, by the verdict that it delivers.
@@ -68,30 +65,26 @@ async def _mended(
     try:
         if isinstance(judgment, str):
             raise _UnansweredError(judgment)
-        culprits, rest = await _culprits(learned, case, fresh, past)
+        culprits = await _culprits(learned, case, fresh, past)
     except _UnansweredError as unanswered:
         # Rather learned later than broken now: the next align distils the lessons again. Other people's reasons, which
         # outlive the erasure of the case, do not name it, nor hold what a server may have sent back of it.
         why, error = "a locked case could not be checked: ", str(unanswered)
         check = LockCheck(id=case.id, holds=True, answered=False, reason=why + error)
         return _postponed(learned, fresh, why + error.partition(":")[0]), check
-    if not culprits and not rest:
+    if not culprits:
         label = value_text(learned.memory.label(case))
         reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
         return learned, LockCheck(id=case.id, holds=False, reason=reason)
     reason = f"{', '.join(culprits)} broke it"
-    if rest:
-        reason += f", and so does something in {len(rest)} more, which wait for the next align"
-    learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
     learned = learned.replace(memory=_barred(learned.memory, culprits, case.id))
     return learned, LockCheck(id=case.id, holds=True, guideline_ids=tuple(culprits), reason=reason)
 
 
-async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCases) -> tuple[list[str], list[str]]:
-    """Which of the guidelines break the locked case, and those that still do beside them and were not looked for.
+async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCases) -> list[str]:
+    """Which of the guidelines break the locked case, found by halving; none, where it is broken without all of them.
 
-    Nothing, where the case is broken without all of them as well. Raises _UnansweredError when a question about it had
-    no answer.
+    Raises _UnansweredError when a question about it had no answer.
     """
 
     async def broken(out: list[str]) -> bool:
@@ -101,11 +94,9 @@ async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCase
         return not agrees(learned, case, judgment)
 
     if not fresh or await broken(fresh):
-        return [], []
+        return []
     culprits, rest = list[str](), fresh
     while rest and (not culprits or await broken(culprits)):
-        if len(culprits) == CULPRITS:
-            return culprits, rest
         # With the first `low` of them in force it is judged right, with the first `high` wrong.
         low, high = 0, len(rest)
         while high - low > 1:
@@ -113,7 +104,7 @@ async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCase
             low, high = (low, middle) if await broken([*culprits, *rest[middle:]]) else (middle, high)
         culprits.append(rest[high - 1])
         rest = [name for name in fresh if name not in culprits]
-    return culprits, []
+    return culprits
 
 
 def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:

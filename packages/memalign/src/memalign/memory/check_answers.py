@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from memalign.types import FeedbackKey, Guideline
+from memalign.types import Guideline
 
 if TYPE_CHECKING:
     from memalign.memory.model import Answers, Case, Memory
@@ -33,21 +33,15 @@ def with_live_answers(memory: Memory) -> Memory:
     An answer stays as long as a guideline asks its question that never met the case: a check must not be weighed by the
     case that it stems from.
     """
-    if all(case.answers is None for case in memory.cases):
-        return memory
-    questions = questions_of(memory.guidelines)
-    met_by: dict[FeedbackKey, set[str]] = {}
-    for guideline in memory.guidelines:
-        for key in guideline.exposed_to:
-            met_by.setdefault(key, set()).add(guideline.id)
+    exposed = {guideline.id: frozenset(guideline.exposed_to) for guideline in memory.guidelines}
+    questions = questions_of(memory.guidelines).items()
 
     def with_live(case: Case) -> Case:
         if case.answers is None:
             return case
-        exposed = set[str]().union(*(met_by.get(annotation.key, ()) for annotation in memory.annotations_on(case)))
-        live = {q for q, asking in questions.items() if any(guideline.id not in exposed for guideline in asking)}
-        live |= _written_for(case.answers)
-        return _with(case, _only(case.answers, live.__contains__))
+        own = {annotation.key for annotation in memory.annotations_on(case)}
+        live = {name for name, asking in questions if any(own.isdisjoint(exposed[rule.id]) for rule in asking)}
+        return _only(case, case.answers, live | _written_for(case.answers))
 
     cases = tuple(map(with_live, memory.cases))
     unchanged = all(new is old for new, old in zip(cases, memory.cases, strict=True))
@@ -68,9 +62,8 @@ def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tup
         answers = case.answers
         if answers is None or changed.isdisjoint(key.id for key in answers.exposed_to):
             return case
-        written = _written_for(answers)
         bare = replace(answers, verdict=None, chances={}, expected=(), exposed_to=())
-        return _with(case, _only(bare, lambda name: name not in written))
+        return _only(case, bare, answers.margins.keys() - _written_for(answers))
 
     return tuple(map(unexposed, cases))
 
@@ -80,13 +73,10 @@ def _written_for(answers: Answers) -> set[str]:
     return {name for expected in answers.expected for name, _ in expected.checks}
 
 
-def _with(case: Case, answers: Answers | None) -> Case:
-    return case if answers is case.answers else replace(case, answers=answers)
-
-
-def _only(answers: Answers, stays: Callable[[str], bool]) -> Answers | None:
-    """What is left of the answers where only some stay, by the names of their checks."""
-    margins = {name: margin for name, margin in answers.margins.items() if stays(name)}
+def _only(case: Case, answers: Answers, names: Collection[str]) -> Case:
+    """The case with what is left of the answers where only the checks of these names stay."""
+    margins = {name: margin for name, margin in answers.margins.items() if name in names}
+    rest = answers if len(margins) == len(answers.margins) else replace(answers, margins=margins)
     if not margins and answers.verdict is None:
-        return None
-    return answers if len(margins) == len(answers.margins) else replace(answers, margins=margins)
+        return replace(case, answers=None)
+    return case if rest is case.answers else replace(case, answers=rest)
