@@ -61,7 +61,7 @@ def rows_of(page: Report, title: str) -> dict[str, list[Any]]:
     return {str(row[0]): list(row[1:]) for part in page.sections if part.title == title for row in part.rows}
 
 
-AGREEMENT, TAUGHT = "How often it agrees with people", "What people taught it"
+AGREEMENT, PARTS, TAUGHT = "How often it agrees with people", "By part", "What people taught it"
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,11 @@ class TestWhatItSays:
         assert "People say false, the judge says true: 10" in text
         assert sum(line.startswith("- h-") for line in text.splitlines()) == 3
 
+    def test_parts_are_those_of_labels_groups_and_people(self, page: Report) -> None:
+        parts = rows_of(page, PARTS)
+        assert set(parts) == {"label true", "label false", "source ana", "source ben", "source eva"}
+        assert int(parts["label true"][0]) + int(parts["label false"][0]) == 100
+
     def test_one_content_under_two_ids_is_one_case(self) -> None:
         again = [
             Feedback(id=f"again-{n}", outputs=f"item {n}", value=True, rationale="So.", source="ben") for n in range(20)
@@ -110,6 +115,26 @@ class TestWhatItSays:
         assert page.evaluation.n + page.evaluation.unlabelled == 20
         for case in page.cases:
             assert (case.words["ana"], case.words["ben"]) == (f"Said of {case.id.removeprefix('h-')}.", "So.")
+
+    @pytest.mark.parametrize(("groups", "interval"), [(3, False), (30, True)])
+    def test_a_part_honours_groups_as_the_headline_does(self, groups: int, interval: bool) -> None:
+        grouped = [row for n in range(60) for row in rows(n, n + 1, meta={"group": f"g{n % groups}"})]
+        parts = rows_of(page_of(judge(), grouped), PARTS)
+        assert {parts[name][-1].low is not None for name in ("label true", "label false")} == {interval}
+
+    def test_a_source_is_compared_with_its_own_labels(self) -> None:
+        labelled = [
+            Feedback(id=f"h-{n}", outputs=f"item {n}", value=(n % 2 == 0) == (source != "ben"), source=source)
+            for n in range(0, 40, 2)
+            for source in ("ana", "ben", "eva")
+        ]
+        parts = rows_of(page_of(judge(), labelled), PARTS)
+        right = {name: parts[f"source {name}"][-1].value for name in ("ana", "ben", "eva")}
+        assert right == {"ana": 1.0, "ben": 0.0, "eva": 1.0}, "ben said the opposite of the verdicts every time"
+
+    def test_it_says_how_many_labels_are_missing(self, aligned: Judge) -> None:
+        assert "more labels would narrow the interval" in as_markdown(page_of(aligned, rows(30, 60)))
+        assert "more labels would" not in as_markdown(page_of(aligned, rows(30, 530)))
 
     def test_a_case_without_a_verdict_is_counted(self) -> None:
         def shaky(request: ChatRequest) -> Answer:

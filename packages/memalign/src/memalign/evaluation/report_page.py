@@ -5,6 +5,7 @@ The page is gathered once, as parts with sentences, tables and cases; HTML and M
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, labels_of_several
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, labels_by_source, labels_of_several
 from memalign.evaluation.comparison import compare
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "ReportedCase", "Section", "as_html", "as_markdown", "report"]
 
+_WIDTH = 0.05  # half of the interval that settles most questions
+_FEWEST = 5  # cases of a part that is a row
 _LISTED = 12  # rows of a table, or ids on a line
 _ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
 _MATRIX = 12  # labels from which on a table of all their pairs is no help
@@ -118,6 +121,7 @@ def report(
             _agreement(judge, evaluation, against),
             *([] if gate is None else [_gate(gate)]),
             _where_it_errs(evaluation, cases, against),
+            _by_part(judge.value_type, evaluation),
             _guidelines(judge, evaluation),
             Section("What it costs", [_cost(evaluation)]),
         ),
@@ -165,8 +169,12 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     shared = labels_of_several(annotations_by_case(evaluation.rows).values())
     if (alpha := agreement_of_people(shared, judge.value_type)) is not None:
         lines.append(f"People agree with each other at alpha {alpha:.2f} (1 is perfect, 0 is chance).")
-    if reason := evaluation.metrics[names[0]].no_interval:
-        lines.append(f"There is no interval, because {reason}.")
+    figure = evaluation.metrics[names[0]]
+    if figure.no_interval:
+        lines.append(f"There is no interval, because {figure.no_interval}.")
+    elif figure.low is not None and figure.high is not None:
+        more = math.ceil(evaluation.n * (((figure.high - figure.low) / 2 / _WIDTH) ** 2 - 1))
+        lines += [f"About {more:,} more labels would narrow the interval to 5 points either way."] if more > 0 else []
     head = ("", *map(_words, names), "ahead by")
     return Section("How often it agrees with people", lines, head, rows)
 
@@ -227,6 +235,30 @@ def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, 
         (f"People say {label}, the judge says {value}: {len(alike)}", alike[:_EXAMPLES])
         for (label, value), alike in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
     ]
+
+
+def _by_part(value_type: ValueType, evaluation: Evaluation) -> Section:
+    """The figure by label, group and source; a source's cases have the labels that it gave itself."""
+    annotations, score = annotations_by_case(evaluation.rows), value_type.kind == "float"
+    parts: dict[str, dict[str, list[ScoredCase]]] = {"label": {}, "group": {}, "source": {}}
+    for case in evaluation.cases:
+        if case.value is None:
+            continue
+        if value_type.closed and not score:
+            parts["label"].setdefault(value_text(case.label), []).append(case)
+        if case.group:
+            parts["group"].setdefault(case.group, []).append(case)
+        for source, label in labels_by_source(annotations[case.id]).items():
+            parts["source"].setdefault(source, []).append(replace(case, label=label))
+    rows: list[Row] = []
+    for kind, by_name in parts.items():
+        for name, alike in sorted(by_name.items(), key=lambda part: (-len(part[1]), part[0])):
+            if len(by_name) > 1 and len(alike) >= _FEWEST and len(rows) < _LISTED:
+                metrics = measure(value_type, alike)
+                figure = f"{metrics['mae']:.2f}" if score else metrics["accuracy"]
+                rows.append([f"{kind} {name}", str(len(alike)), figure])
+    lines = [] if rows else ["There are no two labels, groups or people with enough cases to compare."]
+    return Section("By part", lines, ("", "cases", "mean error" if score else "right"), rows)
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
