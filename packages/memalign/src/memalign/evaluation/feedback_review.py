@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from memalign.align.annotations import checked_rows, sort_rows
 from memalign.errors import RowError
 from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
 from memalign.io import FeedbackSource, read_feedback
 from memalign.judge import Judge
+from memalign.judge.spec import misfit
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback, as_json
@@ -93,15 +93,19 @@ def review_feedback(
     Raises:
         InputError: It cannot be read or is empty.
     """
-    if judge is None:
-        file, status = read_feedback(feedback, value_type=value_type, skip_invalid=True, name="stdin"), None
-    else:
-        file = checked_rows(judge, feedback, skip_invalid=True)
-        status = dict(Counter(sort_rows(judge.memory, file.rows).values()))
-    rows = list(file.rows)
+    hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
+    columns, fields = (judge.columns, judge.fields) if judge else (None, ())
+    file = read_feedback(
+        feedback, value_type=value_type, hashes=hashes, skip_invalid=True, columns=columns, fields=fields, name="stdin"
+    )
+    misfits = {
+        line: RowError(line=line, id=row.id, reason=reason)
+        for row, line in zip(file.rows, file.lines, strict=True)
+        if judge is not None and (reason := misfit(judge, row))
+    }
+    rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
     if value_type is None:
         rows = [_one_spelling(row) for row in rows]
-    hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
     cases = list(annotations_by_case(rows, hashes).values())
     pairable, labels = labels_of_several(cases), _label_counts(rows, value_type)
     return FeedbackReview(
@@ -116,8 +120,8 @@ def review_feedback(
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
         remarks=_rare_labels(labels, value_type),
-        status=status,
-        invalid=file.invalid,
+        status=_status(judge, rows) if judge else None,
+        invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
         notes=file.notes,
     )
 
@@ -144,6 +148,14 @@ def _conflicts(
             label = policy_label(case, authority, policy)
             conflicts.append(ConflictingLabels(ids=_ids(case), annotations=values, label=label))
     return tuple(conflicts)
+
+
+def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        annotation = judge.memory.annotation(row.key)
+        counts["new" if annotation is None else "unchanged" if annotation.says(row) else "changed"] += 1
+    return dict(counts)
 
 
 def _rare_labels(labels: Mapping[str, int], value_type: ValueType | None) -> tuple[str, ...]:
