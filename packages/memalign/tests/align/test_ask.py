@@ -130,11 +130,6 @@ class TestWhoIsAsked:
         memory = learn(judge, chat, [*rows, copy, row(99, "ana", "add")]).judge.memory
         assert answered(memory).keys() == {"t-0", *(f"t-{n}" for n in range(2, 12))}
 
-    def test_scores_on_a_continuous_scale_are_asked_too(self) -> None:
-        judge, chat, _ = checking("alone", shard_size=1, feedback_value_type="float:0..1")
-        memory = learn(judge, chat, [each | {"value": 0.5} for each in labelled(10)]).judge.memory
-        assert all(case.answers is not None and case.answers.verdict is not None for case in memory.cases)
-
 
 class TestCalls:
     @pytest.mark.parametrize(("kind", "size"), [("check", 1), ("check", 50), ("alone", 50), ("embedded", 1)])
@@ -410,23 +405,6 @@ class TestExactness:
         memory, notes = asked_again(left)
         assert memory == left.memory
         assert (len(decisions.asked), notes) == (asked, [])
-
-    @some
-    @given(batches(orders=TAKEN), ways)
-    def test_changed_feedback_drops_answers_beside_its_old_words(self, rows, way) -> None:
-        worded = [row for row in rows if "rationale" in row]
-        if not worded:
-            return
-        old = worded[0]
-        judge, chat, decisions = checking(way[0], shard_size=way[1])
-        aligned = learn(judge, chat, rows).judge
-        requests, asked = len(chat.requests), len(decisions.asked)
-        memory = learn(aligned, chat, [old | {"rationale": "word99999 do:add"}]).judge.memory
-        no_answer_outlives_its_source(memory)
-        lost = own_words([old], [row for row in rows if row is not old] + [old | {"rationale": ""}])
-        assert not lost & set(words_in(text_of(memory)))
-        assert not lost & set(words_in(" ".join(r.system + r.user for r in chat.requests[requests:])))
-        assert not lost & set(words_in(" ".join(f"{state} {q.text}" for state, q in decisions.asked[asked:])))
 
 
 class TestValues:

@@ -188,14 +188,6 @@ class TestLocks:
         assert all(check.holds for check in result.locks)
         assert len(texts(result.judge)) == 6
 
-    def test_one_unanswered_case_says_nothing_of_another(self) -> None:
-        world = culprit(HARM, case="two")
-        judge, _ = locked_judge(world, "one", "two")
-        world.down = {"answer one"}
-        result = learn(judge, lessons(4, HARM))
-        assert [check.holds for check in result.locks] == [True, True]
-        assert len(result.pending) == 4
-
     def test_an_unlocked_revision_takes_its_place_again(self) -> None:
         judge, _ = locked_judge(culprit(HARM), "held", shard_size=3)
         judge = learn(judge, [said("x1", "Be brief.", value=None)]).judge

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,22 +42,6 @@ def test_like_cases_with_other_labels_stand_together(monkeypatch: pytest.MonkeyP
     pairs = list(itertools.pairwise(order))
     assert sum(group_of(a) == group_of(b) for a, b in pairs) >= len(pairs) - 2 * GROUPS
     assert sum(label_of(one, a) != label_of(one, b) for a, b in pairs) > 0.8 * len(pairs)
-
-
-def test_no_case_is_compared_with_more_than_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distil, "COMPARED", 16)
-    sizes = list[int]()
-    path = distil._path
-
-    def measured(vectors: Any, labels: Any) -> list[int]:
-        sizes.append(len(vectors))
-        return path(vectors, labels)
-
-    monkeypatch.setattr(distil, "_path", measured)
-    one = memory()
-    distil.by_likeness(one, [annotation.key for annotation in one.annotations()])
-    assert sum(sizes) == GROUPS * EACH
-    assert max(sizes) <= 16
 
 
 def test_wide_vectors_cost_no_square_of_their_width() -> None:

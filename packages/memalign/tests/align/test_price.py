@@ -240,16 +240,6 @@ class TestConflicts:
             dismiss_conflict(learn(learn(judge, spoken(range(2))).judge, spoken([5])).judge, named, by="dora")
 
 
-class TestLabelsAlone:
-    def test_free_text_labels_go_into_it_too(self) -> None:
-        judge, model = provider_judge()
-        free = judge.replace(feedback_value_type=str)
-        rows = [row | {"value": f"answered {row['id']}"} for row in spoken(range(3), words=False)]
-        learn(free, rows)
-        assert kinds(model) == {"changes": 1}
-        assert 'expert: "answered t-0"' in model.requests[0].user
-
-
 def test_a_denied_reflection_stops_the_align_before_any_change() -> None:
     denied = learn(provider_judge()[0], spoken([1])).judge.replace(
         model=ScriptedChatModel(lambda _: AccessDenied("HTTP 401"))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import pytest
 
 from memalign.errors import ModelUnavailable
-from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import PreAlignmentVerdict
-from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer
 from tests.support.invariants import check_memory
 from tests.support.learning import bare, learn, reason, row, states
 from tests.support.scripted import Teacher, change
@@ -143,23 +138,3 @@ class TestSeveralRules:
         check_memory(judge)
         left = judge.unalign("t-1").judge
         assert [g.text for g in left.memory.semantic] == ["Both."], "all that ben said is asked for again"
-
-
-def test_verdicts_of_another_model_rank_no_case() -> None:
-    """One model says true of everything: it is wrong about half of the cases, and of the other model nothing is known."""
-
-    def model(name: str) -> ScriptedChatModel:
-        teacher = Teacher([change("NOOP", *(f"F{number}" for number in range(1, 9)))])
-        return ScriptedChatModel(teacher, limits=Limits(examples=2, shard_size=8), name=name)
-
-    judge, _ = bare(model=model("all-true"))
-    memory = learn(judge, [row(n, "ana", None, value=n % 2 == 0) for n in range(1, 9)]).judge.memory
-    verdict = PreAlignmentVerdict(value=True, judge=base_fingerprint_of(judge))
-    cases = tuple(msgspec.structs.replace(case, pre_alignment=verdict) for case in memory.cases)
-    judge = judge.replace(memory=msgspec.structs.replace(memory, cases=cases))
-    item: dict[str, Any] = {"inputs": "question about case2", "outputs": "the answer to case2 is another"}
-    shown = judge(**item).example_ids
-    assert len(shown) == 2
-    assert all(int(name.removeprefix("t-")) % 2 for name in shown), "those that it had wrong come first"
-    assert "t-2" in judge.replace(model=model("another"))(**item).example_ids, "the nearest, whoever had it right"
-    assert judge.replace(model=model("all-true"))(**item).example_ids == shown, "what was measured is not lost"

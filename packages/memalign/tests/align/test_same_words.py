@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from memalign import Judge
 from memalign.align import edit_guideline
@@ -132,24 +131,6 @@ class TestBudget:
         assert last.text in rules_in(model.requests[-1])
         assert len(rules_in(model.requests[-1])) == len(shown)
         check_memory(pinned)
-
-    def test_forgetting_makes_room_for_what_was_left_out(self) -> None:
-        judge, model = filled(40)
-        judge(inputs="question 1", outputs="answer other")
-        shown = rules_in(model.requests[-1])
-        gone = [g.supported_by[0] for g in judge.memory.semantic if g.text in shown]
-        judge.unalign(*gone).judge(inputs="question 1", outputs="answer other")
-        assert len(rules_in(model.requests[-1])) == len(shown)
-        assert not rules_in(model.requests[-1]) & shown
-
-    @pytest.mark.parametrize(("context", "more"), [(2000, False), (60_000, True)])
-    def test_smaller_models_are_shown_less_and_larger_more(self, context: int, more: bool) -> None:
-        judge, model = filled(40)
-        judge(inputs="question 1", outputs="answer other")
-        shown = rules_in(model.requests[-1])
-        other = ScriptedChatModel(World(), limits=Limits(context_tokens=context, shard_size=1), name="other")
-        judge.replace(model=other)(inputs="question 1", outputs="answer other")
-        assert rules_in(other.requests[-1]) > shown if more else rules_in(other.requests[-1]) < shown
 
     def test_a_thousand_guidelines_make_no_longer_a_prompt(self) -> None:
         # All of equal length, so that rounding does not tell them apart.
