@@ -131,7 +131,8 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     ]
     found = registry.diff("helpfulness", 3, 4)
     said = diff_text(found).splitlines()
-    assert said[1:4] == ["  ~ G1 the checks", f"    - {SHORT}  [yes]", f"    + {PLAIN}  [yes speaks for true]"]
+    assert said[1].startswith("  ~ G1 rule number 1  [")
+    assert said[2:4] == [f"    - {SHORT}  [yes]", f"    + {PLAIN}  [yes for true]"]
     one, other = found.to_dict()["guidelines"]
     assert one["fields"] == ["checks"]
     assert one["checks_added"] == [{"question": PLAIN, "answer": "yes", "value": True, "test": None}]
@@ -139,5 +140,5 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     assert other["fields"] == ["pinned_by"]
     assert "checks_added" not in other
     new = diff_text(registry.diff("helpfulness", 1, 2))
-    assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no speaks for false]\n    + {SHORT}  [yes]" in new
+    assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no for false]\n    + {SHORT}  [yes]" in new
     assert SHORT not in diff_text(registry.diff("helpfulness", 2, 1))

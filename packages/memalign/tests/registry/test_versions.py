@@ -155,7 +155,7 @@ def test_a_diff_names_every_kind_of_change(registry: Registry):
     assert [str(c.key) for c in diff.reworded] == ["t-3@bob"]
     assert [(g.id, g.after) for g in diff.guidelines] == [("G1", None)]
     assert [(s.name, s.before, s.after) for s in diff.settings] == [("model", None, "openai:gpt-5")]
-    for shown in ("- t-1@ana", "t-2@ana: learned -> pending", "now: false · said otherwise", "- G1 rule number 1"):
+    for shown in ("- t-1@ana", "comment t-2 ana [pending]", "+ t-3@bob: false · said otherwise", "- G1 rule number 1"):
         assert shown in diff_text(diff)
     assert msgspec.json.decode(msgspec.json.encode(diff.to_dict()))["removed"][0]["key"] == "t-1@ana"
     assert [str(c.key) for c in registry.diff("helpfulness", 2, 1).added] == ["t-1@ana"]

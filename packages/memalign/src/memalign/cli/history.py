@@ -13,10 +13,9 @@ from memalign.cli.session import DONE, Session, version_line
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from memalign.registry import FeedbackChange, GuidelineChange, MemoryDiff
-    from memalign.types import Check
+    from memalign.memory import Annotation, LedgerEntry
+    from memalign.registry import MemoryDiff
+    from memalign.types import Check, Guideline
 
 _SQLITE = b"SQLite format 3"  # how such a file begins
 
@@ -48,73 +47,49 @@ def diff(
 
 
 def diff_text(diff: MemoryDiff) -> str:
-    """The settings, guidelines and feedback that differ: `+` was added, `-` went, `~` is different."""
-    lines = [f"{diff.judge}: version {diff.before} -> {diff.after}"]
-    if not diff:
-        lines.append("  no difference")
+    """The settings, guidelines and feedback that differ: `-` as it was, `+` as it is, `~` where both read the same."""
+    lines = [f"{diff.judge}: version {diff.before} -> {diff.after}", *([] if diff else ["  no difference"])]
     for setting in diff.settings:
-        lines += [f"  {setting.name}:", f"    - {_short(setting.before)}", f"    + {_short(setting.after)}"]
-    for guideline in diff.guidelines:
-        lines += _guideline_lines(guideline)
+        lines += _sides(f"{setting.name}: ", _setting_text(setting.before), _setting_text(setting.after))
+    for rule in diff.guidelines:
+        before, after = _rule_text(rule.before, rule.status_before), _rule_text(rule.after, rule.status_after)
+        lines += _sides(f"{rule.id} ", before, after)
+        if rule.after is not None:  # with a guideline its checks go
+            lines += [f"    - {_check_text(check)}" for check in rule.checks_removed]
+            lines += [f"    + {_check_text(check)}" for check in rule.checks_added]
     for change in (*diff.added, *diff.removed, *diff.reworded, *diff.states):
-        lines += _feedback_lines(change)
+        before = _feedback_text(change.before, change.entry_before)
+        lines += _sides(f"{change.key}: ", before, _feedback_text(change.after, change.entry_after))
     return "\n".join(lines)
 
 
-def _feedback_lines(change: FeedbackChange) -> Iterator[str]:
-    before, after = change.entry_before, change.entry_after
-    if change.before is None or change.after is None:
-        entry, sign = after or before, "+" if change.before is None else "-"
-        yield f"  {sign} {change.key}: {_words(change)} [{entry.state if entry else ''}]"
-    elif not {"value", "rationale", "meta"}.isdisjoint(change.fields):
-        yield f"  ~ {change.key}: {_words(change, old=True)}"
-        yield f"    now: {_words(change)} [{after.state if after else ''}]"
-    elif before and after:
-        yield f"  ~ {change.key}: {before.state} -> {after.state}"
+def _sides(name: str, before: str, after: str) -> list[str]:
+    if before == after:
+        return [f"  ~ {name}{after}"]
+    return [f"  {sign} {name}{text}" for sign, text in (("-", before), ("+", after)) if text]
 
 
-def _words(change: FeedbackChange, *, old: bool = False) -> str:
-    annotation = change.before if old or change.after is None else change.after
+def _setting_text(value: object) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+
+
+def _rule_text(rule: Guideline | None, status: str | None) -> str:
+    if rule is None:
+        return ""
+    source = ", ".join(map(str, rule.supported_by)) or rule.origin
+    return f"{rule.text}  [{status}, from {source}{f', pinned by {rule.pinned_by}' if rule.pinned_by else ''}]"
+
+
+def _check_text(check: Check) -> str:
+    return f"{check.question}  [{check.answer}{'' if check.value is None else f' for {label_text(check.value)}'}]"
+
+
+def _feedback_text(annotation: Annotation | None, entry: LedgerEntry | None) -> str:
     if annotation is None:
         return ""
     value = None if annotation.value is None else label_text(annotation.value)
-    return " · ".join(part for part in (value, annotation.rationale) if part)
-
-
-def _guideline_lines(change: GuidelineChange) -> list[str]:
-    before, after = change.before, change.after
-    if before is None and after is not None:
-        source = ", ".join(map(str, after.supported_by)) or after.origin
-        lines = [f"  + {change.id} {after.text}  [{change.status_after}, from {source}]"]
-    elif after is None and before is not None:
-        lines = [f"  - {change.id} {before.text}"]
-    elif before is None or after is None:
-        return []
-    elif before.text != after.text:
-        lines = [f"  ~ {change.id} {before.text}", f"    now: {after.text}  [{after.origin}]"]
-    else:
-        fields = [name for name in change.fields if name != "checks"] or ["checks"] * bool(change.fields)
-        both = {"status": (change.status_before, change.status_after)}
-        parts = [
-            f"{name}: {' -> '.join(map(_short, both.get(name) or (getattr(before, name), getattr(after, name))))}"
-            for name in fields
-        ]
-        lines = [f"  ~ {change.id} {'the checks' if fields == ['checks'] else '; '.join(parts)}"]
-    if after is not None:  # with a guideline its checks go
-        lines += [f"    - {_question(check)}" for check in change.checks_removed]
-        lines += [f"    + {_question(check)}" for check in change.checks_added]
-    return lines
-
-
-def _question(check: Check) -> str:
-    value = "" if check.value is None else f" speaks for {label_text(check.value)}"
-    return f"{check.question}  [{check.answer}{value}]"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    return label_text(value) if isinstance(value, bool) else str(value)
+    words = " · ".join(filter(None, (value, annotation.rationale)))
+    return f"{words} [{entry.state if entry else ''}]"
 
 
 def rollback(
@@ -177,11 +152,21 @@ def import_(
     such as sqlite:///FILE or postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or
     none is. What was erased there stays erased.
     """
-    if _is_registry(source):
-        if name is not None or allow_erased:
-            raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
-        return _import_registry(session, source)
-    return _import_bundle(session, source, name, allow_erased=allow_erased)
+    if not _is_registry(source):
+        return _import_bundle(session, source, name, allow_erased=allow_erased)
+    if name is not None or allow_erased:
+        raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
+    from memalign.registry import Registry
+
+    imported = session.registry(create=True).import_registry(Registry(source, create=False))
+    lines = [
+        f"imported {judge.name}: {counted(judge.versions, 'version')}, "
+        f"{counted(judge.rows, 'row')}, {counted(judge.erasures, 'erasure')} remembered"
+        for judge in imported
+    ]
+    data = {"imported": [judge.to_dict() for judge in imported]}
+    session.give(data, *lines or ["the registry has no judges to import"])
+    return DONE
 
 
 def _is_registry(source: str) -> bool:
@@ -194,29 +179,10 @@ def _is_registry(source: str) -> bool:
         return False
 
 
-def _import_registry(session: Session, source: str) -> int:
-    from memalign.registry import Registry
-
-    imported = session.registry(create=True).import_registry(Registry(source, create=False))
-    lines = [
-        f"imported {judge.name}: {counted(judge.versions, 'version')}, "
-        f"{counted(judge.rows, 'row')}, {counted(judge.erasures, 'erasure')} remembered"
-        for judge in imported
-    ]
-    session.give(
-        {"imported": [judge.to_dict() for judge in imported]}, *lines or ["the registry has no judges to import"]
-    )
-    return DONE
-
-
 def _import_bundle(session: Session, file: str, name: str | None, *, allow_erased: bool) -> int:
-    import warnings
+    from memalign.registry.bundle import read_bundle
 
-    from memalign.registry import load_bundle
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it warns of is the version's note, shown below
-        target = name or load_bundle(file).name
+    target = name or read_bundle(file)[0].name
     registry = session.registry(create=True)
     before = {judge.name: judge.latest for judge in registry.list()}.get(target, 0)
     number = registry.import_bundle(file, name, allow_erased=allow_erased)

@@ -128,7 +128,7 @@ class ModelOptions:
         return with_address(name, self.base_url or None)
 
     def apply(self, judge: Judge) -> Judge:
-        """The judge with these settings. Models that it no longer has take their headers, prices and context along.
+        """The judge with these settings. What is set for a model stays, also when the judge takes another one.
 
         Raises:
             InputError: The judge has no model of this role.
@@ -137,29 +137,26 @@ class ModelOptions:
         from memalign.judge.spec import OF_MODELS, name_of
         from memalign.models.resolve import canonical_name
 
-        if not self and "models" not in judge.parameters:
+        if not self:
             return judge
         parameters = dict(judge.parameters)
         if self.reflection_model is not None:
             parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
         model = judge.model_name if self.base_url is None else self.with_address(judge.model_name)
-        models = {"check": name_of(judge.check_model), "reflection": parameters.get("reflection_model"), "judge": model}
-        named = {role: canonical_name(name) for role, name in models.items() if name is not None}
-        table = dict(judge.parameters.get("models", {}))
-        settings = {name: table.get(name, {}) for name in named.values()}
         if changes := self._about_model():
-            if self.role not in named:
+            names = {"judge": model, "check": name_of(judge.check_model)}
+            if (name := names.get(self.role, parameters.get("reflection_model"))) is None:
                 option = f"--{self.role}-model" if self.role != "judge" else "--model"
                 raise InputError(f"--for {self.role}: the judge has no {self.role} model; to set one: {option} NAME")
-            settings[named[self.role]] = settings[named[self.role]] | changes
-        settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
-        parameters["models"] = {name: values for name, values in settings.items() if values}
+            models = dict(parameters.get("models", {}))
+            settings = {**models.get(canonical_name(name), {}), **changes}
+            models[canonical_name(name)] = {key: value for key, value in settings.items() if value}
+            parameters["models"] = {key: value for key, value in models.items() if value}
         changed = judge.replace(
             model=judge.model if model == judge.model_name else model,
-            parameters={name: value for name, value in parameters.items() if name not in OF_MODELS or value},
+            parameters={key: value for key, value in parameters.items() if key not in OF_MODELS or value},
         )
-        if self:
-            _open_models(changed)
+        _open_models(changed)
         return changed
 
     def _about_model(self) -> dict[str, Any]:
@@ -205,18 +202,16 @@ def _parameter(text: str) -> tuple[str, int | float | bool | str]:
 
 def _open_models(judge: Judge) -> None:
     """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
-    from memalign.judge.spec import name_of
-    from memalign.models.judge_models import open_decision_model, open_model, open_reflection_model
-    from memalign.models.resolve import names_decision_model
+    from memalign.models.judge_models import (
+        check_model_of,
+        decides_alone,
+        open_judging_model,
+        open_reflection_model,
+    )
 
-    if (check_model := name_of(judge.check_model)) is not None:
-        open_decision_model(judge, check_model)
-    if judge.model_name is not None and names_decision_model(judge.model_name):
-        open_decision_model(judge, judge.model_name)
-        if judge.parameters.get("reflection_model"):
-            open_reflection_model(judge)
-    else:
-        open_model(judge)
+    check_model_of(judge)
+    open_judging_model(judge)
+    if not decides_alone(judge) or judge.parameters.get("reflection_model"):
         open_reflection_model(judge)
 
 
@@ -238,33 +233,26 @@ def _prices(text: str) -> dict[str, float]:
         ) from None
 
 
-def lines_of_lost_settings(before: Judge, after: Judge) -> list[str]:
-    """What an edit took from the judge's models unasked: an address, headers, prices, a context."""
-    from memalign.judge.spec import name_of
+def lost_address(before: Judge, after: Judge) -> list[str]:
+    """That an edit took the address of the judge's own server away with the model's old name."""
     from memalign.models.providers import address_of
 
-    lines = []
     old, new = before.model_name or "", after.model_name or ""
     address = address_of(old)[1]
-    if address and old != new and new.startswith("openai:") and address_of(new)[1] is None:
-        lines.append(
-            f"{new} is no longer called at {address}; to call it there: memalign edit {after.name} --base-url {address}"
-        )
-    in_use = {new, name_of(after.check_model), after.parameters.get("reflection_model")}
-    dropped = set(before.parameters.get("models", {})) - set(after.parameters.get("models", {})) - in_use
-    return [*lines, *(f"the headers, price and context of {name} were removed with it" for name in sorted(dropped))]
+    if not address or old == new or not new.startswith("openai:") or address_of(new)[1] is not None:
+        return []
+    return [
+        f"{new} is no longer called at {address}; to call it there: memalign edit {after.name} --base-url {address}"
+    ]
 
 
 def model_facts(judge: Judge) -> list[tuple[str, str]]:
     """What `show` says of the judge's models: headers as they are stored, their variables by name."""
     rows = []
     for name, settings in judge.parameters.get("models", {}).items():
-        facts = []
-        if "prices" in settings:
-            amounts = ", ".join(f"{kind} ${amount:g}" for kind, amount in settings["prices"].items())
-            facts.append(f"{amounts} per million tokens")
-        if "context" in settings:
-            facts.append(f"context {settings['context']:,} tokens")
+        amounts = ", ".join(f"{kind} ${amount:g}" for kind, amount in settings.get("prices", {}).items())
+        facts = [f"{amounts} per million tokens"] if amounts else []
+        facts += [f"context {settings['context']:,} tokens"] if "context" in settings else []
         facts += [f"header {key}: {value}" for key, value in settings.get("headers", {}).items()]
         rows.append((f"of {name}", "; ".join(facts)))
     return rows
