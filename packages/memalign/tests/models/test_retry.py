@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
 from memalign.errors import ModelUnavailable, RateLimited
-from memalign.models.retry import AttemptFailed, Retry, retry_after
+from memalign.models.retry import AttemptFailed, Retry
 
-NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 QUICK = Retry(attempts=3, base_seconds=0.001)
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "20"}, 20.0),
-        ({"retry-after": "0.25"}, 0.25),
-        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-        ({"retry-after": "Sun, 01 Mar 2026 12:00:30 GMT"}, 30.0),
-        ({"retry-after": "Sun, 01 Mar 2026 11:00:00 GMT"}, 0.0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "-3"}, None),
-        ({"retry-after": "inf"}, None),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_retry_after_is_seconds_milliseconds_or_a_date(headers, seconds):
-    assert retry_after(headers, now=NOW) == seconds
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.support.endpoint import Answer, Endpoint, Fault, bad_request
+from tests.support.endpoint import Answer, Endpoint, bad_request
 
 Told = float | Mapping[str, float] | None
 """The probability of yes, or of each label; None declines to answer."""
@@ -22,14 +22,13 @@ PER_TOKEN = 4  # characters
 def system_one(
     decide: Decide,
     *,
-    takes: tuple[str, ...] = ("noul", "choice", "score"),
     most: int | None = None,
     counts: bool = True,
     **settings: Any,
 ) -> Endpoint:
     """A server of `POST /v1/systemone`, which counts tokens or not.
 
-    It refuses a request with a question that it declines or of a kind not in `takes`, and one of more than `most`.
+    It refuses a request with a question that it declines, and one of more than `most`.
     """
 
     def answer(body: dict[str, Any]) -> Answer:
@@ -37,8 +36,6 @@ def system_one(
             return bad_request("too many questions")
         answers = {}
         for key, question in body["questions"].items():
-            if question["type"] not in takes:
-                return Fault(status=422, body={"detail": f"question type '{question['type']}' is not supported"})
             told = decide(body["state"], question["instructions"])
             if told is None:
                 return bad_request("one of the questions cannot be answered")
@@ -78,8 +75,6 @@ def _spread(told: float | Mapping[str, float], labels: list[str]) -> dict[str, f
 
 
 def _system_one(question: dict[str, Any], told: float | Mapping[str, float]) -> dict[str, Any]:
-    if question["type"] == "noul":
-        return {"type": "noul", "noul": _spread(told, ["yes"])["yes"]}
     if question["type"] == "choice":
         spread = _spread(told, list(question["criteria"]))
         return _chosen(spread) | {"probabilities": spread}
@@ -94,8 +89,6 @@ def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
     named = {"name": question["name"]}
     if told is None:
         return {"type": "refusal"} | named
-    if question["type"] == "predicate":
-        return {"type": "predicate", "probability": _spread(told, ["yes"])["yes"]} | named
     if question["type"] == "choice":
         spread = _spread(told, [choice["value"] for choice in question["choices"]])
         shown = [{"value": label, "probability": probability} for label, probability in spread.items()]

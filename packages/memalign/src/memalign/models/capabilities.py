@@ -6,6 +6,7 @@ kept only once that request is answered (`Capabilities.keep`).
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -14,11 +15,13 @@ import msgspec
 
 from memalign.models.probabilities import ALTERNATIVES, FEWER
 
-__all__ = ["Capabilities", "Mode", "learn", "learn_of_logprobs", "learn_of_system", "refuses_mode"]
+__all__ = ["Capabilities", "Mode", "refuses_mode"]
 
 Mode = Literal["native", "tool", "prompted"]
 MODES: tuple[Mode, ...] = ("native", "tool", "prompted")
 """From the strictest: the provider holds the answer to the schema; it is a forced tool's; it is in the prompt."""
+
+_REFUSALS = (400, 404, 422, 501)  # statuses of an endpoint that does not take a request
 
 # How endpoints word that they do not know a mode: OpenAI, vLLM, llama.cpp, LiteLLM, OpenRouter, Ollama.
 _MODE_REFUSED = {
@@ -72,12 +75,7 @@ class Capabilities(msgspec.Struct):
 
     def trial(self) -> Capabilities:
         """A copy for one request."""
-        return Capabilities(
-            unwanted=set(self.unwanted),
-            alternatives=self.alternatives,
-            old_max_tokens=self.old_max_tokens,
-            no_system=self.no_system,
-        )
+        return msgspec.structs.replace(copy.deepcopy(self), changed=set())
 
     def keep(self, trial: Capabilities) -> None:
         """Remember what an answered request did otherwise."""
@@ -89,50 +87,43 @@ class Capabilities(msgspec.Struct):
         if "length" in trial.changed:
             self.old_max_tokens = trial.old_max_tokens
 
+    def learn(self, text: str, settings: Mapping[str, Any], status: int | None) -> bool:
+        """Whether a failure names something that this trial can then do without.
 
-def refuses_mode(mode: Mode, text: str) -> bool:
-    """Whether the refusal `text` is about the output mode."""
-    return mode in _MODE_REFUSED and _MODE_REFUSED[mode].search(text) is not None
-
-
-def learn_of_logprobs(trial: Capabilities, text: str, settings: Mapping[str, Any], status: int | None) -> bool:
-    """Whether a failure is about token probabilities, of which `trial` then asks for fewer, or none.
-
-    Of any status: OpenAI forbids them with 403, servers crash over them with 500, and some tell them in a form that no
-    client can read. None of these is worth a verdict.
-    """
-    if "openai_logprobs" not in settings or not _LOGPROBS.search(text):
-        return False
-    too_many = settings.get("openai_top_logprobs") == ALTERNATIVES and "logprobs" not in trial.changed
-    if too_many and status in (400, 422) and not _UNKNOWN.search(text):
-        trial.alternatives = FEWER
-        trial.changed.add("logprobs")
-    else:
-        trial.unwanted |= {"logprobs", "top_logprobs"}
-    return True
-
-
-def learn_of_system(trial: Capabilities, text: str, status: int | None) -> bool:
-    """Whether a failure is about the system role, which `trial` then does without. Some templates crash: 500."""
-    if trial.no_system or status not in (400, 404, 422, 500, 501) or not _SYSTEM.search(text):
-        return False
-    trial.no_system = True
-    return True
-
-
-def learn(trial: Capabilities, text: str, settings: Mapping[str, Any]) -> bool:
-    """Whether the refusal `text` is about one of `settings` that `trial` can then do without."""
-    for name in ("temperature", "seed", "reasoning_effort"):
-        requested = name in settings or f"openai_{name}" in settings
-        named = requested and name not in trial.changed and re.search(rf"\b{name}\b", text)
-        if named and _UNWANTED.search(text):
-            trial.unwanted.add(name)
-            trial.changed.add(name)
+        Args:
+            text: What the endpoint says is wrong.
+            settings: What the request was sent with.
+            status: The HTTP status.
+        """
+        if "openai_logprobs" in settings and _LOGPROBS.search(text):
+            # Of any status: OpenAI forbids them with 403, servers crash over them with 500, and some tell them in a
+            # form that no client can read. None of these is worth a verdict.
+            too_many = settings.get("openai_top_logprobs") == ALTERNATIVES and "logprobs" not in self.changed
+            if too_many and status in (400, 422) and not _UNKNOWN.search(text):
+                self.alternatives = FEWER
+                self.changed.add("logprobs")
+            else:
+                self.unwanted |= {"logprobs", "top_logprobs"}
             return True
-    old = "max_tokens" not in settings
-    sent = "max_tokens" if old else "max_completion_tokens"
-    if "length" not in trial.changed and re.search(rf"\b{sent}\b", text) and _UNKNOWN.search(text):
-        trial.old_max_tokens = not old
-        trial.changed.add("length")
-        return True
-    return False
+        if not self.no_system and status in (*_REFUSALS, 500) and _SYSTEM.search(text):  # some templates crash: 500
+            self.no_system = True
+            return True
+        if status not in _REFUSALS:
+            return False
+        for name in ("temperature", "seed", "reasoning_effort"):
+            sent = name in settings or f"openai_{name}" in settings
+            if sent and name not in self.changed and re.search(rf"\b{name}\b", text) and _UNWANTED.search(text):
+                self.unwanted.add(name)
+                self.changed.add(name)
+                return True
+        limit = "max_completion_tokens" if "max_tokens" in settings else "max_tokens"
+        if "length" not in self.changed and re.search(rf"\b{limit}\b", text) and _UNKNOWN.search(text):
+            self.old_max_tokens = limit == "max_completion_tokens"
+            self.changed.add("length")
+            return True
+        return False
+
+
+def refuses_mode(mode: Mode, text: str, status: int | None) -> bool:
+    """Whether a refusal is about the output mode."""
+    return status in _REFUSALS and mode in _MODE_REFUSED and _MODE_REFUSED[mode].search(text) is not None

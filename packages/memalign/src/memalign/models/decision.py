@@ -6,18 +6,14 @@ of all: a yes/no question is a choice between yes, no and n/a, so that a questio
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused, ModelRejected
-from memalign.models.answers import show_raw
+from memalign.errors import InvalidOutput, ModelRefused, ModelRejected
 from memalign.models.base import Decision, Question
 from memalign.models.provider_client import open_decision
-from memalign.models.provider_errors import failure_of, raw_of, status_of
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
 from memalign.models.retry import AttemptFailed
@@ -30,16 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ProviderDecisionModel"]
 
-_MOST_OPTIONS = 255
-"""Answers of one question that Jev and OpenAI's Decisions take (https://docs.typesafe.ai/model-jaggedness/jev-1.13)."""
-
 _MOST_LEVELS = 10
-"""Levels of one score that they take; a score of more levels is asked as a choice between them."""
+"""Levels of one score that Jev and OpenAI's Decisions take; a score of more is asked as a choice between them."""
 
 _MEANINGS = {"yes": "Yes.", "no": "No.", "n/a": "The question does not apply to the text."}
-
-# Words of a refusal that is about the kind of a question: some servers take yes/no questions of their own kind alone.
-_KIND = re.compile(r"\bchoice\b|question type", re.IGNORECASE)
 
 
 class _Declined(Exception):
@@ -55,7 +45,6 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
 
     def __init__(self, target: Target, *, timeout: float = 60.0, **settings: Any) -> None:
         super().__init__(target, open_decision, timeout=timeout, **settings)
-        self._bare = False  # whether it takes yes/no questions only without n/a
 
     async def decide(
         self,
@@ -84,153 +73,97 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         """
         model = await self._clients.get()
         answers: dict[str, dict[str, float]] = {}
-        refused = {question.key: why for question in questions if (why := _too_long(question))}
-        spent: list[Usage] = []
-        last: ModelError | None = None
-        groups = deque(_parts([question for question in questions if question.key not in refused], model.max_questions))
-        try:
+        refused: dict[str, str] = {}
+        most = model.max_questions or len(questions) or 1
+        groups = deque(questions[start : start + most] for start in range(0, len(questions), most))
+        with self._spending() as spent:
             while groups:
                 group = groups.popleft()
                 try:
-                    answers |= await self._answers(model, state, group, spent, timeout or self._timeout)
+                    answers |= await self._ask(model, state, group, spent, timeout or self._timeout)
                 except _Declined as declined:
-                    last = ModelRefused(f"{self.name} declined to answer")
                     refused |= dict.fromkeys(declined.keys, "the model declined to answer it")
-                    groups.extendleft(_parts([question for question in group if question.key not in declined.keys]))
+                    if others := [question for question in group if question.key not in declined.keys]:
+                        groups.appendleft(others)
+                    elif not (answers or groups):
+                        raise ModelRefused(f"{self.name} declined to answer") from declined
                 except (ModelRejected, ModelRefused, InvalidOutput) as error:
-                    last = error
                     if len(group) > 1 and not error.denied:
                         half = len(group) // 2
                         groups.extendleft((group[half:], group[:half]))
                         continue
                     refused[group[0].key] = str(error)
-                    if error.denied or (len(refused) > 1 and not answers):
+                    if error.denied or (not answers and (len(refused) > 1 or not groups)):
                         raise  # not for one question's sake
-            if questions and not answers:
-                raise last or ModelRejected("; ".join(f"{key}: {why}" for key, why in refused.items()))
-        except ModelError as error:
-            if error.denied and not self._has_answered:
-                raise AccessDenied(str(error)) from error
-            error.usage = sum(spent, Usage())
-            raise
         in_order = {question.key: answers[question.key] for question in questions if question.key in answers}
         return Decision(probabilities=in_order, refused=refused, usage=sum(spent, Usage()))
 
-    async def _answers(
+    async def _ask(
         self, model: ProviderDecider, state: str, group: Sequence[Question], spent: list[Usage], seconds: float
     ) -> dict[str, dict[str, float]]:
-        """The probabilities of one request's answers. A server that takes no choice is asked for yes or no."""
-        bare = self._bare
-        try:
-            answers = await self._ask(model, state, group, spent, seconds, bare=bare)
-        except ModelRejected as error:
-            if (
-                bare
-                or error.denied
-                or not _KIND.search(str(error))
-                or all(question.kind != "yes_no" for question in group)
-            ):
-                raise
-            bare = True
-            answers = await self._ask(model, state, group, spent, seconds, bare=bare)
-        self._bare = bare
-        return answers
-
-    async def _ask(
-        self,
-        model: ProviderDecider,
-        state: str,
-        group: Sequence[Question],
-        spent: list[Usage],
-        seconds: float,
-        *,
-        bare: bool,
-    ) -> dict[str, dict[str, float]]:
+        """The probabilities of one request's answers."""
         from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior
         from pydantic_ai.models.decision import DecisionRequest
 
-        subject = self._subject(seconds)
-        request = DecisionRequest(
-            state=state, questions={question.key: _typed(question, bare=bare) for question in group}
-        )
+        request = DecisionRequest(state=state, questions={question.key: _typed(question) for question in group})
+        # TypeSafe's client is told in every request that it is not to try again; the others are told once.
+        once = {"max_retries": 0} if self._target.provider == "typesafe" else {}
+        settings = cast("DecisionModelSettings", {**once, **self._extra})
+        about = " ".join(state[:200].split())
         misfits = 0
 
         async def attempt(number: int) -> dict[str, dict[str, float]]:
             nonlocal misfits
             try:
-                async with self._attempt(subject, again=number > 1), asyncio.timeout(seconds):
-                    response = await model.decide(request, self._settings())
-                answers = {
-                    question.key: _probabilities(question, response.answers.get(question.key)) for question in group
-                }
-            except Exception as error:
-                if isinstance(error, ContentFilterError) and (declined := self._declined(error, spent)):
-                    raise declined from error
-                if (failed := failure_of(error, subject)) is None:
-                    raise
-                show_raw(str(subject), failed.reason, raw_of(error), about=" ".join(state[:200].split()))
-                if isinstance(error, UnexpectedModelBehavior) and failed.error is not ModelRefused:
+                async with self._attempt(model, number, seconds=seconds, about=about):
+                    response = await model.decide(request, settings)
+                    answers = {
+                        question.key: _probabilities(question, response.answers.get(question.key)) for question in group
+                    }
+            except AttemptFailed as failed:
+                error = failed.__cause__
+                if isinstance(error, ContentFilterError):
+                    if keys := self._declined(error, spent):
+                        raise _Declined(keys) from error
+                elif isinstance(error, UnexpectedModelBehavior):
                     misfits += 1  # once may be an accident, as of a proxy that cuts
-                    failed = AttemptFailed(InvalidOutput, failed.reason, retry=misfits == 1)
-                if status_of(error) == 404 and not self._has_answered:
-                    failed.advice = await self._what_is_there(model) or failed.advice
-                raise failed from error
-            self._has_answered = True
+                    raise AttemptFailed(InvalidOutput, failed.reason, retry=misfits == 1) from error
+                raise
             spent.append(self._usage(response.usage, response.model_name))
             return answers
 
-        return await self._retry.run(attempt, subject=str(subject))
+        return await self._retry.run(attempt, subject=str(self._target))
 
-    def _declined(self, error: Exception, spent: list[Usage]) -> _Declined | None:
-        """Which questions were declined, by the body in pydantic-ai's error; None where it does not say."""
+    def _declined(self, error: Exception, spent: list[Usage]) -> set[str]:
+        """Which questions were declined, by the body in pydantic-ai's error, whose tokens are paid for."""
         from pydantic_ai.usage import RequestUsage
 
         try:
             body = json.loads(getattr(error, "body", None) or "")
             keys = {str(answer["name"]) for answer in body["answers"] if answer["type"] == "refusal"}
         except (ValueError, KeyError, TypeError):
-            return None
-        url = self._target.url
+            return set()
+        provider, url = self._target.provider, self._target.url
         used = RequestUsage.extract(
-            body, provider=self._target.provider, provider_url=url, provider_fallback="openai", api_flavor="responses"
+            body, provider=provider, provider_url=url, provider_fallback="openai", api_flavor="responses"
         )
         spent.append(self._usage(used, str(body.get("model") or self._target.model)))
         self._has_answered = True
-        return _Declined(keys) if keys else None
-
-    def _settings(self) -> DecisionModelSettings:
-        # TypeSafe's client is told in every request that it is not to try again; the others are told once.
-        once = {"max_retries": 0} if self._target.provider == "typesafe" else {}
-        return cast("DecisionModelSettings", {**once, **self._extra})
-
-
-def _parts(questions: Sequence[Question], most: int | None = None) -> list[Sequence[Question]]:
-    size = most or len(questions) or 1
-    return [questions[start : start + size] for start in range(0, len(questions), size)]
-
-
-def _too_long(question: Question) -> str | None:
-    """Why a question cannot be asked; None where it can."""
-    if len(question.labels) > _MOST_OPTIONS:
-        return f"it has {len(question.labels)} answers to choose from, and decision models take {_MOST_OPTIONS}"
-    return None
+        return keys
 
 
 def _as_score(question: Question) -> bool:
     return question.kind == "score" and len(question.labels) <= _MOST_LEVELS
 
 
-def _typed(question: Question, *, bare: bool) -> DecisionQuestion:
-    """The question as pydantic-ai has it; `bare` for a yes/no question without n/a."""
-    from pydantic_ai.models.decision import ChoiceQuestion, NoulQuestion, ScoreQuestion
+def _typed(question: Question) -> DecisionQuestion:
+    """The question as pydantic-ai has it."""
+    from pydantic_ai.models.decision import ChoiceQuestion, ScoreQuestion
 
-    if question.kind == "yes_no":
-        if bare:
-            return NoulQuestion(instructions=question.text)
-        return ChoiceQuestion(instructions=question.text, criteria=dict(_MEANINGS))
     if _as_score(question):
         return ScoreQuestion(instructions=question.text, criteria=list(question.labels))
-    return ChoiceQuestion(instructions=question.text, criteria={label: label for label in question.labels})
+    labels = _MEANINGS if question.kind == "yes_no" else {label: label for label in question.labels}
+    return ChoiceQuestion(instructions=question.text, criteria=dict(labels))
 
 
 def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[str, float]:
@@ -239,16 +172,11 @@ def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[st
     Raises UnexpectedModelBehavior for an answer that is none to the question; not every client looks.
     """
     from pydantic_ai.exceptions import UnexpectedModelBehavior
-    from pydantic_ai.models.decision import ChoiceAnswer, NoulAnswer, ScoreAnswer
 
-    shares: dict[str, float] = {}
-    if isinstance(answer, NoulAnswer) and question.kind == "yes_no":
-        shares = {"yes": answer.noul, "no": 1 - answer.noul, "n/a": 0.0}
-    elif isinstance(answer, ScoreAnswer) and _as_score(question):
-        shares = {label: answer.probabilities.get(level, -1.0) for level, label in enumerate(question.labels)}
-    elif isinstance(answer, ChoiceAnswer):
-        shares = {label: answer.probabilities.get(label, -1.0) for label in question.labels}
+    told: dict[Any, float] = getattr(answer, "probabilities", {})
+    keys = range(len(question.labels)) if _as_score(question) else question.labels
+    shares = {label: told.get(key, -1.0) for label, key in zip(question.labels, keys, strict=True)}
     total = sum(shares.values())
-    if not all(0 <= probability <= 1 for probability in shares.values()) or abs(total - 1) > 0.01 * max(len(shares), 2):
+    if not all(0 <= share <= 1 for share in shares.values()) or abs(total - 1) > 0.01 * len(shares):
         raise UnexpectedModelBehavior(f"no answer to the question {question.key}")
-    return {label: probability / total for label, probability in shares.items()}
+    return {label: share / total for label, share in shares.items()}

@@ -7,20 +7,21 @@ text. An answer that does not fit costs a retry of that item, and moves no other
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
+from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, fitted, show_raw
 from memalign.models.base import ChatReply, ChatRequest
-from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
+from memalign.models.capabilities import Capabilities, Mode, refuses_mode
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_client import open_chat
-from memalign.models.provider_errors import PromptTooLong, complaint_of, failure_of, raw_of, status_of
+from memalign.models.provider_errors import PromptTooLong, complaint_of, status_of
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
+from memalign.models.retry import AttemptFailed
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -73,14 +74,8 @@ class ProviderChatModel(ProviderModel["Model"]):
         ModelUnavailable or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
         model = await self._clients.get()
-        spent: list[Usage] = []
-        try:
+        with self._spending() as spent:
             return await self._complete(model, request, spent)
-        except ModelError as error:
-            if error.denied and not self._has_answered:
-                raise AccessDenied(str(error)) from error
-            error.usage = sum(spent, Usage())
-            raise
 
     async def _complete(self, model: Model, request: ChatRequest, spent: list[Usage]) -> ChatReply:
         trial = self._known.trial()
@@ -94,22 +89,22 @@ class ProviderChatModel(ProviderModel["Model"]):
                     if response.finish_reason == "content_filter":
                         raise ModelRefused(f"{self.name} declined to answer")
                     text = _text(response)
-                    data, misfit = _read(text, request)
-                    if data is not None and misfit is None:
-                        chances = _probabilities(response, request.labels)
-                        return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)
+                    data, misfit = find_object(text), "it held no JSON object"
+                    if data is not None:
+                        data, wrong = fitted(data, request.schema, optional=request.optional)
+                        if wrong is not None:
+                            misfit = wrong
+                        else:
+                            chances = _probabilities(response, request.labels)
+                            return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)
                     was_cut = response.finish_reason == "length"
                     only_thought = not text.strip() and bool(_thought(response))
                     cut = f"was cut after {request.max_tokens * attempt} tokens"
-                    problem = f"it {cut}" if was_cut else str(misfit)
+                    problem = f"it {cut}" if was_cut else misfit
                     if only_thought:
                         problem = "it held only reasoning and no answer" + (f", and {cut}" if was_cut else "")
-                    show_raw(
-                        f"{self._subject()}, {mode} output, attempt {attempt}",
-                        problem,
-                        _raw(response),
-                        about=request.about,
-                    )
+                    where = f"{self._target}, {mode} output, attempt {attempt}"
+                    show_raw(where, problem, _raw(response), about=request.about)
                     answered_json = answered_json or data is not None or was_cut or only_thought
             except _ModeRefused as refused:
                 logger.info("%s takes no %s output: %s", self.name, mode, refused)
@@ -129,31 +124,28 @@ class ProviderChatModel(ProviderModel["Model"]):
         if mode == "prompted":
             return True
         async with self._asking:  # calls that were answered in prose side by side ask one question
-            if mode in self._known.heeded | self._known.refused:
-                return mode in self._known.heeded
-            try:
-                response = await self._ask(model, _GREETING, mode, self._known.trial(), "")
-            except _ModeRefused:
-                self._known.refused.add(mode)
-                return False
-            except ModelError:
-                return True  # not known: this item fails alone, and the next one in prose asks again
-            spent.append(self._usage(response.usage, response.model_name))
-            heeds = find_object(_text(response)) is not None
-            (self._known.heeded if heeds else self._known.refused).add(mode)
-            return heeds
+            if mode not in self._known.heeded | self._known.refused:
+                heeds = False
+                with suppress(_ModeRefused):
+                    try:
+                        response = await self._ask(model, _GREETING, mode, self._known.trial(), "")
+                    except ModelError:
+                        return True  # not known: this item fails alone, and the next one in prose asks again
+                    spent.append(self._usage(response.usage, response.model_name))
+                    heeds = find_object(_text(response)) is not None
+                (self._known.heeded if heeds else self._known.refused).add(mode)
+            return mode in self._known.heeded
 
     async def _ask(
         self, model: Model, request: ChatRequest, mode: Mode, trial: Capabilities, correction: str
     ) -> ModelResponse:
-        timeout = request.timeout or self._timeout
-        subject = self._subject(timeout)
         system, user = request.system, request.user
         if mode == "prompted":
             system = f"{system}\n\n{_PROMPTED}\n{json.dumps(request.schema, ensure_ascii=False)}"
         if correction:
             user = f"{user}\n\nYour last answer could not be used: {correction}. Answer again, briefly, to the schema."
         parameters = _parameters(request, mode)
+        seconds = request.timeout or self._timeout
 
         async def attempt(number: int) -> ModelResponse:
             from pydantic_ai.direct import model_request
@@ -166,32 +158,23 @@ class ProviderChatModel(ProviderModel["Model"]):
                 else:
                     message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
                 try:
-                    async with self._attempt(subject, again=number > 1), asyncio.timeout(timeout):
+                    async with self._attempt(model, number, seconds=seconds, about=request.about):
                         response = await model_request(
                             model, [message], model_settings=settings, model_request_parameters=parameters
                         )
-                    self._has_answered = True
+                except AttemptFailed as failed:
+                    complaint, status = complaint_of(failed.__cause__), status_of(failed.__cause__)
+                    if failed.error is PromptTooLong:
+                        raise
+                    if not trial.learn(complaint, settings, status):
+                        if refuses_mode(mode, complaint, status):
+                            raise _ModeRefused(failed.reason) from failed
+                        raise
+                else:
                     self._known.keep(trial)
                     return response
-                except Exception as error:
-                    if (failed := failure_of(error, subject)) is None:
-                        raise
-                    text = complaint_of(error)
-                    show_raw(str(subject), failed.reason, raw_of(error), about=request.about)
-                    if learn_of_logprobs(trial, text, settings, status_of(error)):
-                        continue
-                    if learn_of_system(trial, text, status_of(error)):
-                        continue
-                    if status_of(error) in (400, 404, 422, 501) and failed.error is not PromptTooLong:
-                        if learn(trial, text, settings):
-                            continue
-                        if refuses_mode(mode, text):
-                            raise _ModeRefused(failed.reason) from error
-                    if status_of(error) == 404 and not self._has_answered:
-                        failed.advice = await self._what_is_there(model) or failed.advice
-                    raise failed from error
 
-        return await self._retry.run(attempt, subject=str(subject))
+        return await self._retry.run(attempt, subject=str(self._target))
 
     def _settings(self, model: Model, request: ChatRequest, trial: Capabilities, *, longer: bool) -> ModelSettings:
         reasons = _reasons(model)
@@ -245,16 +228,6 @@ def _text(response: ModelResponse) -> str:
 
     calls = [part.args_as_json_str() for part in response.parts if isinstance(part, ToolCallPart)]
     return calls[-1] if calls else "".join(part.content for part in response.parts if isinstance(part, TextPart))
-
-
-def _read(text: str, request: ChatRequest) -> tuple[dict[str, Any] | None, str | None]:
-    """The object that was answered, if there is one, and why it does not do."""
-    parsed = find_object(text)
-    return (
-        (None, "it held no JSON object")
-        if parsed is None
-        else fitted(parsed, request.schema, optional=request.optional)
-    )
 
 
 def _thought(response: ModelResponse) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from memalign.errors import ConfigurationError
@@ -82,94 +82,70 @@ _closings: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerat
 
 def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
     """pydantic-ai's model for `target`. Raises ConfigurationError with what to install or set."""
-
-    def build(provider_of: Callable[[str], Provider[Any]]) -> Model:
+    with _opened(target) as provider:
         import pydantic_ai.direct  # noqa: F401  # in the thread of this, and not where a loop runs
         from pydantic_ai.models import infer_model
 
-        opened: list[Provider[Any]] = []
-
-        def opening(name: str) -> Provider[Any]:
-            opened.append(provider_of(name))
-            return opened[-1]
-
         # Chat completions, which every compatible server speaks; a bare "openai:" means the Responses API by now.
         kind = "openai-chat" if target.provider == "openai" else target.provider
-        model = infer_model(f"{kind}:{target.model}", opening)
-        if type(model).__name__ != "OpenAIChatModel":  # by name: other providers need not import OpenAI's library
-            return model
-        from memalign.models.provider_openai import CheckedChatModel
+        model = infer_model(f"{kind}:{target.model}", lambda _: provider)
+        if type(model).__name__ == "OpenAIChatModel":  # by name: other providers need not import OpenAI's library
+            from memalign.models.provider_openai import CheckedChatModel
 
-        return CheckedChatModel(model.model_name, provider=opened[-1])
-
-    return _open(target, build)
+            model = CheckedChatModel(model.model_name, provider=provider)
+        return model, provider
 
 
 def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
     """pydantic-ai's embedding model for `target`. Raises ConfigurationError with what to install or set."""
-
-    def build(provider_of: Callable[[str], Provider[Any]]) -> EmbeddingModel:
+    with _opened(target) as provider:
         from pydantic_ai.embeddings import infer_embedding_model
 
-        return infer_embedding_model(target.plain_name, provider_factory=provider_of)
-
-    return _open(target, build)
+        return infer_embedding_model(target.plain_name, provider_factory=lambda _: provider), provider
 
 
 def open_decision(target: Target) -> tuple[DecisionModel[Any], Provider[Any]]:
     """pydantic-ai's decision model for `target`. Raises ConfigurationError with what to install or set."""
-
-    def build(provider_of: Callable[[str], Provider[Any]]) -> DecisionModel[Any]:
-        provider: Any = provider_of(target.provider)  # each model takes its own kind
+    with _opened(target) as opened:
+        provider: Any = opened  # each model takes its own kind
         if target.provider == "system-one":
             from pydantic_ai.models.system_one import SystemOneModel
 
-            return SystemOneModel(target.model, provider=provider)
+            return SystemOneModel(target.model, provider=provider), provider
         if target.provider == "typesafe":
             from pydantic_ai.models.typesafe import TypeSafeModel
 
-            return TypeSafeModel(target.model, provider=provider)
+            return TypeSafeModel(target.model, provider=provider), provider
         from pydantic_ai.models.openai_decisions import OpenAIDecisionsModel
 
-        return OpenAIDecisionsModel(target.model, provider=provider)
-
-    return _open(target, build)
+        return OpenAIDecisionsModel(target.model, provider=provider), provider
 
 
-def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) -> tuple[T, Provider[Any]]:
-    opened: list[Provider[Any]] = []
-
-    def provider_of(name: str) -> Provider[Any]:
-        opened.append(_provider(target, name))
-        return opened[-1]
-
+@contextmanager
+def _opened(target: Target) -> Iterator[Provider[Any]]:
+    """The provider of `target`. Raises ConfigurationError for what goes wrong with it or with a model of its."""
     try:
-        model = build(provider_of)
+        yield _provider(target)
     except ImportError as error:
         raise ConfigurationError(
             f"{target.name}: its library is not installed ({error.name or error}). Run: {target.install}"
         ) from error
-    except Exception as error:
-        from pydantic_ai.exceptions import UserError
-
-        # Providers' own clients complain about missing keys and regions with errors of their own, all at this point.
-        if isinstance(error, UserError | ValueError | OSError) or not type(error).__module__.startswith("builtins"):
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
-            raise ConfigurationError(f"{target.name} cannot be used: {reason}") from error
-        raise
-    return model, opened[-1]
+    except Exception as error:  # providers' own clients complain about missing keys and regions, all at this point
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise ConfigurationError(f"{target.name} cannot be used: {reason}") from error
 
 
-def _provider(target: Target, name: str) -> Provider[Any]:
-    key = target.api_key or "no-key-needed"
+def _provider(target: Target) -> Provider[Any]:
+    key = target.api_key or "no-key-needed"  # without one, the providers look for one, and would send it anywhere
+    provider: Provider[Any]
     if target.provider in ("openai", "openai-decisions"):
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=key)
+        provider = OpenAIProvider(base_url=target.url, api_key=key)
     elif target.provider == "system-one":
-        from memalign.models.provider_system_one import KeyedProvider
+        from pydantic_ai.providers.system_one import SystemOneProvider
 
-        provider = KeyedProvider(base_url=target.base_url, api_key=target.api_key)
+        provider = SystemOneProvider(base_url=target.base_url, api_key=key)
     elif target.provider == "typesafe":
         from pydantic_ai.providers.typesafe import TypeSafeProvider
 
@@ -186,7 +162,7 @@ def _provider(target: Target, name: str) -> Provider[Any]:
     else:
         from pydantic_ai.providers import infer_provider
 
-        provider = infer_provider(name)
+        provider = infer_provider(target.provider)
     # Retries are ours alone. These clients take the number as a plain attribute; asking for none in every request
     # (pydantic-ai's `max_retries`, newer than the oldest version that we allow) would copy the client each time.
     if hasattr(provider.client, "max_retries"):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InvalidOutput, ModelRejected
 from memalign.models.provider_client import open_embedding
-from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
+from memalign.models.provider_errors import PromptTooLong
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from pydantic_ai.embeddings import EmbeddingModel, EmbeddingResult, EmbeddingSettings
+    from pydantic_ai.embeddings import EmbeddingResult, EmbeddingSettings
 
 __all__ = ["ProviderEmbedding"]
 
@@ -84,26 +84,17 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model = await self._clients.get()
-        subject = self._subject()
-        result = await self._retry.run(
-            lambda number: self._ask(model, texts, subject, again=number > 1), subject=str(subject)
-        )
+        # Always as documents, so that the same text has one vector, as query and as record.
+        settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
+
+        async def attempt(number: int) -> EmbeddingResult:
+            async with self._attempt(model, number, seconds=self._timeout):
+                return await model.embed(list(texts), input_type="document", settings=settings)
+
+        result = await self._retry.run(attempt, subject=str(self._target))
         if len(result.embeddings) != len(texts):
             raise InvalidOutput(f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts")
         return list(result.embeddings)
-
-    async def _ask(
-        self, model: EmbeddingModel, texts: Sequence[str], subject: Subject, *, again: bool
-    ) -> EmbeddingResult:
-        try:
-            async with self._attempt(subject, again=again), asyncio.timeout(self._timeout):
-                # Always as documents, so that the same text has one vector, as query and as record.
-                settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
-                return await model.embed(list(texts), input_type="document", settings=settings)
-        except Exception as error:
-            if (failed := failure_of(error, subject)) is None:
-                raise
-            raise failed from error
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:

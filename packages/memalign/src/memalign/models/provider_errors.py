@@ -10,8 +10,7 @@
 | 404: the model's name, or the address                    | ModelRejected      | no      |
 | prompt too long; every other 4xx                         | ModelRejected      | no      |
 | the provider's content filter                            | ModelRefused       | no      |
-| an answer that is not valid, or over which the           | InvalidOutput      | no      |
-| provider's library stumbles                              |                    |         |
+| an answer over which the provider's library stumbles     | InvalidOutput      | no      |
 | an error inside an answer of HTTP 200                    | as its code or words say     |
 
 Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead:
@@ -24,17 +23,14 @@ library's error quotes the answer that it could not read, and errors are kept wh
 from __future__ import annotations
 
 import re
-import sys
-import traceback
 from json import JSONDecodeError
 from typing import Any
 
-import msgspec
-
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
-from memalign.models.retry import AttemptFailed, retry_after
+from memalign.models.providers import Target
+from memalign.models.retry import AttemptFailed
 
-__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "Subject", "complaint_of", "failure_of", "raw_of", "status_of"]
+__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "complaint_of", "failure_of", "raw_of", "status_of"]
 
 OVERLOAD = (429, 503, 529)
 """Statuses that say that there is too much at once."""
@@ -47,6 +43,7 @@ _TOO_LONG = re.compile(
 )
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible.?ai", re.IGNORECASE)
 _KEY = re.compile(r"api.?key", re.IGNORECASE)
+_FRACTION = re.compile(r"\d+\.\d+")
 
 # Words of an error that came without a status, and the status that it stands for.
 _WORDS = (
@@ -61,19 +58,14 @@ _WORDS = (
 _CATEGORIES = {
     "ModelRateLimitError": 429,
     "ModelQuotaExceededError": 402,
-    "ModelOverloadedError": 503,
     "ModelUnavailableError": 503,
     "ModelServerError": 500,
     "ModelAuthenticationError": 401,
     "ModelNotFoundError": 404,
-    "ModelContextWindowExceededError": 400,
     "ModelRequestRejectedError": 400,
 }
 
 _LONGEST = 200  # characters of a provider's sentence that an error repeats
-
-# What code raises that takes an answer apart and does not find there what it expects, such as an empty `choices`.
-_STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError)
 _NOT_PROMISED = "the server's answer is not what its API promises"
 
 
@@ -86,8 +78,7 @@ class ErrorInAnswer(Exception):
 
     def __init__(self, error: object) -> None:
         super().__init__("an error inside an answer of HTTP 200")
-        body = error if isinstance(error, dict) else {"message": str(error)}
-        self.body = {"error": body}
+        self.body = {"error": error if isinstance(error, dict) else {"message": str(error)}}
 
     @property
     def status_code(self) -> int:
@@ -99,68 +90,41 @@ class ErrorInAnswer(Exception):
         return next((status for status, words in _WORDS if words.search(text)), 400)
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom we talk to, for messages: the model and its address (None: the provider's own).
+def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> AttemptFailed:
+    """The failure that an error of a provider's library stands for.
 
-    `key_name` and `server_name` are the environment variables of its key and its address.
+    Args:
+        error: What a call of the library raised.
+        target: The model that was asked.
+        seconds: How long its answer was waited for.
     """
-
-    model: str
-    base_url: str | None = None
-    key_name: str | None = None
-    server_name: str = "OPENAI_BASE_URL"
-    timeout: float = 120.0
-
-    def __str__(self) -> str:
-        return f"{self.model} at {self.base_url}" if self.base_url else self.model
-
-    @property
-    def where(self) -> str:
-        """What to check when nobody answers."""
-        if self.base_url:
-            right = f"name the right address (--base-url, {self.server_name})"
-            return f"check that a server listens at {self.base_url}, or {right}"
-        return "check the network and the provider's status page, or set another model with --model"
-
-    @property
-    def failed(self) -> str:
-        """What to do about a server that answers and fails."""
-        why = "its log says why" if self.base_url else "its status page may say why"
-        return f"The server failed, not your request: {why}. Try later, or ask for less at once (--concurrency)."
-
-
-def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
-    """The failure that `error` stands for; None for an error that is not a provider's (a bug: let it through)."""
-    from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, UnexpectedModelBehavior, UserError
+    from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UserError
     from pydantic_core import ValidationError
 
     if isinstance(error, ContentFilterError):
         return _filtered()
     if (status := status_of(error)) is not None:
-        return _by_status(error, status, subject)
+        return _by_status(error, status, target)
     if isinstance(error, UserError):  # what pydantic-ai itself knows that the model does not take
         return AttemptFailed(ModelRejected, str(error).split("\n")[0])
+    where = _where(target)
     if isinstance(error, TimeoutError):
-        reason = f"no answer in {subject.timeout:g} s"
-        advice = f"Give it longer (memalign edit NAME --param timeout=SECONDS), or {subject.where}."
-        return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True)
+        advice = f"Give it longer (memalign edit NAME --param timeout=SECONDS), or {where}."
+        return AttemptFailed(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
+    advice = f"{where[0].upper()}{where[1:]}."
+    if isinstance(error, JSONDecodeError):
+        return AttemptFailed(ModelUnavailable, f"{_NOT_PROMISED} (no JSON)", advice=advice, retry=True)
     if isinstance(error, ValidationError) or isinstance(error.__cause__, ValidationError):
         return AttemptFailed(InvalidOutput, _NOT_PROMISED)
-    if isinstance(error, JSONDecodeError):
-        reason = f"{_NOT_PROMISED} (no JSON)"
-        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
     if isinstance(error, UnexpectedModelBehavior):
-        return AttemptFailed(ModelUnavailable, _NOT_PROMISED, advice=_sentence(subject.where), retry=True)
-    if isinstance(error, ModelAPIError | OSError) or _from_library(error):
-        reason = f"no connection ({_cause(error)})"
-        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
-    if isinstance(error, _STUMBLES) and (library := _raised_in(error)):
+        return AttemptFailed(ModelUnavailable, _NOT_PROMISED, advice=advice, retry=True)
+    if isinstance(error, IndexError | KeyError | TypeError | AttributeError) or type(error) is ValueError:
         # Only the kind of the error: its text may hold a part of the answer.
-        return AttemptFailed(InvalidOutput, f"{_NOT_PROMISED} ({type(error).__name__} in {library})")
-    return None
+        return AttemptFailed(InvalidOutput, f"{_NOT_PROMISED} ({type(error).__name__})")
+    return AttemptFailed(ModelUnavailable, f"no connection ({_cause(error)})", advice=advice, retry=True)
 
 
-def status_of(error: BaseException) -> int | None:
+def status_of(error: BaseException | None) -> int | None:
     """The HTTP status of `error`, or the one that its category usually comes with."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
@@ -168,7 +132,7 @@ def status_of(error: BaseException) -> int | None:
     return next((_CATEGORIES[name] for name in _kinds(error) if name in _CATEGORIES), None)
 
 
-def complaint_of(error: BaseException) -> str:
+def complaint_of(error: BaseException | None) -> str:
     """What the provider says is wrong with the request, to recognise words in.
 
     Not what some servers send back beside it: the request, whose judged text may hold any word. The whole body only
@@ -181,39 +145,48 @@ def complaint_of(error: BaseException) -> str:
 
 
 def raw_of(error: BaseException) -> object:
-    """All that was answered, where something was; for eyes alone, see `raw_answers`."""
+    """All that was answered, where something was; for eyes alone, see `show_raw`."""
     text = getattr(getattr(error.__cause__, "response", None), "text", None)
     return text or getattr(error, "body", None) or str(error)
 
 
-def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:
+def _where(target: Target) -> str:
+    """What to check when nobody answers."""
+    if target.address:
+        right = f"name the right address (--base-url, {target.server_variable})"
+        return f"check that a server listens at {target.address}, or {right}"
+    return "check the network and the provider's status page, or set another model with --model"
+
+
+def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
     message = _message(error)
     kind = str(error) if isinstance(error, ErrorInAnswer) else f"HTTP {status}"
     reason = ", ".join(filter(None, [kind, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"]))
     text = complaint_of(error)
-    key = subject.key_name or ("the server's key" if subject.base_url else "the provider's key")
+    key = target.key_name or ("the server's key" if target.address else "the provider's key")
     if status == 429:
-        if _is(error, "ModelQuotaExceededError") or _QUOTA.search(str(_field(error, "code"))):
+        if "ModelQuotaExceededError" in _kinds(error) or _QUOTA.search(str(_field(error, "code"))):
             advice = "The account's quota is used up; waiting does not help."
             return AttemptFailed(RateLimited, reason, advice=advice, denied=True)
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
         return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_wait_of(error))
     if status in (408, 409, 425) or status >= 500:
-        advice = subject.failed if status >= 500 else _sentence(subject.where)
+        log = "log says why" if target.address else "status page may say why"
+        advice = f"The server failed, not your request: its {log}. Try later, or ask for less at once (--concurrency)."
         return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_wait_of(error))
     if status in (401, 403) or (status == 400 and _KEY.search(message)):
         advice = f"Check {key}: missing, wrong, or without this model."
-        if subject.base_url and not subject.key_name:
+        if target.address and not target.key_name:
             advice += " memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one."
         return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
     if status == 404:
-        place = f"what {subject.base_url} serves" if subject.base_url else "the provider's list of models"
+        place = f"what {target.address} serves" if target.address else "the provider's list of models"
         return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name against {place}.", denied=True)
     if status == 402:
         return AttemptFailed(ModelRejected, reason, advice=f"The account behind {key} has no credit.", denied=True)
     if _FILTERED.search(text):
         return _filtered()
-    if _is(error, "ModelContextWindowExceededError") or _TOO_LONG.search(text):
+    if "ModelContextWindowExceededError" in _kinds(error) or _TOO_LONG.search(text):
         advice = (
             "If it takes fewer tokens than memalign knows of, say how many (memalign edit NAME --context N, "
             "MEMALIGN_CONTEXT_TOKENS); else name a larger model."
@@ -228,26 +201,21 @@ def _filtered() -> AttemptFailed:
 
 
 def _wait_of(error: Exception) -> float | None:
-    """Seconds to wait: the response's header as we read it (pydantic-ai drops fractions), else what the body says."""
-    response = getattr(error.__cause__, "response", None)
-    headers = getattr(error, "headers", None) or getattr(response, "headers", None)
-    header = retry_after({str(name).lower(): str(value) for name, value in dict(headers or {}).items()})
-    seconds = header if header is not None else getattr(error, "retry_after", None)
-    return float(seconds) if isinstance(seconds, int | float) else None
+    """Seconds that the provider asks to wait, as pydantic-ai reads them; it drops a header with a fraction."""
+    header = str((getattr(error, "headers", None) or {}).get("retry-after", ""))
+    return float(header) if _FRACTION.fullmatch(header) else getattr(error, "retry_after", None)
 
 
-def _message(error: BaseException) -> str:
+def _message(error: BaseException | None) -> str:
     """The provider's own sentence, without anything that may be a copy of our request."""
     message = _field(error, "message") or _field(error, "detail") or _field(error, "error")
     if isinstance(message, list):  # FastAPI's validation errors carry the offending input beside loc and msg
         parts = [part for part in message if isinstance(part, dict)]
         message = "; ".join(f"{'.'.join(map(str, part.get('loc', ())))}: {part.get('msg', '')}" for part in parts)
-    if not isinstance(message, str):
-        return ""
-    return " ".join(message.split())
+    return " ".join(message.split()) if isinstance(message, str) else ""
 
 
-def _field(error: BaseException, name: str) -> Any:
+def _field(error: BaseException | None, name: str) -> Any:
     body = getattr(error, "body", None)
     while isinstance(body, dict):
         if name in body and not isinstance(body[name], dict):
@@ -256,11 +224,7 @@ def _field(error: BaseException, name: str) -> Any:
     return None
 
 
-def _is(error: BaseException, name: str) -> bool:
-    return name in _kinds(error)
-
-
-def _kinds(error: BaseException) -> list[str]:
+def _kinds(error: BaseException | None) -> list[str]:
     return [kind.__name__ for kind in type(error).__mro__]
 
 
@@ -273,24 +237,3 @@ def _cause(error: BaseException) -> str:
         error = inner
     text = " ".join(str(error).split())[:120] if isinstance(error, OSError) else ""
     return text or type(error).__name__
-
-
-def _from_library(error: BaseException) -> bool:
-    root = type(error).__module__.partition(".")[0]
-    return root not in ("builtins", "memalign", "pydantic_ai", "asyncio", "concurrent")
-
-
-def _raised_in(error: BaseException) -> str:
-    """The installed library in which `error` was raised; "" where we raised it ourselves, or Python's own for us."""
-    library = ""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if root == "memalign":
-            library = ""  # whatever called us: what counts is what we called
-        elif root not in sys.stdlib_module_names:
-            library = root
-    return library
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."

@@ -122,6 +122,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     addressed: bool = False
     key_variable: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.plain_name} at {self.address}" if self.address else self.plain_name
+
     @property
     def name(self) -> str:
         """The resolved name, `openai:gpt-4.1-mini` or `openai:qwen3@http://localhost:8000/v1`."""

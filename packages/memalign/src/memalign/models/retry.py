@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
 
 from memalign.errors import ModelError
 
-__all__ = ["AttemptFailed", "Retry", "retry_after"]
+__all__ = ["AttemptFailed", "Retry"]
 
 T = TypeVar("T")
 
@@ -25,8 +22,7 @@ logger = logging.getLogger(__name__)
 LONG_WAIT = 10.0
 """Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up."""
 
-_lock = threading.Lock()
-_said_until: dict[str, float] = {}  # by model and address, when the wait that was said last ends
+_said_until: dict[str, float] = {}  # by model and address: all calls that wait side by side say it once
 
 
 class AttemptFailed(Exception):
@@ -94,39 +90,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
                     message = f"{subject}: {failed.reason}{spent}{advice}"
                     raise failed.error(message, denied=failed.denied) from failed.__cause__
                 seconds = self.wait(number, failed.retry_after)
-                aloud = seconds >= LONG_WAIT and _says(subject, seconds)
+                now = time.monotonic()
+                aloud = seconds >= LONG_WAIT and _said_until.get(subject, 0.0) <= now
+                if aloud:
+                    _said_until[subject] = now + seconds
                 level = logging.WARNING if aloud else logging.INFO
                 what = "%s: %s; waiting %.0f s, then attempt %d of %d"
                 logger.log(level, what, subject, failed.reason, seconds, number + 1, self.attempts)
             await asyncio.sleep(seconds)
             number += 1
-
-
-def _says(subject: str, seconds: float) -> bool:
-    """Whether a wait is said aloud: once for all calls that wait for the same model side by side."""
-    now = time.monotonic()
-    with _lock:
-        if _said_until.get(subject, 0.0) > now:
-            return False
-        _said_until[subject] = now + seconds
-        return True
-
-
-def retry_after(headers: Mapping[str, str] | None, *, now: datetime | None = None) -> float | None:
-    """Seconds that a response asks to wait: `retry-after-ms`, or Retry-After in seconds or as an HTTP date.
-
-    `headers` has lower-case names. None when there is no such header or it makes no sense (RFC 9110, 10.2.3).
-    """
-    headers = headers or {}
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) / unit
-        except (KeyError, ValueError):
-            continue
-        return seconds if 0 <= seconds < float("inf") else None
-    try:
-        moment = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (aware - (now or datetime.now(UTC))).total_seconds())

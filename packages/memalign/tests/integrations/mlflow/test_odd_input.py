@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
+from pydantic_ai.exceptions import ModelHTTPError
 
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from memalign.integrations.mlflow.errors import in_mlflows_words
-from memalign.models.provider_errors import Subject
+from memalign.models.provider_errors import failure_of
+from memalign.models.providers import Target
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
@@ -61,8 +63,10 @@ def test_a_wrong_label_is_told_without_options():
     assert "--" not in str(error.value)
 
 
-@pytest.mark.parametrize("subject", [Subject(model="m", base_url="http://127.0.0.1:9/v1"), Subject(model="m")])
-def test_advice_on_servers_names_no_options(subject: Subject):
-    assert "--" in subject.where
-    for advice in (subject.where, subject.failed):
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/v1", None])
+def test_advice_on_servers_names_no_options(address: str | None):
+    target = Target(provider="openai", model="m", base_url=address)
+    for error in (ConnectionRefusedError(), ModelHTTPError(500, "m")):
+        advice = failure_of(error, target).advice
+        assert "--" in advice
         assert "--" not in in_mlflows_words(advice)
