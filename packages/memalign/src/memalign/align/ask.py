@@ -8,11 +8,11 @@ has seen.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -21,7 +21,7 @@ from memalign.align.forget import forget
 from memalign.align.result import Run
 from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge
-from memalign.judge.decision import Answered, answered_about, asked_checks
+from memalign.judge.decision import answered_about, asked_checks
 from memalign.judge.observations import FEWEST, expectations
 from memalign.judge.spec import base_fingerprint_of, lacks
 from memalign.judge.standing import same_cases
@@ -29,9 +29,9 @@ from memalign.judge.verdict import decide
 from memalign.memory import Answers, Case, Expectation
 from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
-from memalign.types import Finding, Judgment, Usage
+from memalign.types import Judgment, Usage
 
-__all__ = ["PastCases", "Relearn", "agrees", "ask", "labelled_cases"]
+__all__ = ["Relearn", "agrees", "ask", "at_once", "judge_case", "labelled_cases"]
 
 replace = msgspec.structs.replace
 
@@ -69,9 +69,12 @@ async def ask(judge: Judge, relearn: Relearn, run: Run, *, thorough: bool = True
         folds = _folds(judge, missing, len(cases))
         # All folds at once: each has guidelines of its own, written without it.
         unknowing = await aio.together(_relearned(judge, hidden, relearn) for _, hidden in folds)
-        past = PastCases(judge, run, len(missing), phase="ask")
         pairs = [(case, hidden) for (fold, _), hidden in zip(folds, unknowing, strict=True) for case in fold]
-        answers = await aio.together(_answers(past, judge, hidden, case, model) for case, hidden in pairs)
+
+        async def ask_about(pair: tuple[Case, Judge | None]) -> Answers | str:
+            return await _answers(judge, *pair, model, run)
+
+        answers = await aio.at_most(at_once(judge, run), ask_about, pairs, partial(run.tell, "ask"))
     faults = Counter(answer for answer in answers if isinstance(answer, str))
     if faults:
         reasons = "; ".join(why for why, _ in faults.most_common(REASONS))
@@ -105,58 +108,30 @@ def agrees(judge: Judge, case: Case, judgment: Judgment | str) -> bool:
     return value is not None and label is not None and judge.value_type.agree(label, value)
 
 
-class PastCases:
-    """Questions to a judge's models about taught cases, as many at once as they take; the run is told of each case."""
+def at_once(judge: Judge, run: Run) -> int:
+    """How many cases are asked about at a time: as many as the judge's models take."""
+    models: list[ChatModel | DecisionModel] = [open_judging_model(judge)]
+    if (model := check_model_of(judge)) is not None:
+        models.append(model)
+    return min(map(run.calls.in_flight, models))
 
-    def __init__(self, judge: Judge, run: Run, total: int, *, phase: str) -> None:
-        self._run, self._phase, self._total, self._done = run, phase, total, 0
-        models: list[ChatModel | DecisionModel] = [open_judging_model(judge)]
-        if (model := check_model_of(judge)) is not None:
-            models.append(model)
-        self._slots = asyncio.Semaphore(min(map(run.calls.in_flight, models)))
 
-    async def judgment(self, judge: Judge, case: Case, *, checks: bool = True) -> Judgment | str:
-        """The judgment on the case, whatever its experts said: what is delivered, or the model's own without `checks`.
+async def judge_case(judge: Judge, case: Case, run: Run, *, checks: bool = True) -> Judgment | str:
+    """The judgment on a taught case, whatever its experts said: what is delivered, or without `checks` the model's own.
 
-        A reason why there is none is an answer too: what was paid for before must not go with an error.
-        """
-        async with self._slots:
-            try:
-                judgment = await decide(judge, case.example, self._run.calls, standing=False, checks=checks)
-            except (ModelError, InputError, AccessDenied) as error:
-                return self._failed(error)
-        self._run.spend(replace(judgment.usage, seconds={}))
-        return judgment
+    A reason why there is none is an answer too: what was paid for before must not go with an error.
+    """
+    try:
+        judgment = await decide(judge, case.example, run.calls, standing=False, checks=checks)
+    except (ModelError, InputError, AccessDenied) as error:
+        return _failed(error, run)
+    run.spend(replace(judgment.usage, seconds={}))
+    return judgment
 
-    async def counted(self, judge: Judge, case: Case) -> Judgment | str:
-        """`judgment`, which is one more case."""
-        judgment = await self.judgment(judge, case)
-        self.count()
-        return judgment
 
-    async def answers(
-        self, judge: Judge, case: Case, model: DecisionModel, checks: Sequence[Finding]
-    ) -> Answered | str:
-        """What `model` answers about the case, with a verdict where it judges, or why it answers nothing."""
-        async with self._slots:
-            try:
-                answered = await answered_about(
-                    judge, case.example, model, self._run.calls, verdict=decides_alone(judge), checks=checks
-                )
-            except ModelError as error:
-                return self._failed(error)
-        self._run.spend(replace(answered.usage, seconds={}))
-        return answered
-
-    def _failed(self, error: Exception) -> str:
-        self._run.spend(getattr(error, "usage", None) or Usage())
-        return f"{type(error).__name__}: {error}"
-
-    def count(self) -> None:
-        """One more case is answered."""
-        self._done += 1
-        self._total = max(self._total, self._done)
-        self._run.tell(self._phase, self._done, self._total)
+def _failed(error: Exception, run: Run) -> str:
+    run.spend(getattr(error, "usage", None) or Usage())
+    return f"{type(error).__name__}: {error}"
 
 
 # -- what is missing of a case, and what is answered about it ----------------------------------------------------------
@@ -187,32 +162,29 @@ def _lacks(judge: Judge, case: Case, model: DecisionModel, enough: float) -> boo
     return sum(question in recorded.margins for question in questions) < enough * len(questions)
 
 
-async def _answers(
-    past: PastCases, judge: Judge, unknowing: Judge | None, case: Case, model: DecisionModel
-) -> Answers | str:
+async def _answers(judge: Judge, case: Case, unknowing: Judge | None, model: DecisionModel, run: Run) -> Answers | str:
     """What is recorded of a case once `unknowing`, from which it is hidden, was asked; or why nothing more is."""
     if unknowing is None:
         return "the guidelines of the others could not be distilled without it"
-    made_by = base_fingerprint_of(judge)
+    made_by, alone = base_fingerprint_of(judge), decides_alone(judge)
     rewritten = unknowing.memory.next_guideline > judge.memory.next_guideline  # without the case: those are other words
     answers = Answers(judge=made_by) if rewritten else _recorded(case, made_by)
     checks = [check for check in asked_checks(unknowing.memory, model.limits) if check.check not in answers.margins]
     example_ids: tuple[str, ...] = ()
-    try:
-        if answers.verdict is None and _gives_verdict(judge) and not decides_alone(judge):
-            own = await past.judgment(unknowing, case, checks=False)
-            if isinstance(own, str):
-                return own
-            answers, example_ids = replace(answers, verdict=own.value), own.example_ids
-        if checks or (answers.verdict is None and decides_alone(judge)):
-            answered = await past.answers(unknowing, case, model, checks)
-            if isinstance(answered, str):
-                return answered
-            answers = replace(answers, margins=answers.margins | answered.margins)
-            if answered.value is not None:
-                answers = replace(answers, verdict=answered.value, chances=answered.chances)
-    finally:
-        past.count()
+    if answers.verdict is None and _gives_verdict(judge) and not alone:
+        own = await judge_case(unknowing, case, run, checks=False)
+        if isinstance(own, str):
+            return own
+        answers, example_ids = replace(answers, verdict=own.value), own.example_ids
+    if checks or (answers.verdict is None and alone):
+        try:
+            answered = await answered_about(unknowing, case.example, model, run.calls, verdict=alone, checks=checks)
+        except ModelError as error:
+            return _failed(error, run)
+        run.spend(replace(answered.usage, seconds={}))
+        answers = replace(answers, margins=answers.margins | answered.margins)
+        if answered.value is not None:
+            answers = replace(answers, verdict=answered.value, chances=answered.chances)
     # A recorded verdict keeps what it was given beside.
     exposed = unknowing.memory.exposure(example_ids) | {*answers.exposed_to}
     answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=tuple(sorted(exposed)))

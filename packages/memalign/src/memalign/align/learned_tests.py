@@ -171,27 +171,14 @@ def proposals_schema(fields: Sequence[str]) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-class _Proposal(msgspec.Struct, frozen=True):
-    """A test, and whether it is to hold."""
-
-    test: CodeTest
-    holds: bool
-
-    @classmethod
-    def of(cls, entry: object) -> _Proposal | None:
-        """The proposal in an entry of an answer; None for what is none."""
-        if not isinstance(entry, dict) or not isinstance(expected := entry.get("holds", True), bool):
-            return None
-        parts = {name: entry[name] for name in CodeTest.__struct_fields__ if entry.get(name) is not None}
-        try:
-            return cls(msgspec.convert(parts, CodeTest), expected)
-        except msgspec.ValidationError:
-            return None
-
-    def decides(self, reading: Reading) -> bool | None:
-        """Whether the test comes out as proposed."""
-        answer = holds(self.test, reading)
-        return None if answer is None else answer is self.holds
+def _proposal(entry: object) -> tuple[CodeTest, bool] | None:
+    """The test in an entry of an answer, and whether it is to hold; None for what is none."""
+    if not isinstance(entry, dict) or not isinstance(expected := entry.get("holds", True), bool):
+        return None
+    try:
+        return msgspec.convert({name: part for name, part in entry.items() if part is not None}, CodeTest), expected
+    except msgspec.ValidationError:
+        return None
 
 
 def proposed_tests(
@@ -223,8 +210,8 @@ def proposed_tests(
     parts = named_parts(judge.instructions)
     usable = [
         proposal
-        for proposal in dict.fromkeys(map(_Proposal.of, tests if isinstance(tests, list) else ()))
-        if proposal and proposal.test.field in parts and checked(proposal.test, judged, comments) is None
+        for proposal in dict.fromkeys(map(_proposal, tests if isinstance(tests, list) else ()))
+        if proposal and proposal[0].field in parts and checked(proposal[0], judged, comments) is None
     ][:MOST_TESTS]
     sides, both = any(case.sides for case in cases), sorted({case.label for case in cases}, key=str)
     sure = sides or len(labels) == 1
@@ -233,17 +220,17 @@ def proposed_tests(
         return ()
     outcome, limit = _outcome(cases, value, judge.value_type), ALPHA / max(1, tried)
 
-    def passes(proposals: Sequence[_Proposal], limit: float) -> bool:
+    def passes(proposals: Sequence[tuple[CodeTest, bool]], limit: float) -> bool:
         def fires(reading: Reading) -> bool | None:
-            answers = [proposal.decides(reading) for proposal in proposals]
-            return None if None in answers else all(answers)
+            answers = [(holds(test, reading), expected) for test, expected in proposals]
+            return None if any(answer is None for answer, _ in answers) else all(a is e for a, e in answers)
 
         return chance(_column(cases, fires).table(outcome), sides=sides) <= limit
 
     if len(usable) == 1 or not passes(usable, limit):
-        senses = [(p,) if sure else (p, replace(p, holds=not p.holds)) for p in usable]
+        senses = [((test, expected), *([] if sure else [(test, not expected)])) for test, expected in usable]
         usable = [proposal for sense in senses for proposal in sense if passes([proposal], limit / len(sense))]
-    return tuple(_check(proposal.test, proposal.holds, value) for proposal in usable)
+    return tuple(_check(test, expected, value) for test, expected in usable)
 
 
 def count_tried(changes: Iterable[Mapping[str, Any]]) -> int:

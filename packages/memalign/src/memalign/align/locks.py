@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 
 import msgspec
 
 from memalign import aio
-from memalign.align.ask import PastCases, agrees
+from memalign.align.ask import agrees, at_once, judge_case
 from memalign.align.result import LockCheck, Run
 from memalign.judge import Judge
 from memalign.memory import Case, Memory, Outcome
@@ -33,18 +34,18 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     locked = [case for case in cases if case is not None and learned.memory.label(case) is not None]
     if not locked or before.memory.hash == learned.memory.hash:
         return learned
-    past = PastCases(learned, run, len(locked), phase="locks")
     checks = {case.id: LockCheck(id=case.id, holds=True) for case in locked}
     tried: Judge | None = None
     with run.timed("locks"):
         while tried is not learned:
             tried = learned
             standing = [case for case in locked if checks[case.id].holds]
-            judgments = await aio.together(past.counted(learned, case) for case in standing)
+            about = partial(judge_case, learned, run=run)
+            judgments = await aio.at_most(at_once(learned, run), about, standing, partial(run.tell, "locks"))
             for case, judgment in zip(standing, judgments, strict=True):
                 if agrees(learned, case, judgment):
                     continue
-                learned, check = await _mended(before, learned, case, past, judgment)
+                learned, check = await _mended(before, learned, case, judgment, run)
                 barred = dict.fromkeys((*checks[case.id].guideline_ids, *check.guideline_ids))
                 checks[case.id] = replace(check, guideline_ids=tuple(barred))
                 if learned is not tried:
@@ -58,14 +59,14 @@ class _UnansweredError(Exception):
 
 
 async def _mended(
-    before: Judge, learned: Judge, case: Case, past: PastCases, judgment: Judgment | str
+    before: Judge, learned: Judge, case: Case, judgment: Judgment | str, run: Run
 ) -> tuple[Judge, LockCheck]:
     """`learned` without the guidelines that break the locked case, and what the case came to."""
     fresh = sorted(_new_guidelines(before.memory, learned.memory, case.id), key=guideline_number)
     try:
         if isinstance(judgment, str):
             raise _UnansweredError(judgment)
-        culprits = await _culprits(learned, case, fresh, past)
+        culprits = await _culprits(learned, case, fresh, run)
     except _UnansweredError as unanswered:
         # Rather learned later than broken now: the next align distils the lessons again. Other people's reasons, which
         # outlive the erasure of the case, do not name it, nor hold what a server may have sent back of it.
@@ -81,14 +82,14 @@ async def _mended(
     return learned, LockCheck(id=case.id, holds=True, guideline_ids=tuple(culprits), reason=reason)
 
 
-async def _culprits(learned: Judge, case: Case, fresh: list[str], past: PastCases) -> list[str]:
+async def _culprits(learned: Judge, case: Case, fresh: list[str], run: Run) -> list[str]:
     """Which of the guidelines break the locked case, found by halving; none, where it is broken without all of them.
 
     Raises _UnansweredError when a question about it had no answer.
     """
 
     async def broken(out: list[str]) -> bool:
-        judgment = await past.counted(learned.replace(memory=_barred(learned.memory, out, case.id)), case)
+        judgment = await judge_case(learned.replace(memory=_barred(learned.memory, out, case.id)), case, run)
         if isinstance(judgment, str):
             raise _UnansweredError(judgment)
         return not agrees(learned, case, judgment)

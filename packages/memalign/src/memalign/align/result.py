@@ -16,6 +16,7 @@ from memalign.align.annotations import NO_ROWS, RowStatus
 from memalign.io import FeedbackFile
 from memalign.judge.decision import calibrator_of
 from memalign.memory import FeedbackConflict, Memory
+from memalign.memory.label_policy import policy_reason
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
@@ -340,7 +341,8 @@ def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
         labels: dict[FeedbackKey, Value | None] = {a.key: a.value for a in annotations if a.value is not None}
         if len(set(labels.values())) > 1:
             ids = tuple(dict.fromkeys(annotation.id for annotation in annotations))
-            conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=memory.label_reason(case))
+            reason = policy_reason(annotations, memory.authority, memory.policy)
+            conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=reason)
             conflicts.setdefault(case.example.content_hash, conflict)
     return (*conflicts.values(), *(_contradiction(memory, conflict) for conflict in memory.open_conflicts))
 

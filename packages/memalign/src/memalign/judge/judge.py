@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast, overload
 
+import msgspec
+
 from memalign import aio
 from memalign.errors import InputError, UnknownKey
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
@@ -218,8 +220,9 @@ class Judge(Generic[ValueT_co]):
             if (taught := self.memory.case(case)) is None:
                 raise UnknownKey(f"there is no case {case!r} in memory")
             case = taught.example
-        hidden = same_cases(self, case)
-        return self.replace(memory=self.memory.without_cases(hidden)) if hidden else self
+        hidden = {same.id for same in same_cases(self, case)}
+        cases = tuple(case for case in self.memory.cases if case.id not in hidden)
+        return self.replace(memory=msgspec.structs.replace(self.memory, cases=cases)) if hidden else self
 
     # -- judging -------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import msgspec
 from memalign.errors import UnknownKey
 from memalign.keys import select_keys
 from memalign.memory.check_answers import with_live_answers
-from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason
+from memalign.memory.label_policy import POLICY, Rule, policy_label
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
 from memalign.memory.text_search import Finder
 from memalign.notebook import card, table
@@ -43,6 +43,9 @@ __all__ = [
 
 replace = msgspec.structs.replace
 
+DREW_NOTHING = ("example", "refused")
+"""Kinds of outcomes for which no guideline is missing: the last word on the feedback until something changes."""
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
@@ -58,11 +61,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["example", "refused", "waiting", "taught"]
     reason: str = ""
     exposed_to: tuple[FeedbackKey, ...] = ()
-
-    @property
-    def drew_nothing(self) -> bool:
-        """Whether no guideline is missing for the feedback: the last word on it until something changes."""
-        return self.kind in ("example", "refused")
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +169,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hashed(self) -> str:
         """The case as the memory's hash has it."""
         annotations = [
-            (a.source, a.value, a.rationale, a.created_at, a.outcome is not None and a.outcome.drew_nothing)
+            (a.source, a.value, a.rationale, a.created_at, a.outcome is not None and a.outcome.kind in DREW_NOTHING)
             for a in self.annotations
         ]
         verdicts = msgspec.to_builtins((self.pre_alignment, self.answers))
@@ -281,10 +279,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def label(self, case: Case) -> Value | None:
         """The case's effective label under the policy; None when there are only comments, and for a tie."""
         return policy_label(self.annotations_on(case), self.authority, self.policy)
-
-    def label_reason(self, case: Case) -> str:
-        """Why that label counts, or why none does; empty where nobody differs."""
-        return policy_reason(self.annotations_on(case), self.authority, self.policy)
 
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
@@ -421,11 +415,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """This memory with what a distillation made of the feedback of these keys."""
         annotations = (annotation for key in outcomes if (annotation := self.annotation(key)))
         return self.with_annotations(replace(a, outcome=outcomes[a.key]) for a in annotations)
-
-    def without_cases(self, cases: Collection[Case]) -> Memory:
-        """This memory without these cases; what they taught stays."""
-        hidden = {case.id for case in cases}
-        return replace(self, cases=tuple(case for case in self.cases if case.id not in hidden))
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
         """This memory without the guidelines of these ids; what they had replaced steps in, and their answers go."""
