@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -41,7 +40,7 @@ __all__ = [
 ]
 
 Statistic = Callable[..., "float | None"]
-"""A function of one or more columns of equal length, such as `accuracy` or `partial(cohen_kappa, weights=…)`."""
+"""A function of columns of equal length, such as `accuracy`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,25 +85,19 @@ def balanced_accuracy(predicted: Sequence[Hashable], truth: Sequence[Hashable]) 
     return _once(_balanced_accuracy, predicted, truth)
 
 
-def cohen_kappa(
-    first: Sequence[Hashable],
-    second: Sequence[Hashable],
-    *,
-    weights: Literal["linear", "quadratic"] | None = None,
-) -> float | None:
+def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
     """Agreement beyond what the two columns' label shares give by chance, in [-1, 1]. Cohen 1960.
 
-    With `weights`, of numbers, a disagreement counts by its distance or squared distance (Cohen 1968). With quadratic
-    weights it equals `ccc` (Fleiss and Cohen 1973). None when chance alone would make both agree on everything, as with
-    one label only.
+    None when chance alone would make both agree on everything, as with one label only. Of numbers, the kappa in which a
+    disagreement counts by its squared distance (Cohen 1968) is `ccc`.
     """
-    return _once(partial(_cohen_kappa, weights=weights), first, second)
+    return _once(_cohen_kappa, first, second)
 
 
 def ccc(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Lin's concordance correlation coefficient: how close pairs of scores lie to the line y = x, in [-1, 1].
 
-    With variances over n, as in Lin 1989. None for fewer than two cases, or when all scores of both columns are equal.
+    With variances over n, as in Lin 1989: so it is Cohen's kappa with quadratic weights too (Fleiss and Cohen 1973). None for fewer than two cases, or when all scores of both columns are equal.
     """
     return None if len(first) < 2 else _once(_ccc, first, second)
 
@@ -142,7 +135,7 @@ def krippendorff_alpha(
     labels, or all labels are the same.
     """
     pairable = [list(unit) for unit in units if len(unit) > 1]
-    order = sorted({value for unit in pairable for value in unit}, key=_sort_key)
+    order = sorted({value for unit in pairable for value in unit}, key=lambda value: (isinstance(value, str), value))
     if len(order) < 2:
         return None
     index = {label: position for position, label in enumerate(order)}
@@ -263,27 +256,13 @@ def _balanced_accuracy(weights: Floats, predicted: Sequence[Any], truth: Sequenc
     return np.where(present.sum(axis=1) >= 2, mean, np.nan)
 
 
-def _cohen_kappa(
-    drawn: Floats,  # the weights of the cases; `weights` is the public word for the distance
-    first: Sequence[Any],
-    second: Sequence[Any],
-    *,
-    weights: Literal["linear", "quadratic"] | None = None,
-) -> Floats:
+def _cohen_kappa(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
     codes, order = _codes((*first, *second))
     one, other = codes[: len(first)], codes[len(first) :]
     member = np.eye(len(order))
-    if weights is None:
-        distance = 1.0 - member
-    else:
-        if not all(isinstance(value, int | float) for value in order):
-            raise InputError("weighted kappa needs numbers")
-        places = np.array(order, dtype=float)
-        distance = np.abs(places[:, None] - places[None, :])
-        distance = distance**2 if weights == "quadratic" else distance
-    observed = drawn @ distance[one, other]
-    chance = (((drawn @ member[one]) @ distance) * (drawn @ member[other])).sum(axis=1)
-    return 1.0 - _ratio(observed * drawn.sum(axis=1), chance)
+    total = weights.sum(axis=1)
+    chance = total**2 - ((weights @ member[one]) * (weights @ member[other])).sum(axis=1)
+    return 1.0 - _ratio((weights @ (one != other)) * total, chance)
 
 
 def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
@@ -318,10 +297,8 @@ _KERNELS: dict[Statistic, Kernel] = {
 def kernel(statistic: Statistic) -> Kernel:
     """The measure for weighted cases: of weights, shape (rows, cases), and the columns, one value a row.
 
-    NaN where it is not defined. `statistic` is a measure of this module, or a `partial` of one by keywords.
+    NaN where it is not defined. `statistic` is a measure of this module.
     """
-    if isinstance(statistic, partial):
-        return partial(_KERNELS[statistic.func], **statistic.keywords)
     return _KERNELS[statistic]
 
 
@@ -349,7 +326,3 @@ def _check_lengths(*columns: Sequence[Any]) -> int:
     if len(lengths) != 1:
         raise InputError(f"columns differ in length: {', '.join(str(len(column)) for column in columns)}")
     return lengths.pop()
-
-
-def _sort_key(value: Any) -> tuple[bool, Any]:
-    return (isinstance(value, str), value)  # numbers before words, so that a mixed column has an order at all

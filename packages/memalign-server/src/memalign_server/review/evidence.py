@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, exists, func, select
 
 from memalign.errors import InvalidValue
 from memalign.evaluation import agreement_of_people
-from memalign.metrics import cohen_kappa, wilson_interval
+from memalign.metrics import ccc, cohen_kappa, wilson_interval
 from memalign.types import Example
 from memalign.values import Value, ValueType
 from memalign_server.review.answers import VERDICT
@@ -228,7 +228,7 @@ def _figures(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> dict[str,
         return {"cases": agreement.n}
     low, high = agreement.interval
     one, other = zip(*pairs, strict=True)
-    kappa = cohen_kappa(one, other, weights="quadratic" if kind.numeric else None) if kind.closed else None
+    kappa = (ccc if kind.numeric else cohen_kappa)(one, other) if kind.closed else None
     interval = {"low": low, "high": high, "confidence": 0.95, "method": "wilson"}
     shares = {"cases": agreement.n, "agreed": agreement.agreed, "share": agreement.share, "interval": interval}
     return {**shares, "cohen_kappa": kappa}

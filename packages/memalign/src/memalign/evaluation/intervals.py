@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
 from memalign.metrics import Statistic, ccc, kernel, mae, paired_share_interval, student_t, wilson_interval
-from memalign.metrics import cohen_kappa as kappa
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,8 +70,8 @@ def agreement_interval(
         return None
     measure, error = kernel(statistic), statistic is mae
     least, most = (0.0, math.inf) if error else (-1.0, 1.0)
-    if _of_labels(statistic) or value == (0 if error else 1):
-        labels = sorted({*values, *truth}) if not _of_labels(statistic) else _commonest(values, truth)
+    if statistic not in (ccc, mae) or value == (0 if error else 1):
+        labels = sorted({*values, *truth}) if statistic in (ccc, mae) else _commonest(values, truth)
         more = list(product((labels[0], labels[-1]), repeat=2))
         middle, half = _spread(measure, *_with_more((values, truth), units, more))
         return None if half is None else (max(least, min(value, middle - half)), min(most, max(value, middle + half)))
@@ -149,10 +147,6 @@ def _codes(groups: Sequence[Hashable]) -> list[int]:
 
 
 # -- leaving out ---------------------------------------------------------------------------------------------------
-
-
-def _of_labels(statistic: Statistic) -> bool:
-    return statistic not in (ccc, mae) and not (isinstance(statistic, partial) and statistic.func is kappa)
 
 
 def _commonest(values: Sequence[Any], truth: Sequence[Any]) -> list[Any]:
