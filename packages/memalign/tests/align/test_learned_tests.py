@@ -239,7 +239,7 @@ FORM = ["Where the reply has a piece like AA/0000: true.", "Where the reply does
     [
         (reference, 10, bool, FORM),
         (kinds, 24, "spam|order|question", ['Where the reply has the words "a prize": spam.']),
-        (pairs, 12, "A|B|tie", ['The better side is the one where the reply has the word "sorry".']),
+        (pairs, 12, "A|B|tie", []),
         (reference, 6, bool, []),  # too few
         (pounds, 8, bool, []),
     ],

@@ -240,7 +240,7 @@ class DistilCall:
         answer = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=self._reader.exposed_to)
         records = fit_records(self._feedback, self._fits, most=self._most)
         try:
-            data = await self._reply(*self._prompt(records), *self._form)
+            data = await self._reply(self._request(records))
             if self._one_rule:
                 data = {"changes": [await self._one_change(data, records[0])]}
         except ModelError as error:
@@ -256,24 +256,14 @@ class DistilCall:
         change = rule_of(data, annotation=annotation, case=case, value_type=self.judge.value_type)
         if self.questions and change["text"] and self._reader.fault(change["text"], self.keys) is None:
             try:
-                checks = await self._reply(*self._checks_prompt(record, change["text"]), ONLY_CHECKS, "checks")
+                checks = await self._reply(self._checks_request(record, change["text"]))
                 change["checks"] = checks.get("checks")
             except ModelError as error:  # the rule stays
                 self.run.spend(error.usage or Usage())
                 self.run.notes.append(f"a new guideline has no questions, it stays: {type(error).__name__}: {error}")
         return change
 
-    async def _reply(self, system: str, user: str, schema: dict[str, Any], name: str) -> Mapping[str, Any]:
-        request = ChatRequest(
-            system=system,
-            user=user,
-            schema=schema,
-            schema_name=name,
-            max_tokens=self._max_tokens,
-            temperature=0.0,
-            timeout=self.judge.parameters.get("timeout"),
-            about=f"lessons of {', '.join(map(str, self.keys))}",
-        )
+    async def _reply(self, request: ChatRequest) -> Mapping[str, Any]:
         reply = await self.run.calls.complete(self.model, request)
         self.run.spend(reply.usage)
         return reply.data
@@ -337,44 +327,42 @@ class DistilCall:
 
     # -- its prompt ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _max_tokens(self) -> int:
-        return ONE_RULE_TOKENS if self._one_rule else min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
-
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
         """Whether an answer still fits into the context, of each prompt that shows the records."""
-        prompts = [self._prompt(records)]
+        requests = [self._request(records)]
         if self._one_rule and self.questions:
-            prompts.append(self._checks_prompt(records[0], ""))
-        used = max(estimate_tokens(system) + estimate_tokens(user) for system, user in prompts)
-        return used + self._max_tokens + MARGIN <= self.model.limits.context_tokens
+            requests.append(self._checks_request(records[0], ""))
+        used = max(estimate_tokens(r.system) + estimate_tokens(r.user) + r.max_tokens for r in requests)
+        return used + MARGIN <= self.model.limits.context_tokens
 
-    def _prompt(self, records: Sequence[DistilRecord]) -> tuple[str, str]:
+    def _request(self, records: Sequence[DistilRecord]) -> ChatRequest:
         task: dict[str, Any] = {"instructions": self.judge.instructions, "value_type": self.judge.value_type}
         if self._one_rule:
-            return render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
-        return render_distil(
-            **task,
-            fields=self._tested,
-            guidelines=self._standing,
-            records=records,
-            refused={label: self.refused[key] for label, key in self._labels.items() if key in self.refused},
-            questions=self.questions,
-        )
-
-    def _checks_prompt(self, record: DistilRecord, rule: str) -> tuple[str, str]:
-        instructions, value_type = self.judge.instructions, self.judge.value_type
-        return render_distil_checks(instructions=instructions, value_type=value_type, record=record, rule=rule)
-
-    @property
-    def _form(self) -> tuple[dict[str, Any], str]:
-        """The schema of the answer, and its name."""
-        if self._one_rule:
-            return ONE_RULE, "rule"
+            prompt = render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
+            return self._asking(prompt, ONE_RULE, "rule")
+        refused = {label: self.refused[key] for label, key in self._labels.items() if key in self.refused}
+        shown: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
+        prompt = render_distil(**task, **shown, guidelines=self._standing, records=records, refused=refused)
         ids = [guideline.id for guideline in self._standing]
         values = [value_text(label) for label in self.judge.value_type.labels]
-        schema = changes_schema(list(self._labels), ids, self._tested, questions=self.questions, values=values)
-        return schema, "changes"
+        return self._asking(prompt, changes_schema(list(self._labels), ids, **shown, values=values), "changes")
+
+    def _checks_request(self, record: DistilRecord, rule: str) -> ChatRequest:
+        instructions, value_type = self.judge.instructions, self.judge.value_type
+        prompt = render_distil_checks(instructions=instructions, value_type=value_type, record=record, rule=rule)
+        return self._asking(prompt, ONLY_CHECKS, "checks")
+
+    def _asking(self, prompt: tuple[str, str], schema: dict[str, Any], name: str) -> ChatRequest:
+        return ChatRequest(
+            system=prompt[0],
+            user=prompt[1],
+            schema=schema,
+            schema_name=name,
+            max_tokens=ONE_RULE_TOKENS if self._one_rule else min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS),
+            temperature=0.0,
+            timeout=self.judge.parameters.get("timeout"),
+            about=f"lessons of {', '.join(map(str, self.keys))}",
+        )
 
     @property
     def _fields(self) -> tuple[str, ...]:

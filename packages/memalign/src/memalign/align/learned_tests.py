@@ -280,25 +280,30 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
 
 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:
-    """The guidelines of the rule that decides most labelled cases rightly; none where no rule is admitted.
+    """The guidelines of the rule that decides most labelled cases rightly; none where no rule is admitted, or for pairs.
 
     Each says for one combination of the tests' answers which value most labels have there. Arguments: see `with_mined`.
     """
     cases = labelled_cases(memory, value_type)
-    sides = any(case.sides for case in cases)
+    if any(case.sides for case in cases):
+        return ()
     columns = _columns(_candidates(cases, fields), cases)
     alone = [Rule((test,), answers) for answers, test in columns.items()]
-    together = [] if sides else _together(list(columns.items())[:PAIRED], columns)
+    together = _together(list(columns.items())[:PAIRED], columns)
     (right, rule), (paired, pair) = (_best(rules, cases, value_type) for rules in (alone, together))
     if pair and (not rule or paired - right > max(1, math.sqrt(len(cases) - right))):
         rule = pair  # by what it is right about beyond chance: one case more would be bought by any second word
     if not rule:
         return ()
     exposed = tuple(sorted({annotation.key for case in cases for annotation in case.feedback}))
-    return tuple(
-        Guideline(id="G0", text=text, exposed_to=exposed, checks=checks)
-        for text, checks in (_of_sides if sides else _of_answers)(rule, cases, value_type)
-    )
+    guidelines = []
+    for answers in product((True, False), repeat=len(rule.tests)):
+        alike = (c for c in cases if tuple(holds(test, c.readings[0]) for test in rule.tests) == answers)
+        if (value := _commonest([case.label for case in alike], value_type)) is not None:
+            text = f"Where {' and '.join(map(_clause, rule.tests, answers))}: {value_text(value)}."
+            checks = tuple(_check(test, answer, value) for test, answer in zip(rule.tests, answers, strict=True))
+            guidelines.append(Guideline(id="G0", text=text, exposed_to=exposed, checks=checks))
+    return tuple(guidelines)
 
 
 def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> dict[CodeTest, int]:
@@ -372,20 +377,19 @@ def _best(rules: Sequence[Rule], cases: Sequence[LabelledCase], value_type: Valu
 
     Single tests and pairs each have half of the error, and so has each sense of a test.
     """
-    sides = any(case.sides for case in cases)
     labels = sorted({case.label for case in cases}, key=str)
-    targets = [None] if sides else labels[-1:] if value_type.numeric or len(labels) == 2 else labels
+    targets = labels[-1:] if value_type.numeric or len(labels) == 2 else labels
     tried = [(rule, rule.column.table(_outcome(cases, target, value_type))) for rule, target in product(rules, targets)]
-    limit = _chance_limit((table for _, table in tried), ALPHA / 4, sides=sides)
+    limit = _chance_limit((table for _, table in tried), ALPHA / 4)
     best: tuple[int, float, Rule | None] = (0, -1.0, None)
     for rule, (a, b, c, d) in tried:
-        by_chance = min(chance((a, b, c, d), sides=sides), chance((b, a, d, c), sides=sides))
+        by_chance = min(chance((a, b, c, d), sides=False), chance((b, a, d, c), sides=False))
         if by_chance <= limit:
             best = max(best, (max(a + d, b + c), -by_chance, rule), key=lambda entry: entry[:2])
     return best[0], best[2]
 
 
-def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float, *, sides: bool) -> float:
+def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float) -> float:
     """What a test's chance may be at most: `alpha` shared out over all candidates that could pass at all.
 
     Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no labels with these shares
@@ -398,29 +402,9 @@ def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float, *, 
             (most, a + b - most, a + c - most, d - a + most),
             (others, a + b - others, b + d - others, c - b + others),
         )
-        least.append(min(chance((a + b + c + d, 0, 0, 0) if sides else table, sides=sides) for table in best))
+        least.append(min(chance(table, sides=False) for table in best))
     least.sort()
     return next(alpha / n for n in range(1, len(least) + 2) if bisect_right(least, alpha / n) <= n)
-
-
-Described = Iterator[tuple[str, tuple[Check, ...]]]
-
-
-def _of_answers(rule: Rule, cases: Sequence[LabelledCase], value_type: ValueType) -> Described:
-    """A guideline's text and checks for each combination of the tests' answers in which most cases have one label."""
-    for answers in product((True, False), repeat=len(rule.tests)):
-        alike = (c for c in cases if tuple(holds(test, c.readings[0]) for test in rule.tests) == answers)
-        value = _commonest([case.label for case in alike], value_type)
-        if value is not None:
-            clauses = " and ".join(map(_clause, rule.tests, answers))
-            checks = (_check(test, answer, value) for test, answer in zip(rule.tests, answers, strict=True))
-            yield f"Where {clauses}: {value_text(value)}.", tuple(checks)
-
-
-def _of_sides(rule: Rule, cases: Sequence[LabelledCase], value_type: ValueType) -> Described:
-    a, b, c, d = rule.column.table(_outcome(cases, None, value_type))
-    test, better = rule.tests[0], a + d > b + c
-    yield f"The better side is the one where {_clause(test, better)}.", (_check(test, better, None),)
 
 
 def _commonest(labels: Sequence[Value], value_type: ValueType) -> Value | None:

@@ -172,12 +172,6 @@ class Judge(Generic[ValueT_co]):
         memory = self.memory._repr_html_() if self.memory else "not aligned yet"  # a card in ours
         return card(self.name, self.value_type.spec, facts([*rows, ("settings", settings)]), memory)
 
-    def __copy__(self) -> Judge:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Judge:
-        return self
-
     # -- what the judge is ---------------------------------------------------------------------------------------
 
     @property
