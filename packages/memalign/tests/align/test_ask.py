@@ -406,6 +406,23 @@ class TestExactness:
         assert memory == left.memory
         assert (len(decisions.asked), notes) == (asked, [])
 
+    @some
+    @given(batches(orders=TAKEN), ways)
+    def test_changed_feedback_drops_answers_beside_its_old_words(self, rows, way) -> None:
+        worded = [row for row in rows if "rationale" in row]
+        if not worded:
+            return
+        old = worded[0]
+        judge, chat, decisions = checking(way[0], shard_size=way[1])
+        aligned = learn(judge, chat, rows).judge
+        requests, asked = len(chat.requests), len(decisions.asked)
+        memory = learn(aligned, chat, [old | {"rationale": "word99999 do:add"}]).judge.memory
+        no_answer_outlives_its_source(memory)
+        lost = own_words([old], [row for row in rows if row is not old] + [old | {"rationale": ""}])
+        assert not lost & set(words_in(text_of(memory)))
+        assert not lost & set(words_in(" ".join(r.system + r.user for r in chat.requests[requests:])))
+        assert not lost & set(words_in(" ".join(f"{state} {q.text}" for state, q in decisions.asked[asked:])))
+
 
 class TestValues:
     def test_a_guideline_that_met_the_case_says_nothing(self) -> None:

@@ -13,6 +13,7 @@ from memalign.memory.language import language_of
 from memalign.memory.retrieval import embedding_text, likeness, sequences, similar_cases
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.values import ValueType
+from tests.support.learning import without
 from tests.support.scripted import case
 
 BOOL = ValueType.of(bool)
@@ -160,6 +161,15 @@ class TestRetrieval:
             vector = (await EMBEDDER.embed([embedding_text(item)]))[0]
             ranked = np.argsort(-(memory.matrix @ vector), kind="stable")
             assert await found(memory, item, 2) == [memory.cases[int(index)].id for index in ranked[:2]]
+
+    @BOTH
+    async def test_what_is_forgotten_leaves_no_trace(self, topics: Topics) -> None:
+        examples = known(topics)
+        memory = await memory_of(examples)
+        never = await memory_of(examples[1:])
+        for _, item in new(topics):
+            await found(memory, item)  # whatever it keeps for later is kept before the forgetting
+            assert await found(without(memory, examples[0].id), item, 9) == await found(never, item, 9)
 
 
 class TestWords:

@@ -92,6 +92,10 @@ class TestRetrieval:
         same = [case(name, self.near, content=text) for name, text in (("a", "Send it back."), ("b", "send it back"))]
         assert ids(memory(*same, case("c", self.far)), self.item, self.near, 3) == ["a", "c"]
 
+        close = [case("a", self.near), case("b", [0.99, 0.141]), case("c", self.far)]
+        assert ids(memory(*close, embedding_model="wordllama:x"), self.item, self.near, 3) == ["a", "c"]
+        assert ids(memory(*close, embedding_model="openai:x"), self.item, self.near, 3) == ["a", "b", "c"]
+
     def test_unrelated_cases_are_left_out_among_enough_others(self) -> None:
         def axis(number: int) -> list[float]:
             return [float(n == number) for n in range(CHOICE + 1)]

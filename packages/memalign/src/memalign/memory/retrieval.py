@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memalign.cache import cached
@@ -34,6 +34,8 @@ RELEVANT = 0.6
 """Cosine of the in-process embedder below which a case says nothing of an item's label (decision 11)."""
 CHOICE = 30
 """Cases from which on there is a choice: of fewer the nearest are shown, however unlike: they teach a house's ways."""
+NEAR_COPY = 0.98
+"""Cosine of the in-process embedder from which on two cases say the same: the second one's place is another's."""
 GRAM = 4
 """Letters of a sequence: what retrieval in European languages does best with (McNamee and Mayfield 2004, doi
 10.1023/B:INRT.0000009441.78971.be). Inflected forms share most of theirs, and no dictionary or stemmer is needed."""
@@ -99,7 +101,7 @@ def similar_cases(
         if len(shown) >= CANDIDATES_PER_SLOT * k:
             break
         own = _kinds(case)
-        if memory.label(case) is not None and kinds.isdisjoint(own):
+        if memory.label(case) is not None and kinds.isdisjoint(own) and not _is_near_copy(memory, case, shown):
             kinds.update(own)
             shown.append(case)
 
@@ -115,6 +117,16 @@ def _kinds(case: Case) -> tuple[str, ...]:
     group = case.example.meta.get("group")
     words: str = cached(case.example, "words", lambda: normalised(embedding_text(case.example)))
     return (f"words {words or case.example.content_hash}", *([] if group is None else [f"group {group}"]))
+
+
+def _is_near_copy(memory: Memory, case: Case, shown: Sequence[Case]) -> bool:
+    """Whether a case that is shown says the same. The scale of other embedders than the in-process one is unknown."""
+    if not (memory.embedding_model or "").startswith(ENGLISH_CENTRED):
+        return False
+    import numpy as np
+
+    own, *others = (np.frombuffer(each.vector or b"", dtype=np.float32) for each in (case, *shown))
+    return any(own.shape == other.shape and own @ other >= NEAR_COPY for other in others)
 
 
 def _nearest(memory: Memory, example: Example, vector: NDArray[np.float32]) -> Iterator[Case]:
