@@ -197,19 +197,12 @@ def _entries(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-_ANSWERS: dict[str, Literal["yes", "no"]] = {
-    **dict.fromkeys(("yes", "true", "sim", "sí", "si"), "yes"),
-    **dict.fromkeys(("no", "false", "não", "nao"), "no"),
-}
-
-
 def _question(entry: object) -> tuple[str, Literal["yes", "no"] | None]:
     """The question of an entry and its answer, which is None where the entry is no check."""
     if not isinstance(entry, dict) or not isinstance(entry.get("question"), str):
         return "", None
-    answer = entry.get("answer")
-    word = str(answer).casefold().strip(" .!") if isinstance(answer, str | bool) else ""
-    return tidy(entry["question"]), _ANSWERS.get(word)
+    word = str(entry.get("answer")).casefold().strip(" .!")
+    return tidy(entry["question"]), "yes" if word in ("yes", "true") else "no" if word in ("no", "false") else None
 
 
 # -- a weak model's rule -----------------------------------------------------------------------------------------------

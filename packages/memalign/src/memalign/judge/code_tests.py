@@ -10,10 +10,11 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from memalign.content import Part, each_side, part_in, sides_of, words_of
 from memalign.errors import InputError
@@ -24,6 +25,7 @@ from memalign.types import CONTENT_FIELDS, Check, CodeTest, Finding, Guideline, 
 __all__ = [
     "Reading",
     "answers",
+    "asked_by",
     "checked",
     "facts",
     "holds",
@@ -266,16 +268,16 @@ def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] =
     findings = []
     for question, by_side in answers(memory.semantic, content, choices).items():
         asking = [g for g in memory.semantic if any(check.question == question for check in g.checks)]
-        taught_by = tuple(dict.fromkeys(key for guideline in asking for key in memory.sources_of(guideline)))
+        unanswered = asked_by(memory, question, asking)
         findings += [
-            Finding(
-                guideline=asking[0].id,
-                check=f"{name}{question}",
-                answer="yes" if answer else "no",
-                probability=float(answer),
-                taught_by=taught_by,
-            )
+            replace(unanswered, check=name + question, answer="yes" if answer else "no", probability=float(answer))
             for name, answer in zip(names, by_side, strict=True)
             if answer is not None
         ]
     return tuple(findings)
+
+
+def asked_by(memory: Memory, check: str, guidelines: Sequence[Guideline]) -> Finding:
+    """A finding of the check without its answer, taught by all whose guidelines these are."""
+    taught_by = dict.fromkeys(key for guideline in guidelines for key in memory.sources_of(guideline))
+    return Finding(guideline=guidelines[0].id, check=check, taught_by=tuple(taught_by))

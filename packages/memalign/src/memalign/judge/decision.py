@@ -15,7 +15,7 @@ import msgspec
 from memalign.cache import cached
 from memalign.content import part_in
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
-from memalign.judge.code_tests import facts
+from memalign.judge.code_tests import asked_by, facts
 from memalign.judge.observations import (
     Observation,
     chances_of,
@@ -267,15 +267,7 @@ def asked_checks(memory: Memory, limits: Limits) -> tuple[Finding, ...]:
             return not any(rule.pinned for rule in rules), -sum(len(rule.supported_by) for rule in rules)
 
         chosen = frozenset(sorted(asking, key=rank)[: MOST_BRIEF if limits.brief else None])
-        return tuple(
-            Finding(
-                guideline=rules[0].id,
-                check=question,
-                taught_by=tuple(dict.fromkeys(key for rule in rules for key in memory.sources_of(rule))),
-            )
-            for question, rules in asking.items()
-            if question in chosen
-        )
+        return tuple(asked_by(memory, question, rules) for question, rules in asking.items() if question in chosen)
 
     return cached(memory, ("asked checks", limits.brief), make)
 
