@@ -85,12 +85,6 @@ def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_
     assert len(endpoint.requests) == calls
 
 
-def test_an_empty_file_is_bad_input(memalign: Run, tmp_path: Path) -> None:
-    (tmp_path / "f.jsonl").touch()
-    assert memalign("check", "f.jsonl").code == 2
-    assert memalign("check", "-", stdin="").code == 2
-
-
 def test_rows_from_stdin_are_read_like_a_file(memalign: Run, tmp_path: Path) -> None:
     line = json.dumps(row("a", True))
     assert memalign("check", "-", stdin=f"\ufeff{line}\n").code == 0

@@ -38,12 +38,6 @@ def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoin
     assert deciding.requests == []
 
 
-def test_a_price_needs_its_check_model(memalign: Run) -> None:
-    refused = memalign(*NEW, *CHAT, "--for", "check", "--price", "input=1,output=1")
-    assert refused.code == 2
-    assert "to set one: --check-model" in refused.err
-
-
 def test_a_chat_model_answers_no_checks(memalign: Run) -> None:
     refused = memalign(*NEW, *CHAT, "--check-model", "openai:gpt-4.1-mini")
     assert refused.code == 2

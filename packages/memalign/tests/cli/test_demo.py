@@ -7,11 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from memalign import Judge
-from memalign.cli.demo import CENT, INSTRUCTIONS, Screen, demo, demo_rows, embedded_model_name, estimate, plan_text
+from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, embedded_model_name, estimate, plan_text, verdict_table
+from memalign.cli.output import show
 from memalign.errors import ConfigurationError, ModelError
 from memalign.types import Feedback, Judgment, Usage
 from tests.cli.conftest import session
@@ -51,11 +51,9 @@ def test_the_demo_says_first_what_it_costs(endpoint: Endpoint, capsys: pytest.Ca
     said = " ".join(capsys.readouterr().out.split("1. Nobody")[0].split())
     assert f"It will make about {len(endpoint.requests)} calls" in said
     assert "What this server charges for them is not known." in said
-    priced = Usage(calls=17, input_tokens=12_000, output_tokens=1_500)
-    assert "about $0.008 at list price, which is less than a cent" in plan_text(
-        msgspec.structs.replace(priced, cost=0.008)
+    assert plan_text(Usage(calls=17, input_tokens=12_000, output_tokens=1_500, cost=0.008)) == (
+        "It will make about 17 calls with 13,500 tokens: about $0.008 at list price."
     )
-    assert "more than a cent" in plan_text(msgspec.structs.replace(priced, cost=0.02))
 
 
 def test_the_default_model_runs_the_demo_for_a_cent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +62,7 @@ def test_the_default_model_runs_the_demo_for_a_cent(monkeypatch: pytest.MonkeyPa
     judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model="openai:gpt-4.1-mini")
     usage = estimate(judge, demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl"))
     assert usage.cost is not None
-    assert 0.002 < usage.cost < CENT
+    assert 0.002 < usage.cost < 0.01
 
 
 def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,16 +135,13 @@ def test_the_first_run_tells_what_it_will_pull(
 ) -> None:
     monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
     monkeypatch.setattr("memalign.models.download.pull", lambda *_, **__: tmp_path)
-    embedded_model_name(Screen(), yes=True)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "downloaded once: 1,117 MB" in shown
+    embedded_model_name(print, yes=True)
+    assert "Download qwen2.5-coder-1.5b (1,117 MB, Apache-2.0" in capsys.readouterr().out
 
 
 def test_model_words_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     row = Feedback(id="t-1", inputs="a", outputs="b", value=True)
-    screen = Screen()
-    screen.verdicts([row, row], judge=[Judgment(value=True, rationale=EVIL), Judgment(error=EVIL)])
-    screen.show(EVIL)
+    show(verdict_table([row, row], judge=[Judgment(value=True, rationale=EVIL), Judgment(error=EVIL)]), EVIL)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\u202e" not in shown

@@ -25,11 +25,6 @@ def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held
     assert "I think" not in memalign("judge", tone, held_out).err, "the next command is quiet again"
 
 
-@pytest.mark.parametrize("command", ["align", "evaluate", "unalign"])
-def test_verbose_is_there_wherever_a_model_answers(memalign: Run, command: str) -> None:
-    assert "--verbose" in memalign(command, "--help").out
-
-
 def test_verbose_shows_the_body_of_a_refusal(memalign: Run, tone: str, feedback: Path, endpoint: Endpoint) -> None:
     endpoint.answer = Fault(status=400, body={"error": {"message": "No."}, "detail": "line 3 of the template"})
     assert "line 3 of the template" not in memalign("align", tone, feedback).err

@@ -110,7 +110,7 @@ def test_the_build_page_and_test_report_are_written(memalign: Run, warm: str, tm
     files = ("--junit", tmp_path / "gate.xml", "--report", tmp_path / "page.md")
     assert memalign("evaluate", warm, cases, "--min-accuracy", "0.99", *files).code == 1
     assert b"<failure" in (tmp_path / "gate.xml").read_bytes()
-    assert "### The gate: worse" in (tmp_path / "page.md").read_text("utf-8")
+    assert "## The gate: worse" in (tmp_path / "page.md").read_text("utf-8")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file on which every write fails")
@@ -127,10 +127,10 @@ def test_a_full_disk_loses_no_paid_result(memalign: Run, warm: str, tmp_path: Pa
     [
         (("--min-accuracy", "80"), "accuracy is at most 1"),
         (("--not-worse-than", "-3", "--against", "1"), "points from 0"),
-        (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "the folder"),
+        (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "a folder that exists"),
         (("--junit", "gate.xml"), "it needs a criterion"),
         (("--report", "report.pdf"), "the name of a report ends in .html, .md, .json"),
-        (("--report", "nowhere/report.html"), "does not exist"),
+        (("--report", "nowhere/report.html"), "a folder that exists"),
         (("--against", "first"), "use a version's number, or zero-shot"),
         (("--judged", "none.jsonl"), "no such file"),
     ],

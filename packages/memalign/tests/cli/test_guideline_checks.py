@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memalign import Check
-from memalign.cli.guideline_text import check_words
+from memalign.cli.guidelines import check_words
 from tests.cli.conftest import INSTRUCTIONS, Run, answer, jsonl
 from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint

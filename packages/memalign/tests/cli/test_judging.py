@@ -30,13 +30,6 @@ def test_an_unknown_price_stops_a_limited_run(memalign: Run, tone: str, tmp_path
     assert memalign("judge", tone, many, "-o", "out.jsonl").out.startswith("30 judged into out.jsonl")
 
 
-@pytest.mark.parametrize("limit", ["0", "-2", "nan"])
-def test_a_spend_limit_is_a_number_of_dollars(memalign: Run, tone: str, held_out: Path, limit: str) -> None:
-    wrong = memalign("judge", tone, held_out, "--max-cost", limit)
-    assert wrong.code == 2
-    assert "dollars above 0" in wrong.err
-
-
 def test_a_stopped_run_says_how_to_go_on(
     memalign: Run, tone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,15 +88,6 @@ def test_a_file_of_another_judge_is_left_alone(memalign: Run, tone: str, held_ou
     assert other.code == 2
     assert "name another output file" in other.err
     assert (tmp_path / "out.jsonl").read_bytes() == before
-
-
-def test_parquet_is_judged_like_any_other_file(memalign: Run, tone: str, tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
-    pq.write_table(pa.Table.from_pylist(items(5)), tmp_path / "five.parquet")
-    assert [row["id"] for row in memalign("judge", tone, "five.parquet", "--json").json["judgments"]] == [
-        f"n-{n}" for n in range(5)
-    ]
 
 
 def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +44,6 @@ def test_judgments_that_exist_are_used_without_a_call(
     assert ran.json == memalign("next", aligned, new, "--json").json
 
 
-def test_cases_come_from_stdin(memalign: Run, aligned: str) -> None:
-    lines = "".join(f"{json.dumps(row)}\n" for row in NEW)
-    assert len(memalign("next", aligned, "-", "--json", stdin=lines).json) == 2
-
-
 def test_a_case_that_fails_is_named(memalign: Run, aligned: str, new: Path, endpoint: Endpoint) -> None:
     answer = endpoint.answer
 
@@ -83,13 +77,3 @@ def test_bad_files_are_refused_before_a_call(memalign: Run, aligned: str, tmp_pa
     assert memalign("next", aligned, "nowhere.jsonl").code == 2
     assert memalign("next", "nobody", "empty.jsonl").code == 2
     assert not endpoint.requests
-
-
-def test_without_a_key_it_says_what_to_do(
-    memalign: Run, aligned: str, new: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    ran = memalign("next", aligned, new)
-    assert ran.code == 2
-    assert "OPENAI_API_KEY" in ran.err

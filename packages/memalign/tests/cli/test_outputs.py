@@ -92,14 +92,6 @@ def test_a_bundle_may_go_to_stdout(memalign: Run, aligned: str, tmp_path: Path) 
     assert memalign("export", aligned, "-o", "-", "--json").code == 2
 
 
-@pytest.mark.parametrize("registry", ["typo.db", "sqlite:///typo.db"])
-def test_a_mistyped_registry_leaves_no_file_behind(memalign: Run, tone: str, registry: str) -> None:
-    wrong = memalign("show", tone, "--registry", registry)
-    assert wrong.code == 2
-    assert "there is no registry at typo.db" in wrong.err
-    assert not Path("typo.db").exists()
-
-
 # -- a bounded screen --------------------------------------------------------------------------------------------------
 
 

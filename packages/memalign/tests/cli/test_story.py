@@ -74,15 +74,6 @@ def test_judgments_in_a_file_are_resumed(
     assert len(endpoint.requests) == calls
 
 
-def test_examples_come_from_stdin_too(memalign: Run, tone: str) -> None:
-    line = json.dumps({"id": "s-1", "inputs": "Hello?", "outputs": "Hello!"})
-    judged = memalign("judge", tone, "-", "--json", stdin=f"{line}\n")
-    assert [each["id"] for each in judged.json["judgments"]] == ["s-1"]
-    broken = memalign("judge", tone, "-", stdin=f"{line}\nnonsense\n")
-    assert broken.code == 2
-    assert "line 2: broken JSON" in broken.err
-
-
 def test_an_evaluation_says_how_many_cases_were_seen(memalign: Run, aligned: str, held_out: Path) -> None:
     measured = memalign("evaluate", aligned, held_out)
     assert measured.code == 0
@@ -202,13 +193,6 @@ def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str)
     assert memalign("guideline", aligned, "G9").code == 2
 
 
-def test_a_row_of_a_known_key_replaces_the_earlier_one(memalign: Run, aligned: str, tmp_path: Path) -> None:
-    corrected = [{**FEEDBACK[0], "rationale": "Cold, and no date."}]
-    changed = memalign("align", aligned, jsonl(tmp_path / "corrected.jsonl", corrected), "--json")
-    assert changed.code == 0
-    assert [row["status"] for row in changed.json["rows"]] == ["changed"]
-
-
 def test_a_failed_lesson_is_pending_and_tried_again(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
@@ -228,13 +212,6 @@ def test_a_failed_lesson_is_pending_and_tried_again(
     assert len(rest.json["guidelines"]) == 2
 
 
-def test_feedback_learned_twice_changes_nothing(memalign: Run, aligned: str, feedback: Path) -> None:
-    again = memalign("align", aligned, feedback)
-    assert again.code == 0
-    assert "tone is still version 2" in again.out
-    assert "3 unchanged" in again.out
-
-
 def test_create_stores_the_model_by_its_one_name(memalign: Run, endpoint: Endpoint) -> None:
     made = memalign(
         "create", "a", "--instructions", INSTRUCTIONS, "--value-type", "good|bad", "--model", "openai:/test", "--json"
@@ -251,12 +228,6 @@ def test_words_of_others_cannot_steer_the_terminal(
     judged = memalign("judge", tone, held_out)
     assert "\x1b" not in judged.out
     assert "[bold]fine[/bold]" in judged.out
-
-
-def test_the_demo_takes_a_model_by_name(memalign: Run) -> None:
-    lost = memalign("demo", "--model", "nonsense:x")
-    assert lost.code == 2
-    assert "nonsense" in lost.err
 
 
 def test_a_resumed_run_counts_no_call_twice(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:

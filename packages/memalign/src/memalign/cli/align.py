@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.guideline_text import by_people, check_table, guideline_table, legend, settling
+from memalign.cli.guidelines import by_people, check_table, guideline_table, legend, settling
 from memalign.cli.options import (
     FILES,
     STDIN,
@@ -129,6 +129,14 @@ def report(session: Session, result: AlignResult) -> int:
 
     Returns 1 when something is pending or was left out, a spend limit was reached, or a locked case is not kept.
     """
+    lost = [{"id": rule.id, "settings": by} for rule in result.forgotten if (by := by_people(rule))]
+    session.give({"version": result.version, **result.to_dict(), "settings_lost": lost}, *report_parts(result))
+    failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
+    return FAILURES if failed or not all(check.holds for check in result.locks) else DONE
+
+
+def report_parts(result: AlignResult) -> list[Any]:
+    """What an align or unalign did, for people."""
     name, memory = result.judge.name, result.judge.memory
     parts: list[Any] = _rows(result)
     if not (result.rows or result.removed or result.usage.calls or result.taken_up or result.stopped):
@@ -137,11 +145,10 @@ def report(session: Session, result: AlignResult) -> int:
         parts.append(f"withdrawn: {listed(result.removed)}")
     if result.forgotten:
         parts.append(guideline_table(result.forgotten, title="Forgotten guidelines", limit=_LIMIT))
-    settings_lost = [(rule.id, by) for rule in result.forgotten if (by := by_people(rule))]
     also = "was forgotten with its feedback, including what that person set; check the new guidelines"
-    parts += _first([f"{gid} ({by}) {also}" for gid, by in settings_lost])
+    parts += _first([f"{rule.id} ({by}) {also}" for rule in result.forgotten if (by := by_people(rule))])
     if result.guidelines:
-        in_force_first = sorted(result.guidelines, key=lambda g: memory.status(g) != "active")
+        in_force_first = sorted(result.guidelines, key=lambda rule: memory.status(rule) != "active")
         rest = f"for all: memalign guideline {name}"
         parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
         parts += check_table(in_force_first, result.judge, title="Their checks", limit=_LIMIT, rest=rest)
@@ -156,14 +163,10 @@ def report(session: Session, result: AlignResult) -> int:
     parts += _first([f"note: {note}" for note in result.notes])
     if result.stopped:
         parts.append(f"stopped: {result.stopped}; to try the pending feedback again: memalign align {name}")
-    skipped = sum(row.status == "invalid" for row in result.rows)
-    if skipped:
+    if skipped := sum(row.status == "invalid" for row in result.rows):
         parts.append(f"{counted(skipped, 'row')} {'was' if skipped == 1 else 'were'} skipped, so the exit code is 1")
-    parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
-    settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
-    session.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
-    failed = result.pending or result.stopped or skipped
-    return FAILURES if failed or not all(check.holds for check in result.locks) else DONE
+    version = [] if result.version is None else [version_line(name, result)]
+    return [*parts, usage_text(result.usage, result.seconds), *version, str(result)]
 
 
 def _rows(result: AlignResult) -> list[Any]:

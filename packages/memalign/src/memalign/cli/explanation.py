@@ -14,6 +14,7 @@ from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
+    from memalign.judge import Judge
     from memalign.types import Example, Finding, Judgment
 
 
@@ -51,7 +52,7 @@ def explain(
     number, judge = session.registry().judged_by(name, file.judge, memory_hash=judgment.memory_hash, written=str(out))
     explained = aio.run(explain_judgment(judge, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}
-    session.give(data, *_parts(judge.parameters.get("samples", 1), explained["judgment"], data))
+    session.give(data, *_parts(judge, explained["judgment"], data))
     return DONE
 
 
@@ -64,54 +65,51 @@ def _example(file: str, example_id: str, columns: list[str] | None, remembered: 
     raise InputError(f"{file} has no example with the id {example_id!r}")
 
 
-def _parts(samples: int, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
+def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     texts = {guideline["id"]: guideline["text"] for guideline in data["guidelines"]}
     applying = [finding for finding in judgment.findings if finding.guideline and not finding.check]
     answers = [finding for finding in judgment.findings if finding.check]
+    silent = [(name, text) for name, text in texts.items() if name not in {f.guideline for f in applying}]
+    cases = [(case["id"], label_text(case["label"])) for case in data["examples"]]
+    tables = (
+        (_applying(applying, texts), ("id", "your rule", "here", "means", "taught by"), "Guidelines that apply"),
+        (_answers(answers), ("counts", "guideline", "taught by", "answer", "check"), "Checks (log-odds or points)"),
+        (silent, ("id", "guideline"), "Guidelines"),
+        (cases, ("id", "experts' label"), "Cases in the prompt" if data["prompt"] else "Cases"),
+    )
     parts: list[Any] = [facts(_verdict(judgment, data["version"]))]
-    if applying:
-        parts.append(_guideline_table(applying, texts))
-    if answers:
-        parts.append(_check_table(answers))
-    silent = set(texts) - {finding.guideline for finding in applying}
-    if others := [(name, text) for name, text in texts.items() if name in silent]:
-        parts.append(table(("id", "guideline"), others, title="Guidelines"))
-    if data["examples"]:
-        rows = [(case["id"], label_text(case["label"])) for case in data["examples"]]
-        parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt" if data["prompt"] else "Cases"))
-    if data["prompt"] is not None:
-        times = f", asked {samples} times" if samples > 1 else ""
-        first = "The first prompt (after it, the judge read more of the trace)"
-        parts.append(f"{f'The prompt{times}' if data['same_prompt'] else first}\n\n{_messages(data['prompt'])}")
-        if "swapped_prompt" in data:
-            parts.append(f"\nWith the sides swapped{times}\n\n{_messages(data['swapped_prompt'])}")
+    parts += [table(columns, rows, title=title) for rows, columns, title in tables if rows]
+    times = f", asked {samples} times" if (samples := judge.parameters.get("samples", 1)) > 1 else ""
+    first = "The prompt" if data["same_prompt"] else "The first prompt (after it, the judge read more of the trace)"
+    for title, prompt in ((first, data["prompt"]), ("With the sides swapped", data.get("swapped_prompt"))):
+        if prompt is not None:
+            messages = f"--- system\n{prompt['system']}\n--- user\n{prompt['user']}"
+            parts.append(f"{title}{times}\n\n{messages}\n")
     return parts
 
 
 def _verdict(judgment: Judgment, version: int) -> list[tuple[object, object]]:
-    rows: list[tuple[object, object]] = [("value", label_text(judgment.value))]
-    if judgment.rationale:
-        rows.append(("rationale", judgment.rationale))
-    if judgment.confidence is not None:
-        rows.append(("confidence", f"{judgment.confidence:.2f}"))
-    if judgment.decided_by == "expert":
-        rows.append(("decided by", "the label that experts gave this item; no model was called"))
-    if judgment.decided_by == "calibrator":
-        rows += [("decided by", "the calibrator"), ("model's own verdict", label_text(judgment.own_value))]
-    seconds = ", ".join(f"{phase} {duration:.3f} s" for phase, duration in judgment.usage.seconds.items())
-    return [
-        *rows,
+    decided_by = {
+        "expert": "the label that experts gave this item; no model was called",
+        "calibrator": f"the calibrator; the model's own verdict is {label_text(judgment.own_value)}",
+    }
+    rows = (
+        ("value", label_text(judgment.value)),
+        ("rationale", judgment.rationale),
+        ("confidence", None if judgment.confidence is None else f"{judgment.confidence:.2f}"),
+        ("decided by", decided_by.get(judgment.decided_by)),
         ("version", f"{version}, memory {judgment.memory_hash}"),
         ("model", judgment.model),
         ("usage", usage_text(judgment.usage)),
-        ("seconds", seconds or "unknown"),
+        ("seconds", ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items()) or "unknown"),
         *(("note", note) for note in judgment.notes),
-    ]
+    )
+    return [(name, value) for name, value in rows if value]
 
 
-def _guideline_table(findings: Sequence[Finding], texts: Mapping[str, str]) -> Any:
+def _applying(findings: Sequence[Finding], texts: Mapping[str, str]) -> list[tuple[object, ...]]:
     """The guidelines that apply, with the words of the item that they are about."""
-    rows = [
+    return [
         (
             finding.guideline,
             texts.get(finding.guideline or "", ""),
@@ -121,12 +119,11 @@ def _guideline_table(findings: Sequence[Finding], texts: Mapping[str, str]) -> A
         )
         for finding in findings
     ]
-    return table(("id", "your rule", "here", "means", "taught by"), rows, title="Guidelines that apply")
 
 
-def _check_table(findings: Sequence[Finding]) -> Any:
+def _answers(findings: Sequence[Finding]) -> list[tuple[object, ...]]:
     """What checks and tests say of the item, and what each contributes where a calibrator weighs them."""
-    rows = [
+    return [
         (
             None if finding.contribution is None else f"{finding.contribution:+.2f}",
             finding.guideline or "nobody taught it",
@@ -136,10 +133,3 @@ def _check_table(findings: Sequence[Finding]) -> Any:
         )
         for finding in findings
     ]
-    weighed = any(finding.contribution is not None for finding in findings)
-    title = "Checks: what each adds to the verdict, in log-odds or points" if weighed else "Checks"
-    return table(("counts", "guideline", "taught by", "answer", "check"), rows, title=title)
-
-
-def _messages(prompt: dict[str, Any]) -> str:
-    return f"--- system\n{prompt['system']}\n--- user\n{prompt['user']}"

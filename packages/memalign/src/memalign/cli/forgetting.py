@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.align import interruptible_change, run_and_report
-from memalign.cli.guideline_text import by_people
+from memalign.cli.guidelines import by_people
 from memalign.cli.options import Name, Yes
 from memalign.cli.output import counted, listed, say, shorten
 from memalign.cli.progress import show_progress
@@ -71,11 +71,18 @@ def unalign(
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if dry_run or matching is not None:
         number, judge = session.judge(name)
-        fields = None if matching is None else judge.memory.matching(matching, source=source)
-        if fields is not None:
-            chosen, source = _narrowed(name, fields, chosen, source), None
-        going = judge.memory.keys(*chosen, source=source)
-        data, lines = _preview(judge, going, fields, people_agree=people_agree)
+        places: Mapping[FeedbackKey, tuple[str, ...]] = {}
+        if matching is None:
+            going = judge.memory.keys(*chosen, source=source)
+        else:
+            places = judge.memory.matching(matching, source=source)
+            named = judge.memory.keys(*chosen, source=source) if chosen else tuple(places)
+            chosen = going = tuple(key for key in places if key in named)
+            if not going:
+                person = f" of source {source!r}" if source is not None else ""
+                raise UnknownKey(f"no such feedback of {name!r}{person} holds this text")
+            source = None
+        data, lines = _preview(judge, going, places, people_agree=people_agree)
         if dry_run:
             session.give({"judge": name, "version": number, "dry_run": True, **data}, *lines)
             return DONE
@@ -135,29 +142,12 @@ def erase(
 # -- what would go ---------------------------------------------------------------------------------------------------
 
 
-def _narrowed(
-    name: str, places: Mapping[FeedbackKey, tuple[str, ...]], keys: tuple[str | FeedbackKey, ...], source: str | None
-) -> tuple[FeedbackKey, ...]:
-    """The keys that hold the text, of those that were named. Raises UnknownKey, without the text."""
-    person = f" of source {source!r}" if source is not None else ""
-    if not places:
-        raise UnknownKey(f"no feedback of {name!r}{person} holds this text")
-    from memalign.keys import select_keys
-
-    chosen = select_keys(places, keys)
-    for selector, selection in chosen.items():
-        if not selection:
-            raise UnknownKey(f"feedback {str(selector)!r}{person} does not contain this text")
-    named = {key for selection in chosen.values() for key in selection}
-    return tuple(key for key in places if not keys or key in named)
-
-
 def _preview(
     judge: Judge,
     keys: tuple[FeedbackKey, ...],
-    places: Mapping[FeedbackKey, tuple[str, ...]] | None,
+    places: Mapping[FeedbackKey, tuple[str, ...]],
     *,
-    people_agree: bool = False,
+    people_agree: bool,
 ) -> tuple[dict[str, Any], list[str]]:
     """What withdrawing these keys would take along, found without a model: JSON values, and lines for people."""
     from memalign.align.annotations import without_disputed
@@ -165,25 +155,26 @@ def _preview(
 
     memory = judge.memory
     after = without_disputed(forget(memory, keys, people_agree=people_agree))
-    remaining = {guideline.id for guideline in after.guidelines}
-    going = [guideline for guideline in memory.guidelines if guideline.id not in remaining]
+    remaining = {rule.id for rule in after.guidelines}
+    going = [rule for rule in memory.guidelines if rule.id not in remaining]
     waiting = {annotation.key for annotation in memory.pending}
-    again = [annotation.key for annotation in after.pending if annotation.key not in waiting]
-    cases = [case.id for case in memory.cases if after.case(case.id) is None]
-    locks = [name for name in memory.locks if name not in after.locks]
-    fields = None if places is None else {key: list(places.get(key, ())) for key in keys}
-    data = {"keys": list(keys), "places": fields, "cases": cases, "guidelines": going, "pending": again, "locks": locks}
-    lines = _places({key: (places or {}).get(key, ()) for key in keys})
-    if cases:
-        lines.append(f"cases without other feedback: {listed(cases)}")
-    lines += [
-        f"forgotten with it: {g.id}  {shorten(g.text)}{f'  ({by})' if (by := by_people(g)) else ''}" for g in going
-    ]
-    if again:
-        lines.append(f"to be learned again without this feedback: {listed(again)}")
-    if locks:
-        lines.append(f"no longer locked: {listed(locks)}")
-    return data, lines
+    lists = {
+        "cases": [case.id for case in memory.cases if after.case(case.id) is None],
+        "pending": [annotation.key for annotation in after.pending if annotation.key not in waiting],
+        "locks": [name for name in memory.locks if name not in after.locks],
+    }
+    words = {
+        "cases": "cases without other feedback",
+        "pending": "to be learned again without this feedback",
+        "locks": "no longer locked",
+    }
+    places = {key: places.get(key, ()) for key in keys}
+    lines = _places(places)
+    for rule in going:
+        by = f"  ({by_people(rule)})" if by_people(rule) else ""
+        lines.append(f"forgotten with it: {rule.id}  {shorten(rule.text)}{by}")
+    lines += [f"{words[name]}: {listed(items)}" for name, items in lists.items() if items]
+    return {"keys": list(keys), "places": places, "guidelines": going, **lists}, lines
 
 
 def _places(keys: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.guideline_text import check_table, consequences, guideline_table, guideline_values, settling
-from memalign.cli.guidelines import user_name
+from memalign.cli.guidelines import check_table, consequences, guideline_table, guideline_values, settling, user_name
 from memalign.cli.model_options import lost_address, model_facts
 from memalign.cli.options import VALUE_TYPES, ColumnMap, Name, Version, Yes, columns_of
 from memalign.cli.output import counted, facts, listed, say, table
@@ -173,7 +172,7 @@ def edit(
     saved = session.registry().update(name, changed, "edit")
     moved, lines = consequences(saved)
     if reweighed:
-        lines = [f"label policy: {_label_policy(saved.judge)}", *_without_effect(saved.judge), *lines]
+        lines = [f"label policy: {_label_policy(saved.judge)}", *_silent(saved.judge), *lines]
     lines += lost_address(saved.before, saved.judge)
     data = {**described(saved.judge, version=saved.version), "consequences": moved}
     session.give(data, *lines, version_line(name, saved))
@@ -241,19 +240,12 @@ def _label_policy(judge: Judge) -> str:
     return ", then ".join(rules)
 
 
-def _without_effect(judge: Judge) -> list[str]:
-    """What a person should know who chose a policy that decides nothing."""
-    memory = judge.memory
-    sources = {annotation.source for annotation in memory.annotations()}
-    lines = []
-    if memory.authority and "authority" not in memory.policy:
-        lines.append(
-            "--authority has no effect because the policy leaves authority out; to add it: memalign "
-            f"edit {judge.name} --policy authority,majority,recency"
-        )
-    if silent := [source for source in memory.authority if source not in sources]:
-        lines.append(f"{listed(silent)} gave no feedback so far; the sources are {listed(sorted(sources)) or 'none'}")
-    return lines
+def _silent(judge: Judge) -> list[str]:
+    """That people whose label is to count have said nothing so far: their names may be mistyped."""
+    sources = {annotation.source for annotation in judge.memory.annotations()}
+    silent = [source for source in judge.memory.authority if source not in sources]
+    known = listed(sorted(sources)) or "none"
+    return [f"{listed(silent)} gave no feedback so far; the sources are {known}"] if silent else []
 
 
 def _say_tags(judge: Judge) -> None:

@@ -19,9 +19,9 @@ from memalign.cli.options import (
     MaxCost,
     Name,
     Version,
+    give_estimate,
     judge_with_columns,
     rows_of,
-    spending_lines,
 )
 from memalign.cli.output import label_text, say, shorten, table, usage_text
 from memalign.cli.progress import RunProgress, show_progress
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from memalign.types import Judgment
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
-_CHECKED = 5_000  # rows after which checking them says that it goes on
 _SHOWN = 40  # judgments on a screen
 _SAMPLE = 200  # rows whose prompts are put together for an estimate
 
@@ -42,7 +41,7 @@ _SAMPLE = 200  # rows whose prompts are put together for an estimate
 def judge(
     session: Session,
     name: Name,
-    examples: Annotated[str, typer.Argument(metavar="EXAMPLES", help=f"A {FILES}, folder or URL; {STDIN}")],
+    examples: Annotated[str, typer.Argument(metavar="EXAMPLES", help=f"A {FILES}, or a folder; {STDIN}")],
     *,
     out: Annotated[
         str | None, typer.Option("-o", "--out", metavar="OUT", help=f"{OUT_HELP} OUT.csv also gets a sheet.")
@@ -53,7 +52,7 @@ def judge(
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Judge every example in a file, a folder or a URL.
+    """Judge every example in a file or a folder.
 
     An example that fails is listed and does not stop the others; the command then exits with 1. With -o, the file can
     have any size, and the same command resumes a run that stopped.
@@ -68,39 +67,32 @@ def judge(
     source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=chosen.fields)
     if dry_run:
         return _estimate(session, chosen, number, source, max_cost)
-    run, started, done = RunProgress(), time.perf_counter(), 0
+    run, started = RunProgress(), time.perf_counter()
     with interruptible(lambda: consequence_for_file(lines)), show_progress(detail=run.text) as progress:
-        for place, _ in enumerate(source.checking(), start=1):
-            if place % _CHECKED == 0:
-                progress("check", place, 0)
         if out is None and not session.json and len(source) > _WITHOUT_OUT:
             raise InputError(
                 f"{source.name} has {len(source):,} examples, too many for the screen. Write the judgments to a file, "
                 "from which the same command can resume: -o OUT.jsonl"
             )
-
-        def update(phase: str, finished: int, total: int) -> None:
-            nonlocal done  # the rows that have a judgment, those of an earlier run included
-            done = finished if phase == "judge" else done
-            progress(phase, finished, total)
-
         try:
             judgments = chosen.judge_many(
-                source, out=lines, progress=update, on_judgment=run.note, concurrency=concurrency, max_cost=max_cost
+                source, out=lines, progress=progress, on_judgment=run.note, concurrency=concurrency, max_cost=max_cost
             )
         finally:
             if out is not None and lines is not None and lines != Path(out) and lines.exists() and lines.stat().st_size:
                 write_judgment_csv(lines, Path(out))
-    data = {"judge": name, "version": number, "n": len(source), "resumed": done - run.judged}
     seconds = time.perf_counter() - started
+    unjudged = [item.error or "" for item in judgments if item.not_judged]
+    resumed = len(source) - run.judged - len(unjudged)
+    data: dict[str, Any] = {"judge": name, "version": number, "n": len(source), "resumed": resumed}
+    parts, into = [], ""
     if out is None:
-        ids = [example.id for example in source]
+        ids = list(source.hashes)
         data["judgments"] = [{"id": key, **asdict(item)} for key, item in zip(ids, judgments, strict=True)]
-        parts, into = [_judgment_table(ids, judgments)], ""
+        parts = [_judgment_table(ids, judgments)]
     else:
         data["out"] = out
-        parts, into = [], f" into {out}" if lines == Path(out) else f" into {out} and {lines_beside(out).name}"
-    unjudged = [item.error or "" for item in judgments if item.not_judged] if done < len(source) else []
+        into = f" into {out}" if lines == Path(out) else f" into {out} and {lines_beside(out).name}"
     return _give(session, data, parts, run, unjudged, into=into, seconds=seconds)
 
 
@@ -156,18 +148,11 @@ def _estimate(session: Session, judge: Judge, number: int, source: Examples, max
     dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
     judge.judge_many(sample, max_cost=Calls(dry_run=dry_run))
     usage, cached_cost = dry_run.scaled(count / len(sample))
-    lines = [
-        f"{count:,} rows, of which {len(sample):,} were sampled",
-        f"about {usage_text(usage)}",
-        "an estimate that assumes answers of usual length; no model was called",
-    ]
+    lines = [f"{count:,} rows, of which {len(sample):,} were sampled"]
     if cached_cost is not None:
-        lines.append(f"{dollars(cached_cost)} if the provider bills the shared prefix as cached")
-    lines += spending_lines(judge.name, usage, max_cost)
-    data = {"judge": judge.name, "version": number, "dry_run": True, "rows": count, "sampled": len(sample)}
-    data |= {"estimate": usage, "cached_cost": cached_cost}
-    session.give(data, *lines)
-    return DONE
+        lines.append(f"{dollars(cached_cost)} where the provider bills the shared prefix as cached, else:")
+    sampled = {"rows": count, "sampled": len(sample), "cached_cost": cached_cost}
+    return give_estimate(session, judge.name, number, usage, max_cost, *lines, **sampled)
 
 
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -188,16 +189,14 @@ class ModelCommand(Command):
         return super().invoke(ctx)
 
 
-def _parameter(text: str) -> tuple[str, int | float | bool | str]:
+def _parameter(text: str) -> tuple[str, object]:
     key, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
         raise InputError(f"--param {text}: a parameter is written KEY=VALUE, for example --param temperature=0")
-    for number in (int, float):
-        try:
-            return key, number(raw)
-        except ValueError:
-            continue
-    return key, {"true": True, "false": False}.get(raw.lower(), raw)
+    try:
+        return key, json.loads(raw)
+    except ValueError:
+        return key, raw
 
 
 def _open_models(judge: Judge) -> None:

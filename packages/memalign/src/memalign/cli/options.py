@@ -117,20 +117,19 @@ def judge_with_columns(
     return number, judge.replace(columns=columns)
 
 
-def spending_lines(name: str, usage: Usage, max_cost: float | None) -> list[str]:
-    """What an estimate means for `--max-cost`, or how the judge `name` learns its model's price."""
-    if usage.cost is None:
-        return [f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N"]
-    if max_cost is not None and usage.cost > max_cost:
-        return [f"--max-cost {max_cost:g} would stop the run before its end"]
-    return []
-
-
-def give_estimate(session: Session, name: str, version: int, usage: Usage, max_cost: float | None) -> int:
-    """Print an estimate, which says that it is one, and return the exit code."""
-    lines = ["no model call is needed"]
-    if usage.calls:
-        lines = [f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"]
-        lines += spending_lines(name, usage, max_cost)
-    session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *lines)
+def give_estimate(
+    session: Session, name: str, version: int, usage: Usage, max_cost: float | None, *lines: str, **data: object
+) -> int:
+    """Print an estimate, which says that it is one, below other `lines`, and return the exit code."""
+    said = [
+        *lines,
+        f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)",
+    ]
+    if not usage.calls:
+        said = ["no model call is needed"]
+    elif usage.cost is None:
+        said.append(f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N")
+    elif max_cost is not None and usage.cost > max_cost:
+        said.append(f"--max-cost {max_cost:g} would stop the run before its end")
+    session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage, **data}, *said)
     return DONE

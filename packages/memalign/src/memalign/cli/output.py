@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _TITLE = 100  # characters
 
 
-def show(*parts: RenderableType) -> None:
-    """Print lines and tables on stdout, with an empty line around each table."""
-    console = open_console(stderr=False)
+def show(*parts: RenderableType, stderr: bool = False) -> None:
+    """Print lines and tables, with an empty line around each table."""
+    console = open_console(stderr=stderr)
     for place, part in enumerate(parts):
         drawn = not isinstance(part, str)
         if place and (drawn or not isinstance(parts[place - 1], str)):
@@ -42,12 +42,9 @@ def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
 
     from memalign.types import as_json
 
-    builtins = msgspec.to_builtins(as_json(data))
-    text = json.dumps(builtins, ensure_ascii=False, indent=2)
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        text = json.dumps(builtins, indent=2)  # what this stdout cannot spell, as escapes
+    # What this stdout cannot spell is written as escapes.
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(msgspec.to_builtins(as_json(data)), ensure_ascii=not unicode, indent=2)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -138,12 +135,6 @@ def usage_text(usage: Usage, seconds: float | None = None) -> str:
     parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in{cached}", f"{usage.output_tokens:,} out"]
     if seconds is not None:
         parts.append(f"{seconds:.1f} s")
-    parts.append("cost unknown" if usage.cost is None else cost_text(usage))
-    return ", ".join(parts)
-
-
-def cost_text(usage: Usage) -> str:
-    """Write `$0.0003`, or `unknown`."""
     from memalign.values import dollars
 
-    return "unknown" if usage.cost is None else dollars(usage.cost)
+    return ", ".join([*parts, "cost unknown" if usage.cost is None else dollars(usage.cost)])

@@ -24,8 +24,7 @@ _PHASES = {
     "hub": "download from the hub",
     "wheels": "download from the package index",
 }
-_FRAME, _MINUTE = 0.1, 60.0  # seconds
-_SHORT_PHASE = 20  # steps; a log then says only how it began and ended
+_MINUTE = 60.0  # seconds
 _NAMED = 5  # ids of one reason for failures
 _REASONS = 20
 _LISTED = 1_000  # failures in the JSON
@@ -59,14 +58,8 @@ def _bars(console: Console, *, size: bool, detail: Callable[[int, int], str], tr
     columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.fields[detail]}"), console=console, transient=transient) as drawn:
         tasks: dict[str, Any] = {}
-        last = 0.0
 
         def update(phase: str, done: int, total: int) -> None:
-            nonlocal last
-            now = time.monotonic()
-            if phase in tasks and done < total and now - last < _FRAME:
-                return  # a hundred thousand items need no bar drawn for each
-            last = now
             if phase not in tasks:
                 for task in drawn.tasks:
                     # A phase that only told of its start is over now; an empty bar would say it failed.
@@ -78,13 +71,13 @@ def _bars(console: Console, *, size: bool, detail: Callable[[int, int], str], tr
 
 
 def _lines(*, size: bool, detail: Callable[[int, int], str]) -> Progress:
-    """Say a line at the start, at the end, at every tenth of a long phase, and once a minute."""
+    """Say a line at every tenth of a phase, and once a minute."""
     last: dict[str, tuple[int, float]] = {}
 
     def update(phase: str, done: int, total: int) -> None:
         tenth = 10 * done // total if total else 0
         before, at = last.get(phase, (-1, 0.0))
-        if (before == tenth or (0 < total < _SHORT_PHASE and 0 < tenth < 10)) and time.monotonic() - at < _MINUTE:
+        if before == tenth and time.monotonic() - at < _MINUTE:
             return
         last[phase] = (tenth, time.monotonic())
         amount = f"{done} of {total}" if total else f"{done}"

@@ -124,15 +124,11 @@ def _cases(
 
     if not is_judgment_file(cases):
         if examples is not None:
-            if not Path(cases).exists():
-                raise InputError(f"{cases}: no such file")
             raise InputError(
                 f"{cases} holds no judgments; use the file that `memalign judge -o` wrote, or leave out --examples"
             )
         return review_cases(None, rows_of(cases, columns, remembered=judge.columns))
     taught = [case.example for case in judge.memory.cases]
-    if examples is None and columns is not None:
-        raise InputError("--map describes the file that was judged, so it needs --examples FILE")
     texts = () if examples is None else rows_of(examples, columns, remembered=judge.columns)
     reviewed, missing = review_cases(cases, texts, remembered=taught)
     if not reviewed:
@@ -161,7 +157,7 @@ def _sheet(
     )
     who = "" if source else " --source WHO"
     then = f"memalign align {shlex.quote(judge.name)} {shlex.quote(str(out))}{who}"
-    verdicts = sum(case.judgment is not None for case in cases)
+    verdicts = sum(judgment is not None for _, judgment in cases)
     data = {"judge": judge.name, "sheet": str(out), "cases": len(cases), "next": then}
     data["shown"] = with_verdicts and verdicts > 0
     hidden = f"; {counted(verdicts, 'verdict')} of the judge hidden" if verdicts and not with_verdicts else ""

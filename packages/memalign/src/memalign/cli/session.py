@@ -112,16 +112,17 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command with a session that knows the shared options."""
         ctx.url, ctx.json = ctx.params.pop("registry"), ctx.params.pop("json")
-        with _raw_answers_on_stderr(wanted=ctx.params.pop("verbose")):
-            try:
-                code = super().invoke(ctx)
-            except MemalignError as error:
-                if name := ctx.params.get("name"):  # which the library need not know: its advice can be copied now
-                    error.args = (_ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)), *error.args[1:])
-                raise
-            if ctx.remember is not None and code != WRONG and not ctx.params.get("dry_run"):
-                ctx.remember()
-            return code
+        if ctx.params.pop("verbose"):
+            _show_raw_answers(ctx)
+        try:
+            code = super().invoke(ctx)
+        except MemalignError as error:
+            if name := ctx.params.get("name"):  # which the library need not know: its advice can be copied now
+                error.args = (_ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)), *error.args[1:])
+            raise
+        if ctx.remember is not None and code != WRONG and not ctx.params.get("dry_run"):
+            ctx.remember()
+        return code
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The usage, without braces around what must be there."""
@@ -162,19 +163,12 @@ class _AnswersOnStderr(logging.Handler):
         say("\n".join([f"raw answer: {heading}", *(f"  | {line}" for line in answer.splitlines())]))
 
 
-@contextmanager
-def _raw_answers_on_stderr(*, wanted: bool) -> Iterator[None]:
-    """Inside, raw answers that cannot be used are shown where they are `wanted`. Nothing of them is kept."""
-    logger = logging.getLogger("memalign.raw_answers")
-    level, handler = logger.level, _AnswersOnStderr()
-    if wanted:
-        logger.addHandler(handler)
-        logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+def _show_raw_answers(ctx: typer.Context) -> None:
+    """Show raw answers that cannot be used on stderr until the command ends. Nothing of them is kept."""
+    logger, handler = logging.getLogger("memalign.raw_answers"), _AnswersOnStderr()
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    ctx.call_on_close(lambda: logger.removeHandler(handler))
 
 
 def judge_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -1,7 +1,7 @@
 """What the fields of a case may hold: turns of a conversation, the spans of a trace, and nothing but text."""
 
 from memalign.content.conversation import Turn, turns_of
-from memalign.content.media import check_field, check_fields, media_in
+from memalign.content.media import check_field, check_fields
 from memalign.content.paths import Part, each_side, first_lacking, part_in, parts_of_sides, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
 from memalign.content.traces import Span, SpanTree, exported_spans, span_tree, trace_of
@@ -18,7 +18,6 @@ __all__ = [
     "exported_spans",
     "first_lacking",
     "judged_texts",
-    "media_in",
     "part_in",
     "parts_of_sides",
     "sides_of",

@@ -10,54 +10,35 @@ from memalign.content.conversation import turns_of
 from memalign.content.traces import span_tree
 from memalign.errors import InputError
 
-__all__ = ["Medium", "check_field", "check_fields", "media_in"]
+__all__ = ["check_field", "check_fields"]
 
 Kind = Literal["image", "audio", "video", "file"]
 
-_NAMES: dict[Kind, str] = {"image": "an image", "audio": "audio", "video": "a video", "file": "a file"}
-_REMEDIES: dict[Kind, str] = {
-    "image": "images cannot be judged; describe in words what it shows",
-    "audio": "audio cannot be judged; use its transcript",
-    "video": "videos cannot be judged; describe in words what it shows",
-    "file": "files cannot be judged; use the text that it contains",
+_WORDS: dict[Kind, tuple[str, str]] = {
+    "image": ("an image", "images cannot be judged; describe in words what it shows"),
+    "audio": ("audio", "audio cannot be judged; use its transcript"),
+    "video": ("a video", "videos cannot be judged; describe in words what it shows"),
+    "file": ("a file", "files cannot be judged; use the text that it contains"),
 }
-# Content parts by their "type": those that can be nothing else, and those that are media only with a payload, for
-# {"type": "file", "path": …} is a line of a directory and {"type": "image", "alt": …} a block of a page: texts.
-_PARTS: dict[object, Kind] = {
-    **dict.fromkeys(("image_url", "input_image", "image_file"), "image"),
-    **dict.fromkeys(("input_audio", "audio_url"), "audio"),
-    **dict.fromkeys(("input_video", "video_url"), "video"),
-    **dict.fromkeys(("input_file", "file_url"), "file"),
-}
-_WITH_PAYLOAD: dict[object, Kind] = {
-    "image": "image",
-    "audio": "audio",
-    "video": "video",
-    "file": "file",
-    "document": "file",
-}
+# Types of content parts. `image_url` and `input_file` can be nothing else; `image` and `file` are media only with a
+# payload, for {"type": "file", "path": …} is a line of a directory and {"type": "image", "alt": …} a block of a page.
+_TYPE = re.compile(r"(input_)?(image|audio|video|file|document)(_url|_file)?")
 _PAYLOADS = frozenset(
     ("data", "blob", "bytes", "base64", "file", "file_data", "fileData", "file_uri", "fileUri", "file_id", "image_url")
 )
 _MIME_KEYS = ("mime_type", "media_type", "mimeType", "mediaType")
-_FILES = r"application/(?:pdf|octet-stream|msword|vnd\.|zip)"
-_MIME = re.compile(rf"(?:(image|audio|video)/|{_FILES})", re.IGNORECASE)
-_DATA_URL = re.compile(rf"\s*data:(?:image/|(?:audio/|video/|{_FILES})[\w.+-]*(?:;[\w.=-]+)*;base64,)", re.IGNORECASE)
-_DATA_URL_INSIDE = re.compile(
-    rf"data:((?:image|audio|video)/|{_FILES})[\w.+-]*(?:;[\w.=-]+)*;base64,[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE
-)
+_MIME = r"(?:(image|audio|video)/|application/(?:pdf|octet-stream|msword|vnd\.|zip))"
+_DATA_URL = rf"data:{_MIME}[\w.+-]*(?:;[\w.=-]+)*,"
+_WHOLE = re.compile(rf"\s*{_DATA_URL}", re.IGNORECASE)
+_INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 
 
 class Medium(NamedTuple):
-    """What in a field is no text: where it is (`[2].content[1]`), of what kind, and by what that was seen."""
+    """What in a field is no text: where it is (`[2].content[1]`), of what kind, and in words."""
 
     place: str
     kind: Kind
     words: str
-
-    def __str__(self) -> str:
-        """Place and thing, `[2].content[1] is an image (image_url)`."""
-        return f"{self.place} is {self.words}"
 
 
 def media_in(value: object) -> Medium | None:
@@ -71,37 +52,38 @@ def media_in(value: object) -> Medium | None:
         place, part = waiting.pop()
         if isinstance(part, bytes | bytearray | memoryview):
             return Medium(place, "image", "bytes, such as those of an image")
-        if isinstance(part, str) and (url := _DATA_URL.match(part)):
-            kind = _mime_kind(part[url.start() :].lstrip()[5:])
-            return Medium(place, kind or "file", f"{_NAMES[kind or 'file']} (a data: URL)")
-        if isinstance(part, str) and "data:" in part and (url := _DATA_URL_INSIDE.search(part)):
-            kind = _mime_kind(url[1]) or "file"
-            return Medium(place, kind, f"a text with {_NAMES[kind]} in it (a data: URL)")
+        if isinstance(part, str) and "data:" in part and (url := _WHOLE.match(part) or _INSIDE.search(part)):
+            kind = _kind(url[1])
+            inside = "" if _WHOLE.match(part) else "a text with "
+            return Medium(place, kind, f"{inside}{_WORDS[kind][0]} (a data: URL)")
         if isinstance(part, Mapping):
             if (medium := _part(part)) is not None:
-                return Medium(place, medium[0], f"{_NAMES[medium[0]]} ({medium[1]})")
+                return Medium(place, medium[0], f"{_WORDS[medium[0]][0]} ({medium[1]})")
             waiting.extend((f"{place}.{name}", below) for name, below in reversed(list(part.items())))
         elif isinstance(part, list | tuple):
             waiting.extend((f"{place}[{number}]", part[number]) for number in reversed(range(len(part))))
     return None
 
 
+def _kind(word: str | None) -> Kind:
+    kinds: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
+    return kinds.get((word or "").lower(), "file")
+
+
 def _part(part: Mapping[str, object]) -> tuple[Kind, str] | None:
     """The kind of a content part, and the key or type that tells it."""
     name = part.get("type")
-    if isinstance(name, str) and name in _PARTS:
-        return _PARTS[name], name
+    typed = _TYPE.fullmatch(name) if isinstance(name, str) else None
+    if typed and (typed[1] or typed[3] or _has_payload(part, typed[2])):
+        return _kind(typed[2]), typed[0]
     for key in _MIME_KEYS:
-        if (kind := _mime_kind(str(part.get(key) or ""))) is not None and not _PAYLOADS.isdisjoint(part):
-            return kind, "its media type"
-    if isinstance(name, str) and name in _WITH_PAYLOAD and _has_payload(part, name):
-        return _WITH_PAYLOAD[name], name
+        mime = re.match(_MIME, str(part.get(key) or ""), re.IGNORECASE)
+        if mime is not None and not _PAYLOADS.isdisjoint(part):
+            return _kind(mime[1]), "its media type"
     if isinstance(url := part.get("image_url"), Mapping) and "url" in url:
         return "image", "image_url"
-    for key in ("audio", "input_audio"):  # a model's spoken answer, with its transcript or without
-        if isinstance(sound := part.get(key), Mapping) and "data" in sound:
-            return "audio", key
-    return None
+    # A model's spoken answer has its sound beside its transcript.
+    return ("audio", "audio") if isinstance(sound := part.get("audio"), Mapping) and "data" in sound else None
 
 
 def _has_payload(part: Mapping[str, object], name: str) -> bool:
@@ -114,12 +96,6 @@ def _has_payload(part: Mapping[str, object], name: str) -> bool:
     if name == "image" and (len(part) == 1 or "url" in part):
         return True
     return (name in ("audio", "video") and isinstance(content, str)) or not _PAYLOADS.isdisjoint(part)
-
-
-def _mime_kind(mime: str) -> Kind | None:
-    match = _MIME.match(mime)
-    kinds: dict[str | None, Kind] = {"image": "image", "audio": "audio", "video": "video"}
-    return None if match is None else kinds.get(match[1] and match[1].lower(), "file")
 
 
 def check_field(name: str, value: object) -> None:
@@ -136,7 +112,8 @@ def check_field(name: str, value: object) -> None:
                 if medium is None and (medium := media_in(getattr(span, part))) is not None:
                     where = f", span {span.name!r}, {part}"
     if medium is not None:
-        raise InputError(f"{name}{where}{medium}: {_REMEDIES[medium.kind]}, or leave it out of {name}")
+        what = f"{name}{where}{medium.place} is {medium.words}"
+        raise InputError(f"{what}: {_WORDS[medium.kind][1]}, or leave it out of {name}")
     if name == "conversation":
         turns_of(value)
 

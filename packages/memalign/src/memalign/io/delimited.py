@@ -24,7 +24,7 @@ _MARKS = {".csv": ",;\t|", ".tsv": "\t,;|"}
 _MARK_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel's own first line
 _MISSING = frozenset(("nan", "NaN", "NaT", "<NA>"))  # how pandas spells a missing cell as text
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-_CP1252_UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
+_ENCODING = "perhaps Windows-1252, as Excel writes a plain CSV; save it as CSV UTF-8 or as .xlsx"
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are the full-width ones
 
 
@@ -38,7 +38,7 @@ def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
         for line, raw in file_lines(path):
             text = decoded(line, raw)
             if isinstance(text, RowError):
-                not_utf8[line] = RowError(line=line, reason=text.reason.partition(";")[0] + _encoding_hint(raw))
+                not_utf8[line] = RowError(line=line, reason=f"{text.reason.partition(';')[0]}, {_ENCODING}")
                 text = raw.decode("utf-8", "replace")
             yield text
 
@@ -118,12 +118,6 @@ def _mark(header: str, marks: str, columns: Columns) -> str:
             if len(names) > 1 and fields & {name.strip().strip('"').strip() for name in names}:
                 return mark
     return max(marks, key=lambda mark: (header.count(mark), -marks.index(mark))) if "\n" in header else marks[0]
-
-
-def _encoding_hint(raw: bytes) -> str:
-    if any(byte in _CP1252_UNDEFINED for byte in raw):
-        return "; save the file as UTF-8"
-    return ", perhaps Windows-1252, as Excel writes a plain CSV; save it as CSV UTF-8 or as .xlsx"
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

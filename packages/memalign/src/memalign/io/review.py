@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.io.delimited import write_delimited
 from memalign.io.examples import Examples
+from memalign.io.files import atomic_write
 from memalign.io.judgments import read_judgments
-from memalign.io.review_cells import HIDDEN, REASON, VERDICT, hidden_cells
-from memalign.io.sheets import Column, write_sheet
+from memalign.io.sheets import HIDDEN, REASON, REVIEW, VERDICT, hidden_cells
 from memalign.io.source import ExampleSource
+from memalign.terminal import plain
 from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueType
+
+if TYPE_CHECKING:
+    from openpyxl.cell import Cell
+    from openpyxl.worksheet.worksheet import Worksheet
 
 __all__ = ["ReviewCase", "review_cases", "write_review"]
 
 _SHEETS = (".xlsx", ".csv", ".tsv")
+_LONGEST_CELL = 32_000  # characters; a cell holds 32,767
 
-
-@dataclass(frozen=True, kw_only=True)
-class ReviewCase:
-    """One case to review, and the judge's verdict on it, None where there is none."""
-
-    example: Example
-    judgment: Judgment | None = None
+ReviewCase = tuple[Example, Judgment | None]
+"""One case to review, and the judge's verdict on it, None where there is none."""
 
 
 def review_cases(
@@ -50,7 +51,7 @@ def review_cases(
     """
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     if judged is None:
-        return [ReviewCase(example=example) for example in source], []
+        return [(example, None) for example in source], []
     file = read_judgments(judged)
     contents = {example.id: example for example in remembered}
     contents |= {example.id: example for example in source if example.id in file.judgments}
@@ -65,7 +66,7 @@ def review_cases(
                 f"{source.name}: {example_id!r} has changed since it was judged in {judged}; use the file "
                 "as it was, or judge it again"
             )
-        cases.append(ReviewCase(example=example, judgment=None if judgment.error else judgment))
+        cases.append((example, None if judgment.error else judgment))
     return cases, missing
 
 
@@ -94,31 +95,21 @@ def write_review(
     path = Path(path)
     if path.suffix.lower() not in _SHEETS:
         raise InputError(f"{path}: the name of a sheet ends in {', '.join(_SHEETS)}, not in {path.suffix or 'nothing'}")
-    fields = [name for name in CONTENT_FIELDS if any(name in case.example.content for case in cases)]
-    with_verdicts = with_verdicts and any(case.judgment is not None for case in cases)
-    hidden = [hidden_cells(case.example) for case in cases]
-    parts = max(map(len, hidden), default=1)
-    columns = [
-        Column(name="id", width=16),
-        *(Column(name=name, width=60 if len(fields) < 3 else 45) for name in fields),
-        *([Column(name=VERDICT, width=14), Column(name=REASON, width=45)] if with_verdicts else []),
-        _verdict_column(value_type),
-        Column(name="rationale", width=50, to_fill=True, allowed="Why, in your words. One point a sentence."),
-        Column(name="source", width=16, to_fill=True, allowed="Your name"),
-        *(Column(name=HIDDEN if not part else f"{HIDDEN} {part + 1}", width=12, hidden=True) for part in range(parts)),
-    ]
-    rows: list[list[Any]] = []
-    for case, cells in zip(cases, hidden, strict=True):
-        content, judgment = case.example.content, case.judgment
-        row: list[Any] = [
-            case.example.id,
-            *(as_read(name, content[name]) if name in content else None for name in fields),
-        ]
-        if with_verdicts:
-            row += [None, None] if judgment is None else [judgment.value, judgment.rationale]
-        rows.append([*row, None, None, source, *cells, *[None] * (parts - len(cells))])
+    fields = [name for name in CONTENT_FIELDS if any(name in example.content for example, _ in cases)]
+    hidden = [hidden_cells(example) for example, _ in cases]
+    names = [HIDDEN, *(f"{HIDDEN} {part}" for part in range(2, max(map(len, hidden), default=1) + 1))]
+    widths = {"id": 16, **dict.fromkeys(fields, 60 if len(fields) < 3 else 45)}
+    if with_verdicts and any(judgment is not None for _, judgment in cases):
+        widths |= {VERDICT: 14, REASON: 45}
+    widths |= {"value": 14 if value_type.closed else 40, "rationale": 50, "source": 16, **dict.fromkeys(names, 12)}
+    rows = []
+    for (example, judgment), parts in zip(cases, hidden, strict=True):
+        row: dict[str, Any] = {"id": example.id, "source": source, **dict(zip(names, parts, strict=False))}
+        row |= {name: as_read(name, value) for name, value in example.content.items()}
+        row |= {VERDICT: judgment.value, REASON: judgment.rationale} if judgment else {}
+        rows.append([row.get(name) for name in widths])
     if path.suffix.lower() != ".xlsx":
-        write_delimited(path, [column.name for column in columns], rows)
+        write_delimited(path, list(widths), rows)
         return
     notes = (
         "Read each case. Write your verdict in the column value and your reason in rationale. Either may be empty.",
@@ -127,14 +118,74 @@ def write_review(
         "You may sort and filter the rows. Leave the hidden columns at the end: they hold the cases as judged.",
         *(["", "What the judge is asked:", instructions] if instructions else []),
     )
-    write_sheet(path, columns, rows, notes)
+    content = _workbook(widths, rows, notes, value_type)
+    try:
+        with atomic_write(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it") from None
 
 
-def _verdict_column(value_type: ValueType) -> Column:
-    bounds = None if value_type.low is None or value_type.high is None else (value_type.low, value_type.high)
-    choices: Sequence[bool | int | str] = ()
-    if value_type.kind in ("bool", "choice") or (value_type.kind == "int" and len(value_type.labels) <= 101):
-        choices = [label for label in value_type.labels if not isinstance(label, float)]
-    words = value_type.allowed[:1].upper() + value_type.allowed[1:]
-    width = 14 if value_type.closed else 40
-    return Column(name="value", width=width, to_fill=True, choices=choices, bounds=bounds, allowed=words)
+def _workbook(
+    widths: Mapping[str, int], rows: Sequence[Sequence[Any]], notes: Sequence[str], value_type: ValueType
+) -> bytes:
+    """The sheet, with wrapped texts, a frozen header and a choice of verdicts; the notes are on a second one."""
+    from openpyxl import Workbook
+    from openpyxl.styles import Alignment, Font, PatternFill
+    from openpyxl.utils import get_column_letter
+
+    book = Workbook()
+    sheet, guide = book.worksheets[0], book.create_sheet("guide")
+    sheet.title = REVIEW
+    for number, line in enumerate(notes, 1):
+        _put(guide.cell(number, 1), line)
+    guide.column_dimensions["A"].width = 100
+    for place, (name, width) in enumerate(widths.items(), 1):
+        letter, hidden = get_column_letter(place), name.startswith(HIDDEN)
+        sheet.column_dimensions[letter].width, sheet.column_dimensions[letter].hidden = width, hidden
+        for number, value in enumerate((name, *(row[place - 1] for row in rows)), 1):
+            _put(cell := sheet.cell(number, place), value)
+            cell.alignment = Alignment(wrap_text=not hidden, vertical="top")
+        sheet.cell(1, place).font = Font(bold=True)
+        if name in ("value", "rationale", "source"):
+            sheet.cell(1, place).fill = PatternFill("solid", fgColor="FFF2CC")
+        if name == "value":
+            _allow(sheet, guide, f"{letter}2:{letter}{len(rows) + 1}", value_type)
+    sheet.freeze_panes = "B2"
+    made = io.BytesIO()
+    book.save(made)
+    return made.getvalue()
+
+
+def _put(cell: Cell, value: Any) -> None:
+    """Write a value into a cell; a text is never a formula, whatever it begins with."""
+    if value is None or isinstance(value, bool | int | float):
+        cell.value = value
+        return
+    text = plain(value)
+    if len(text) > _LONGEST_CELL:
+        text = f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
+    cell.value = text
+    cell.data_type = "s"
+    cell.quotePrefix = True  # nor is it one when somebody edits the cell
+    cell.number_format = "@"
+
+
+def _allow(sheet: Worksheet, guide: Worksheet, cells: str, value_type: ValueType) -> None:
+    """Make the sheet refuse what is no verdict: it offers a list, which stands in the guide, or knows the bounds."""
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    if value_type.kind in ("bool", "choice") or (value_type.kind == "int" and 0 < len(value_type.labels) <= 101):
+        for number, choice in enumerate(value_type.labels, 1):
+            _put(guide.cell(number, 2), choice)
+        rule = DataValidation(type="list", formula1=f"guide!$B$1:$B${len(value_type.labels)}")
+    elif value_type.low is not None and value_type.high is not None:
+        low, high = f"{value_type.low:g}", f"{value_type.high:g}"
+        rule = DataValidation(type="decimal", operator="between", formula1=low, formula2=high)
+    else:
+        return
+    rule.allow_blank = rule.showErrorMessage = rule.showInputMessage = True
+    allowed = value_type.allowed[:1].upper() + value_type.allowed[1:250]
+    rule.errorTitle, rule.error, rule.promptTitle, rule.prompt = "Not a verdict", allowed, "value", allowed
+    sheet.add_data_validation(rule)
+    rule.add(cells)

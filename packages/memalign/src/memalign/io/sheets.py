@@ -1,35 +1,33 @@
-"""XLSX sheets as rows, and a table as a sheet that people fill in."""
+"""XLSX sheets as rows, and the cases that a sheet for review hides, so that they come back exactly as they were judged."""
 
 from __future__ import annotations
 
-import io
+import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 from xml.etree.ElementTree import ParseError
 
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import cell_value, header_names
-from memalign.io.files import atomic_write
+from memalign.io.frames import is_absent
 from memalign.io.rows import Row
-from memalign.terminal import plain
+from memalign.types import CONTENT_FIELDS, Example
 
-if TYPE_CHECKING:
-    from openpyxl.cell import Cell
-    from openpyxl.worksheet.worksheet import Worksheet
+__all__ = ["HIDDEN", "REASON", "REVIEW", "VERDICT", "hidden_cells", "is_review", "restored", "sheet_rows"]
 
-__all__ = ["REVIEW", "Column", "sheet_rows", "write_sheet"]
-
+HIDDEN = "memalign"
+VERDICT, REASON = "judge's verdict", "judge's reason"
 REVIEW = "review"
 """The worksheet that experts fill in."""
 
-_LONGEST_CELL = 32_000  # characters; a cell holds 32,767
+_PART = 30_000  # characters; a cell of a spreadsheet holds 32,767
 
 # A file of two kilobytes can claim a cell in the last column of the last row, and every row before it is then made of
 # 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and one text can stand in every cell.
@@ -142,111 +140,44 @@ def _row(number: int, letters: dict[str, str], cells: Sequence[Any], columns: Co
     return Row(line=number, fields=fields, letters=letters)
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- what `memalign review` hides in each row of a sheet -----------------------------------------------------------------
+#
+# People read texts, and a spreadsheet changes them: it cuts long cells, breaks lines, turns ids into dates. So the last
+# columns of a sheet, `memalign`, `memalign 2`, …, hold id and content as JSON in plain ASCII, which no spreadsheet and no
+# encoding changes. Reading takes the case from there, and the expert's own columns from the cells.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column of a sheet that people fill in.
-
-    Attributes:
-        name: Its header.
-        width: In characters.
-        to_fill: Whether people fill it in.
-        hidden: Whether they do not see it.
-        choices: All values that they may write.
-        bounds: The lowest and the highest number.
-        allowed: The same in words.
-    """
-
-    name: str
-    width: int = 60
-    to_fill: bool = False
-    hidden: bool = False
-    choices: Sequence[bool | int | str] = ()
-    bounds: tuple[float, float] | None = None
-    allowed: str = ""
+def is_review(fields: Mapping[str, Any]) -> bool:
+    """Whether a row is of a sheet that `memalign review` wrote."""
+    return str(fields.get(HIDDEN, "")).startswith("{")
 
 
-def write_sheet(
-    path: Path, columns: Sequence[Column], rows: Sequence[Sequence[Any]], notes: Sequence[str] = ()
-) -> None:
-    """Write a table as an XLSX sheet: wrapped texts, a frozen header, lists to choose from, notes on a second sheet.
+def hidden_cells(example: Example) -> list[str]:
+    """The case as JSON, in parts that fit into cells."""
+    text = json.dumps({"id": example.id, **example.content}, ensure_ascii=True, separators=(",", ":"))
+    return [text[at : at + _PART] for at in range(0, len(text), _PART)]
 
-    Texts are never formulas, whatever they begin with.
 
-    Raises:
-        InputError: The file cannot be written.
-    """
-    from openpyxl import Workbook
-    from openpyxl.styles import Font, PatternFill
-    from openpyxl.utils import get_column_letter
+def restored(row: Row) -> Row | RowError:
+    """The row with the case as it was judged, and all else as it was filled in."""
+    cells = {name: value for name, value in row.fields.items() if not is_absent(value) and value != ""}
+    names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
+    names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
+    row_id = str(cells.get("id", "")).removeprefix("'").strip()
 
-    book = Workbook()
-    sheet = book.worksheets[0]
-    sheet.title = REVIEW
-    guide = book.create_sheet("guide")
-    for number, line in enumerate(notes, 1):
-        _put(guide.cell(number, 1), line)
-    guide.column_dimensions["A"].width = 100
-    for place, column in enumerate(columns, 1):
-        letter = get_column_letter(place)
-        _put(head := sheet.cell(1, place), column.name)
-        head.font = Font(bold=True)
-        if column.to_fill:
-            head.fill = PatternFill("solid", fgColor="FFF2CC")
-            _allow(sheet, guide, column, f"{letter}2:{letter}{len(rows) + 1}", place)
-        sheet.column_dimensions[letter].width = column.width
-        sheet.column_dimensions[letter].hidden = column.hidden
-    for number, cells in enumerate(rows, 2):
-        for place, (column, cell) in enumerate(zip(columns, cells, strict=True), 1):
-            _put(sheet.cell(number, place), cell, to_fill=column.to_fill, wrap=not column.hidden)
-    sheet.freeze_panes = "B2"
-    made = io.BytesIO()
-    book.save(made)
+    def fault(name: str, reason: str) -> RowError:
+        column = f"{row.letters[name]} ({name})" if name in row.letters else None
+        return RowError(line=row.line, id=row_id or None, column=column, reason=reason)
+
     try:
-        with atomic_write(path) as file:
-            file.write(made.getvalue())
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it") from None
-
-
-def _put(cell: Cell, value: Any, *, to_fill: bool = False, wrap: bool = True) -> None:
-    from openpyxl.styles import Alignment
-
-    cell.alignment = Alignment(wrap_text=wrap, vertical="top")
-    if isinstance(value, bool | int | float):
-        cell.value = value
-    elif value is not None:
-        text = plain(value)
-        if len(text) > _LONGEST_CELL:
-            text = f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
-        cell.value = text
-        cell.data_type = "s"  # never a formula
-        cell.quotePrefix = True  # nor when somebody edits the cell
-        cell.number_format = "@"
-    elif to_fill:
-        cell.number_format = "General"
-
-
-def _allow(sheet: Worksheet, guide: Worksheet, column: Column, cells: str, place: int) -> None:
-    """Say what may be written into the cells of a column, as a list or as bounds; the sheet refuses anything else."""
-    from openpyxl.utils import get_column_letter
-    from openpyxl.worksheet.datavalidation import DataValidation
-
-    if column.choices:
-        letter = get_column_letter(place + 1)  # of the guide, beside its notes
-        for number, choice in enumerate(column.choices, 1):
-            _put(guide.cell(number, place + 1), choice)
-        rule = DataValidation(type="list", formula1=f"guide!${letter}$1:${letter}${len(column.choices)}")
-    elif column.bounds is not None:
-        low, high = column.bounds
-        rule = DataValidation(type="decimal", operator="between", formula1=f"{low:g}", formula2=f"{high:g}")
-    else:
-        return
-    rule.allow_blank = True
-    rule.showErrorMessage = rule.showInputMessage = True
-    rule.errorTitle, rule.error = "Not a verdict", column.allowed[:250]
-    rule.promptTitle, rule.prompt = column.name[:32], column.allowed[:250]
-    sheet.add_data_validation(rule)
-    rule.add(cells)
+        case = json.loads("".join(str(cells[name]) for name in names))
+        case_id = str(case.pop("id"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        cut = f"the hidden column {HIDDEN!r}, which holds the case, was changed or cut"
+        return fault(HIDDEN, f"{cut}; copy the row from a new sheet of memalign review")
+    if row_id != case_id and row.letters:  # in a sheet ids are text, and stay as they are
+        moved = "its id was changed, or a column was sorted apart from the others"
+        return fault("id", f"the row is of case {case_id!r}: {moved}")
+    ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
+    filled_in = {name: value for name, value in cells.items() if name not in ours}
+    return replace(row, fields={"id": case_id, **case, **filled_in}, review=True)

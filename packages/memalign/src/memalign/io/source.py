@@ -18,11 +18,11 @@ import msgspec
 from memalign.content import check_field
 from memalign.errors import InputError, RowError
 from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
+from memalign.io.delimited import delimited_rows
 from memalign.io.files import path_of
-from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame
-from memalign.io.readers import read_rows
-from memalign.io.review_cells import is_review, restored
-from memalign.io.rows import Row, json_rows, never_empty
+from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame, parquet_rows
+from memalign.io.rows import Row, array_rows, file_lines, json_rows, never_empty
+from memalign.io.sheets import is_review, restored, sheet_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
 __all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "Reading", "RowSource", "case_fields"]
@@ -32,6 +32,7 @@ JUDGED = frozenset({"judge", "content_hash", "value"})
 
 CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
 
+_FORMATS = ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of Parquet or JSONL files"
 _FIRST = 100  # rows that say whether there are ids
 
 
@@ -141,7 +142,7 @@ class RowSource:
 
     def _read(self) -> Iterator[Row | RowError]:
         if isinstance(self.items, str | Path):
-            return read_rows(self.items, self.columns)
+            return never_empty(str(self.items), _file_rows(path_of(self.items), self.columns))
         if column_names(self.items) is not None or is_frame(self.items):
             return never_empty(self.name, frame_rows(self.items))
         return (_object_row(position, item) for position, item in enumerate(self.items, 1))
@@ -159,6 +160,32 @@ class RowSource:
         if self.source is not None and (not source or is_absent(source)) and not row.fields.keys() >= JUDGED:
             row = replace(row, fields={**row.fields, "source": self.source})
         return row
+
+
+def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
+    """The rows of a file or folder, as they were written; its suffix says how it is read.
+
+    JSONL, CSV and sheets are read row by row and Parquet some hundred rows at a time, so that a large file never lies
+    in memory and one broken line costs that line only; a JSON array is read whole.
+    """
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        files = sorted(path.rglob("*.jsonl"))  # their lines are numbered on
+        lines = (raw for file in files for _, raw in file_lines(file))
+        return json_rows(enumerate(lines, 1)) if files else parquet_rows(path)
+    if suffix in (".jsonl", ".ndjson"):
+        return json_rows(file_lines(path))
+    if suffix == ".json":
+        return array_rows(path)
+    if suffix in (".csv", ".tsv"):
+        return delimited_rows(path, columns)
+    if suffix in (".xlsx", ".xlsm"):
+        return sheet_rows(path, columns)
+    if suffix in (".parquet", ".pq"):
+        return parquet_rows(path)
+    if not suffix:
+        raise InputError(f"{path}: there is no such folder, and the name of a file has to end in {_FORMATS}")
+    raise InputError(f"{path}: cannot read files of type {path.suffix!r}; use {_FORMATS}")
 
 
 class Reading:
