@@ -167,11 +167,3 @@ def test_a_report_has_its_sides_by_name(memalign: Run, aligned: str, held_out: P
     assert [row[0] for row in page["sections"][1]["rows"]] == ["tone", "zero-shot", "always true"]
 
 
-def test_a_case_without_verdict_is_named_beside_the_report(
-    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
-) -> None:
-    endpoint.faults = [bad_request("no such thing")]
-    ran = memalign("evaluate", aligned, held_out, "--report", "report.html")
-    assert ran.code == 1
-    assert "no such thing" in ran.err
-    assert Path("report.html").exists()

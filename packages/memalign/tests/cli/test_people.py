@@ -139,10 +139,6 @@ def test_a_revision_is_told_from_the_same_words() -> None:
     assert precedence_words(same, Memory(guidelines=(same, pinned))) == "superseded: G2 says the same"
 
 
-def test_what_people_did_differs_from_what_locks_did() -> None:
-    assert by_people(rule()) == by_people(rule(barred_for="t-3")) == ""
-    assert by_people(rule(origin="ben", pinned_by="ana")) == "words by ben, pinned by ana"
-    assert by_people(rule(retired_by="ana")) == "retired by ana"
 
 
 def test_guidelines_are_listed_with_status_and_remedy(memalign: Run, aligned: str) -> None:

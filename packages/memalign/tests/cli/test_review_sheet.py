@@ -206,10 +206,6 @@ def test_remembered_cases_need_no_file(memalign: Run, aligned: str, feedback: Pa
     assert memalign("review", aligned, "judged.jsonl", "--examples", part, "-o", "s.xlsx", "--json").json["cases"] == 3
 
 
-def test_a_table_of_judgments_replaces_its_lines(memalign: Run, tone: str, held_out: Path) -> None:
-    assert memalign("judge", tone, held_out, "-o", "judged.csv").code == 0
-    done = memalign("review", tone, "judged.csv", "--examples", held_out, "--shown", "-o", "r.xlsx", "--json")
-    assert (done.json["cases"], done.json["shown"]) == (3, True)
 
 
 def test_a_sheet_survives_pandas_and_reordering(memalign: Run, tone: str, cases: Path) -> None:

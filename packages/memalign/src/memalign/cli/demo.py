@@ -64,7 +64,7 @@ def demo(
 
     tell("", "2. Two experts review five other replies and say why")
     words = [(row.key, row.outputs, _word(row.value), row.rationale or "-") for row in lessons]
-    with show_progress(transient=True) as progress:
+    with show_progress() as progress:
         learned = judge.align(lessons, progress=progress)
     stages.append({"name": "align", "seconds": learned.seconds, "usage": learned.usage})
     tell(table(("feedback", "reply", "expert", "the expert's words"), words), *report_parts(learned))
@@ -74,7 +74,7 @@ def demo(
     tell(verdict_table(unseen, before=before, after=after), *_changes_of_mind(unseen, before, after))
 
     tell("", f"4. The comment on {WITHDRAWN} is withdrawn, and all that was learned with it in view")
-    with show_progress(transient=True) as progress:
+    with show_progress() as progress:
         forgot = learned.judge.unalign(WITHDRAWN, progress=progress)
     stages.append({"name": "unalign", "seconds": forgot.seconds, "usage": forgot.usage})
     last = _judge(forgot.judge, unseen, "judge, after unalign", stages)
@@ -170,7 +170,7 @@ def _judge(judge: Judge, rows: Sequence[Feedback], stage: str, stages: list[dict
     from memalign.types import Usage
 
     started = time.perf_counter()
-    with show_progress(transient=True) as progress:
+    with show_progress() as progress:
         judgments = tuple(judge.judge_many([row.example for row in rows if row.example], progress=progress))
     usage = sum((judgment.usage for judgment in judgments), Usage())
     stages.append({"name": stage, "seconds": time.perf_counter() - started, "usage": usage})

@@ -60,8 +60,7 @@ def list_(session: Session) -> int:
         judges, none = (), str(error)
     columns = ("name", "latest", "value_type", "model", "feedback", "guidelines", "pending")
     rows = [[getattr(judge, column) for column in columns] for judge in judges]
-    headings = ("name", "version", "type", "model", "feedback", "guidelines", "pending")
-    session.give({"judges": [judge.to_dict() for judge in judges]}, table(headings, rows) if rows else none)
+    session.give({"judges": [judge.to_dict() for judge in judges]}, table(columns, rows) if rows else none)
     return DONE
 
 
@@ -77,22 +76,21 @@ def show(
     With --ledger, it also lists every piece of feedback with its state (learned, merged, pending, disputed, rejected,
     withdrawn or erased) and the reason.
     """
-    from memalign.judge.spec import name_of
-
     number, judge = session.judge(name, version)
-    memory = judge.memory
+    memory, data = judge.memory, described(judge, version=number)
+    models = [(key.replace("_", " "), data[key]) for key in ("model", "check_model", "embedding_model") if data[key]]
+    pieces, cases = counted(len(memory), "piece"), counted(len(memory.cases), "case")
     settings = [
         ("name", judge.name),
         ("version", number),
         ("answers", f"{judge.value_type.spec} ({judge.value_type.allowed})"),
-        ("model", judge.model_name),
-        *([("check model", name_of(judge.check_model))] if name_of(judge.check_model) else []),
-        ("embedding model", name_of(judge.embedding_model) or "in this process"),
+        *models,
         ("examples per prompt", "the model's default" if judge.retrieval_k is None else judge.retrieval_k),
         *((key, value) for key, value in judge.parameters.items() if key != "models"),
         *model_facts(judge),
         *[("columns", f"{field} from {column}") for field, column in judge.columns.items()],
-        ("memory", f"{_counts(judge)}, hash {memory.hash}"),
+        ("memory", f"{pieces} of feedback on {cases}, {counted(len(memory.semantic), 'guideline')} in force"),
+        ("memory hash", memory.hash),
         ("label policy", _label_policy(judge)),
         ("locked cases", listed(memory.locks) or "none"),
         ("instructions", judge.instructions),
@@ -103,12 +101,10 @@ def show(
         parts += check_table(memory.semantic, judge)
     if away := len(memory.guidelines) - len(memory.semantic):
         parts.append(f"{counted(away, 'more guideline')} not in force; to see why: memalign guideline {name}")
-    if waiting := [(entry.key, entry.reason) for entry in memory.ledger() if entry.state == "pending"]:
+    if waiting := [(entry["key"], entry["reason"]) for entry in data["pending"]]:
         parts.append(table(("feedback", "pending because"), waiting, title="Pending"))
-    if conflicts := memory.open_conflicts:
-        rows = [(listed(conflict.feedback), conflict.about) for conflict in conflicts]
-        parts += [table(("feedback", "about"), rows, title="Conflicts"), settling(name)]
-    data = described(judge, version=number)
+    if conflicts := [(listed(conflict["feedback"]), conflict["about"]) for conflict in data["conflicts"]]:
+        parts += [table(("feedback", "about"), conflicts, title="Conflicts"), settling(name)]
     if ledger:
         entries = session.registry().ledger(name, number)
         counts = Counter(entry.state for entry in entries)
@@ -218,14 +214,6 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "pending": [{"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"],
         "conflicts": [{"feedback": c.feedback, "about": c.about} for c in memory.open_conflicts],
     }
-
-
-def _counts(judge: Judge) -> str:
-    memory = judge.memory
-    return (
-        f"{counted(len(memory), 'piece')} of feedback on {counted(len(memory.cases), 'case')}, "
-        f"{counted(len(memory.semantic), 'guideline')} in force"
-    )
 
 
 def _names(text: str | None) -> list[Any] | None:

@@ -31,32 +31,29 @@ _LISTED = 1_000  # failures in the JSON
 
 
 @contextmanager
-def show_progress(
-    *, size: bool = False, detail: Callable[[int, int], str] | None = None, transient: bool = False
-) -> Iterator[Progress]:
+def show_progress(*, size: bool = False, detail: Callable[[int, int], str] | None = None) -> Iterator[Progress]:
     """Show how far a run has come: by bars on a terminal, by a line now and then elsewhere.
 
     Args:
         size: Whether the numbers are bytes.
         detail: Says more of a phase, given what is done and the total.
-        transient: Whether the bars disappear at the end.
     """
     console = open_console(stderr=True)
     more = detail or (lambda done, total: "")
     if not console.is_terminal:
         yield _lines(size=size, detail=more)
         return
-    with _bars(console, size=size, detail=more, transient=transient) as update:
+    with _bars(console, size=size, detail=more) as update:
         yield update
 
 
 @contextmanager
-def _bars(console: Console, *, size: bool, detail: Callable[[int, int], str], transient: bool) -> Iterator[Progress]:
+def _bars(console: Console, *, size: bool, detail: Callable[[int, int], str]) -> Iterator[Progress]:
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     counter = DownloadColumn() if size else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[detail]}"), console=console, transient=transient) as drawn:
+    with Progress(*columns, TextColumn("{task.fields[detail]}"), console=console) as drawn:
         tasks: dict[str, Any] = {}
 
         def update(phase: str, done: int, total: int) -> None:
