@@ -165,5 +165,3 @@ def test_a_report_has_its_sides_by_name(memalign: Run, aligned: str, held_out: P
     assert memalign("evaluate", aligned, held_out, "--report", "report.json", "--against", "zero-shot").code == 0
     page = json.loads(Path("report.json").read_text("utf-8"))
     assert [row[0] for row in page["sections"][1]["rows"]] == ["tone", "zero-shot", "always true"]
-
-

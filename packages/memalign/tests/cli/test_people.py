@@ -12,7 +12,7 @@ import pytest
 from memalign import Registry
 from memalign.align import AlignResult, Conflict, Impact, LockCheck, VerdictChange
 from memalign.cli.align import report
-from memalign.cli.guidelines import by_people, precedence_words
+from memalign.cli.guidelines import precedence_words
 from memalign.memory import FeedbackConflict, Memory
 from memalign.types import FeedbackKey, Guideline
 from tests.cli.conftest import FEEDBACK, Run, jsonl, session
@@ -137,8 +137,6 @@ def test_a_revision_is_told_from_the_same_words() -> None:
     assert precedence_words(old, Memory(guidelines=(old, rule(2, origin="ana")))) == "superseded: G2 took its place"
     same, pinned = rule(1), replace(rule(2, pinned_by="ana"), text=rule(1).text)
     assert precedence_words(same, Memory(guidelines=(same, pinned))) == "superseded: G2 says the same"
-
-
 
 
 def test_guidelines_are_listed_with_status_and_remedy(memalign: Run, aligned: str) -> None:

