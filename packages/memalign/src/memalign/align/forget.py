@@ -69,12 +69,7 @@ def forget(
 
 
 def forget_lessons(
-    memory: Memory,
-    keys: Collection[FeedbackKey],
-    *,
-    why: str,
-    people_agree: bool = False,
-    keep: Collection[str] = (),
+    memory: Memory, keys: Collection[FeedbackKey], *, why: str, people_agree: bool = False, keep: Collection[str] = ()
 ) -> Memory:
     """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it wait again.
 

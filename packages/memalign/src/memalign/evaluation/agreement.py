@@ -18,16 +18,7 @@ from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.io import FeedbackSource, read_feedback, read_judgments
 from memalign.judge.many import signature_of
 from memalign.memory.label_policy import policy_label
-from memalign.metrics import (
-    Estimate,
-    Statistic,
-    accuracy,
-    balanced_accuracy,
-    ccc,
-    cohen_kappa,
-    confusion,
-    mae,
-)
+from memalign.metrics import Estimate, Statistic, accuracy, balanced_accuracy, ccc, cohen_kappa, confusion, mae
 from memalign.models.calls import Calls
 from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Feedback, Judgment, Usage

@@ -42,15 +42,7 @@ if TYPE_CHECKING:
     from memalign.judge.calibrator import Calibrator
     from memalign.judge.judge import Judge
 
-__all__ = [
-    "Answered",
-    "answered_about",
-    "asked_checks",
-    "calibrator_of",
-    "decided",
-    "finding_text",
-    "with_checks",
-]
+__all__ = ["Answered", "answered_about", "asked_checks", "calibrator_of", "decided", "finding_text", "with_checks"]
 
 replace = msgspec.structs.replace
 
