@@ -31,7 +31,7 @@ from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
 from memalign.types import Judgment, Usage
 
-__all__ = ["Relearn", "agrees", "ask", "at_once", "judge_case", "labelled_cases"]
+__all__ = ["Relearn", "agrees", "ask", "judge_case", "judge_cases", "labelled_cases"]
 
 replace = msgspec.structs.replace
 
@@ -74,7 +74,7 @@ async def ask(judge: Judge, relearn: Relearn, run: Run, *, thorough: bool = True
         async def ask_about(pair: tuple[Case, Judge | None]) -> Answers | str:
             return await _answers(judge, *pair, model, run)
 
-        answers = await aio.at_most(at_once(judge, run), ask_about, pairs, partial(run.tell, "ask"))
+        answers = await aio.at_most(_at_once(judge, run), ask_about, pairs, partial(run.tell, "ask"))
     faults = Counter(answer for answer in answers if isinstance(answer, str))
     if faults:
         reasons = "; ".join(why for why, _ in faults.most_common(REASONS))
@@ -108,12 +108,22 @@ def agrees(judge: Judge, case: Case, judgment: Judgment | str) -> bool:
     return value is not None and label is not None and judge.value_type.agree(label, value)
 
 
-def at_once(judge: Judge, run: Run) -> int:
+def _at_once(judge: Judge, run: Run) -> int:
     """How many cases are asked about at a time: as many as the judge's models take."""
     models: list[ChatModel | DecisionModel] = [open_judging_model(judge)]
     if (model := check_model_of(judge)) is not None:
         models.append(model)
     return min(map(run.calls.in_flight, models))
+
+
+async def judge_cases(pairs: Sequence[tuple[Judge, Case]], run: Run, phase: str) -> list[Judgment | str]:
+    """`judge_case` of judges that ask the same models, as many at a time as these take."""
+
+    async def judge_pair(pair: tuple[Judge, Case]) -> Judgment | str:
+        return await judge_case(*pair, run)
+
+    limit = _at_once(pairs[0][0], run) if pairs else 1
+    return await aio.at_most(limit, judge_pair, pairs, partial(run.tell, phase))
 
 
 async def judge_case(judge: Judge, case: Case, run: Run, *, checks: bool = True) -> Judgment | str:

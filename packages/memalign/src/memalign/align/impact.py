@@ -7,10 +7,8 @@ is shown it. The guidelines stay, also those that its experts' words taught: wha
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 
-from memalign import aio
-from memalign.align.ask import agrees, at_once, judge_case, labelled_cases
+from memalign.align.ask import agrees, judge_cases, labelled_cases
 from memalign.align.result import Impact, Run, VerdictChange
 from memalign.judge import Judge
 from memalign.memory import Case
@@ -30,14 +28,9 @@ async def impact(after: Judge, count: int, run: Run) -> Impact | None:
     cases, before = labelled_cases(after)[:count], run.before
     if not cases or before.memory.hash == after.memory.hash:
         return None
-
-    async def judge_hidden(pair: tuple[Judge, Case]) -> Judgment | str:
-        judge, case = pair
-        return await judge_case(judge.without_case(case.example), case, run)
-
     with run.timed("impact"):
-        pairs = [(judge, case) for judge in (before, after) for case in cases]
-        judgments = await aio.at_most(at_once(after, run), judge_hidden, pairs, partial(run.tell, "impact"))
+        pairs = [(judge.without_case(case.example), case) for judge in (before, after) for case in cases]
+        judgments = await judge_cases(pairs, run, "impact")
     changes, checked = [], 0
     for case, old, new in zip(cases, judgments[: len(cases)], judgments[len(cases) :], strict=True):
         if isinstance(old, Judgment) and isinstance(new, Judgment):

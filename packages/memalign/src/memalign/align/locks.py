@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import partial
 
 import msgspec
 
-from memalign import aio
-from memalign.align.ask import agrees, at_once, judge_case
+from memalign.align.ask import agrees, judge_case, judge_cases
 from memalign.align.result import LockCheck, Run
 from memalign.judge import Judge
 from memalign.memory import Case, Memory, Outcome
@@ -40,8 +38,7 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
         while tried is not learned:
             tried = learned
             standing = [case for case in locked if checks[case.id].holds]
-            about = partial(judge_case, learned, run=run)
-            judgments = await aio.at_most(at_once(learned, run), about, standing, partial(run.tell, "locks"))
+            judgments = await judge_cases([(learned, case) for case in standing], run, "locks")
             for case, judgment in zip(standing, judgments, strict=True):
                 if agrees(learned, case, judgment):
                     continue
