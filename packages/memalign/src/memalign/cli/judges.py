@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.guidelines import check_table, consequences, guideline_table, guideline_values, settling, user_name
-from memalign.cli.model_options import lost_address, model_facts
+from memalign.cli.model_options import lost_settings, model_facts
 from memalign.cli.options import VALUE_TYPES, ColumnMap, Name, Version, Yes, columns_of
 from memalign.cli.output import counted, facts, listed, say, table
 from memalign.cli.session import DONE, Session, confirmed, version_line
@@ -169,7 +169,7 @@ def edit(
     moved, lines = consequences(saved)
     if reweighed:
         lines = [f"label policy: {_label_policy(saved.judge)}", *_silent(saved.judge), *lines]
-    lines += lost_address(saved.before, saved.judge)
+    lines += lost_settings(saved.before, saved.judge)
     data = {**described(saved.judge, version=saved.version), "consequences": moved}
     session.give(data, *lines, version_line(name, saved))
     if instructions is not None:

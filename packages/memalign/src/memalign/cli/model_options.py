@@ -129,7 +129,7 @@ class ModelOptions:
         return with_address(name, self.base_url or None)
 
     def apply(self, judge: Judge) -> Judge:
-        """The judge with these settings. What is set for a model stays, also when the judge takes another one.
+        """The judge with these settings. Models that it no longer has take their headers, prices and context along.
 
         Raises:
             InputError: The judge has no model of this role.
@@ -138,26 +138,28 @@ class ModelOptions:
         from memalign.judge.spec import OF_MODELS, name_of
         from memalign.models.resolve import canonical_name
 
-        if not self:
+        if not self and "models" not in judge.parameters:
             return judge
         parameters = dict(judge.parameters)
         if self.reflection_model is not None:
             parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
         model = judge.model_name if self.base_url is None else self.with_address(judge.model_name)
+        models = {"judge": model, "check": name_of(judge.check_model), "reflection": parameters.get("reflection_model")}
+        names = {role: canonical_name(name) for role, name in models.items() if name is not None}
+        settings = {name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()}
         if changes := self._about_model():
-            names = {"judge": model, "check": name_of(judge.check_model)}
-            if (name := names.get(self.role, parameters.get("reflection_model"))) is None:
+            if self.role not in names:
                 option = f"--{self.role}-model" if self.role != "judge" else "--model"
                 raise InputError(f"--for {self.role}: the judge has no {self.role} model; to set one: {option} NAME")
-            models = dict(parameters.get("models", {}))
-            settings = {**models.get(canonical_name(name), {}), **changes}
-            models[canonical_name(name)] = {key: value for key, value in settings.items() if value}
-            parameters["models"] = {key: value for key, value in models.items() if value}
+            settings[names[self.role]] |= changes
+        settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
+        parameters["models"] = {name: values for name, values in settings.items() if values}
         changed = judge.replace(
             model=judge.model if model == judge.model_name else model,
             parameters={key: value for key, value in parameters.items() if key not in OF_MODELS or value},
         )
-        _open_models(changed)
+        if self:
+            _open_models(changed)
         return changed
 
     def _about_model(self) -> dict[str, Any]:
@@ -232,17 +234,21 @@ def _prices(text: str) -> dict[str, float]:
         ) from None
 
 
-def lost_address(before: Judge, after: Judge) -> list[str]:
-    """That an edit took the address of the judge's own server away with the model's old name."""
+def lost_settings(before: Judge, after: Judge) -> list[str]:
+    """What an edit took from the judge's models unasked: an address, headers, prices, a context."""
+    from memalign.judge.spec import name_of
     from memalign.models.providers import address_of
 
+    lines = []
     old, new = before.model_name or "", after.model_name or ""
     address = address_of(old)[1]
-    if not address or old == new or not new.startswith("openai:") or address_of(new)[1] is not None:
-        return []
-    return [
-        f"{new} is no longer called at {address}; to call it there: memalign edit {after.name} --base-url {address}"
-    ]
+    if address and old != new and new.startswith("openai:") and address_of(new)[1] is None:
+        lines.append(
+            f"{new} is no longer called at {address}; to call it there: memalign edit {after.name} --base-url {address}"
+        )
+    in_use = {new, name_of(after.check_model), after.parameters.get("reflection_model")}
+    dropped = set(before.parameters.get("models", {})) - in_use
+    return [*lines, *(f"the headers, price and context of {name} were removed with it" for name in sorted(dropped))]
 
 
 def model_facts(judge: Judge) -> list[tuple[str, str]]:
