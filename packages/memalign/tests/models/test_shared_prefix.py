@@ -10,32 +10,10 @@ import pytest
 
 from memalign.models import local
 from memalign.models.base import ChatRequest, Question
-from memalign.models.llama_cpp import goes_on
-
-LONG = "word " * 400
 
 
-def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", temperature: float = 0.0) -> ChatRequest:
-    return ChatRequest(system=system, user=user, schema={"type": "object"}, temperature=temperature)
-
-
-@pytest.mark.parametrize(
-    ("last", "then", "expected"),
-    [
-        (None, request(), False),
-        (request(), request(), False),  # at temperature 0 it must come out alike, so it is read alike
-        (request(), request("Is water dry?"), False),
-        (request(), request(system="Answer in words."), False),
-        (request(temperature=0.7), request(temperature=0.7), True),
-        (request(temperature=0.7), request(temperature=0.7, system="Answer in words."), False),
-        (request(f"{LONG}one"), request(f"{LONG}two"), True),
-        (request(LONG[:-1]), request(LONG[:-1]), False),
-    ],
-)
-def test_a_sample_and_a_long_common_beginning_go_on(
-    last: ChatRequest | None, then: ChatRequest, expected: bool
-) -> None:
-    assert goes_on(then, last) is expected
+def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.") -> ChatRequest:
+    return ChatRequest(system=system, user=user, schema={"type": "object"}, temperature=0.0)
 
 
 class Engine:

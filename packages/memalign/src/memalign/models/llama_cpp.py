@@ -20,7 +20,6 @@ __all__ = [
     "STREAMED",
     "Answer",
     "chat_body",
-    "goes_on",
     "grammar",
     "library",
     "load",
@@ -32,8 +31,6 @@ __all__ = [
 
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
-_LONG = 2_000
-"""Characters of a message that are not read again when the message before began with them: 15 seconds of the 1.5B's."""
 _SPELLINGS = 100  # alternatives among which every spelling of yes and no is looked for
 
 STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
@@ -47,10 +44,10 @@ _CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(
 
 
 def grammar(schema: dict[str, Any]) -> str:
-    """The grammar that holds an answer to a JSON schema, written without needless white space."""
+    """The grammar that holds an answer to a JSON schema of closed objects, written without needless white space."""
     # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
     layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    return str(library().json_schema_to_grammar({**_closed(schema), "x-guidance": layout}))
+    return str(library().json_schema_to_grammar({**schema, "x-guidance": layout}))
 
 
 def library() -> Any:
@@ -147,15 +144,6 @@ def _messages(system: str, user: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": words_only(system)}, {"role": "user", "content": words_only(user)}]
 
 
-def goes_on(request: ChatRequest, last: ChatRequest | None) -> bool:
-    """Whether `request` is read from where the last one ends or parts from it: another sample, another question."""
-    if last is None or last.system != request.system:
-        return False
-    if last.user == request.user and request.temperature != 0:
-        return True
-    return len(last.user) >= _LONG and request.user.startswith(last.user[:_LONG])
-
-
 def prefix_body(system: str, item: str = "") -> dict[str, Any]:
     """Nothing but reading what requests share: the system message of a judge, or with it the item of all questions."""
     user = f"{item}\n{_AFTER_PREFIX}" if item else _AFTER_PREFIX
@@ -189,18 +177,6 @@ def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
     if request.labels:
         body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
     return body
-
-
-def _closed(schema: Any) -> Any:
-    """`schema` with `additionalProperties: false` in every object that lists its properties and does not say."""
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    result = {key: _closed(value) for key, value in schema.items()}
-    if schema.get("type") == "object" and "properties" in schema:
-        result.setdefault("additionalProperties", False)
-    return result
 
 
 def words_only(text: str) -> str:

@@ -17,24 +17,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
 
-from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
+from memalign.errors import InvalidOutput, ModelError, ModelRejected, ModelUnavailable
 from memalign.models.answers import parse_answer, show_raw
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
 from memalign.models.llama_cpp import (
     Answer,
     chat_body,
-    goes_on,
     library,
     load,
     physical_cores,
@@ -42,23 +40,18 @@ from memalign.models.llama_cpp import (
     question_body,
 )
 from memalign.models.provider_errors import PromptTooLong
+from memalign.models.providers import whole_number
 from memalign.types import Usage
 
 __all__ = ["LocalChatModel"]
 
 T = TypeVar("T")
+Ask = Callable[[dict[str, Any]], Answer]
+"""Asks llama.cpp once."""
 
 _DEFAULT_CONTEXT = 8192
 _DEFAULT_TIMEOUT = 600.0
 _DECIDE = "Answer the question about the item with yes or no."
-
-
-class _Query(NamedTuple):
-    """Lines, each answered by yes or no, about what is judged."""
-
-    state: str
-    lines: tuple[str, ...]
-    timeout: float | None
 
 
 class LocalChatModel:
@@ -76,9 +69,8 @@ class LocalChatModel:
         self._path = path
         self._context = context_tokens
         self._threads = threads
-        self._server: Any = None  # only touched in the worker thread, as what is known of its cache
+        self._server: Any = None  # only touched in the worker thread
         self._prefix_tokens: dict[int, int] = {}  # by the hash of the system message; 0: it is not kept
-        self._last: ChatRequest | None = None  # the cache ends with it
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
 
     @classmethod
@@ -93,8 +85,8 @@ class LocalChatModel:
         with cls._open_lock:
             model = cls._open.get(path)
             if model is None:
-                context = _whole_number("MEMALIGN_LOCAL_CONTEXT", _DEFAULT_CONTEXT, least=256)
-                threads = _whole_number("MEMALIGN_LOCAL_THREADS", min(physical_cores(), 8), least=1)
+                context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
+                threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(physical_cores(), 8)
                 model = cls._open[path] = cls(full_name, path, context_tokens=context, threads=threads)
             return model
 
@@ -133,11 +125,11 @@ class LocalChatModel:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.
 
-        `request.timeout` (600 s without one) counts from when the model starts on it. A cancelled call stops within
-        256 tokens. Raises ModelRejected when the prompt is longer than the context, InvalidOutput when the answer was
+        `request.timeout` (600 s without one) counts from when the model starts on it, or on the prefix that it shares
+        with others. A cancelled call stops within 256 tokens. Raises ModelRejected when the prompt is longer than the context, InvalidOutput when the answer was
         cut twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
         """
-        return await self._in_turn(self._complete, request)
+        return await self._in_turn(lambda ask: self._complete(request, ask), request.timeout)
 
     async def decide(
         self,
@@ -154,19 +146,27 @@ class LocalChatModel:
         """
         if not questions:
             return Decision(probabilities={})
-        lines = tuple(dict.fromkeys(line for question in questions for line in _lines(question)))
-        margins, usage = await self._in_turn(self._margins, _Query(state, lines, timeout))
+        lines = list(dict.fromkeys(line for question in questions for line in _lines(question)))
+        margins, usage = await self._in_turn(lambda ask: self._margins(state, lines, ask), timeout)
         probabilities = {
             question.key: _probabilities(question, [margins[line] for line in _lines(question)])
             for question in questions
         }
         return Decision(probabilities=probabilities, usage=usage)
 
-    async def _in_turn(self, call: Callable[[Any, threading.Event], T], request: Any) -> T:
+    async def _in_turn(self, call: Callable[[Ask], T], timeout: float | None) -> T:  # noqa: ASYNC109
+        """What `call` gives in the worker thread; it asks llama.cpp with the time limit, and stops if nobody waits."""
         given_up = threading.Event()
-        future = self._worker.submit(call, request, given_up)
+
+        def work() -> T:
+            if given_up.is_set():
+                raise ModelUnavailable(f"{self._name}: the call was cancelled")
+            if self._server is None:
+                self._server = load(self._path, context_tokens=self._context, threads=self._threads)
+            return call(lambda body: self._ask(body, timeout or _DEFAULT_TIMEOUT, given_up))
+
         try:
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(self._worker.submit(work))
         except asyncio.CancelledError:
             given_up.set()
             raise
@@ -182,28 +182,17 @@ class LocalChatModel:
                 del self._open[self._path]
 
     def _unload(self) -> None:
-        self._server = self._last = None
+        self._server = None
         self._prefix_tokens.clear()
 
-    def _ready(self, given_up: threading.Event) -> None:
-        if given_up.is_set():
-            raise ModelUnavailable(f"{self._name}: the call was cancelled")
-        if self._server is None:
-            self._server = load(self._path, context_tokens=self._context, threads=self._threads)
-
-    def _complete(self, request: ChatRequest, given_up: threading.Event) -> ChatReply:
-        self._ready(given_up)
+    def _complete(self, request: ChatRequest, ask: Ask) -> ChatReply:
         usage = Usage()
-        started = time.monotonic()
-        cached = self._read_prefix(request, started, given_up)
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
-            answer = self._ask(chat_body(request, max_tokens), request.timeout, given_up, started)
-            if cached is not None:
-                self._prefix_tokens[hash(request.system)] = answer.usage.cached_tokens
-            self._last = request
-            cached_tokens = answer.usage.cached_tokens if cached is None else min(cached, answer.usage.cached_tokens)
-            usage += replace(answer.usage, cached_tokens=cached_tokens)
-            started, cached = time.monotonic(), None
+            known = self._read_prefix(request, ask)
+            answer = ask(chat_body(request, max_tokens))
+            cached = answer.usage.cached_tokens
+            self._prefix_tokens[hash(request.system)] = cached
+            usage += replace(answer.usage, cached_tokens=min(known, cached))
             if not answer.cut:
                 return ChatReply(
                     data=self._data(answer.text, request, usage),
@@ -222,34 +211,34 @@ class LocalChatModel:
             usage=usage,
         )
 
-    def _read_prefix(self, request: ChatRequest, started: float, given_up: threading.Event) -> int | None:
-        """Have the cache hold the shared prefix of `request`; the tokens that were there, None where that is no use."""
-        tokens, last = self._prefix_tokens.get(hash(request.system)), self._last
-        self._last = None  # where the call does not end, nobody knows what the cache begins with
-        if goes_on(request, last) or tokens == 0:
-            return None
+    def _read_prefix(self, request: ChatRequest, ask: Ask) -> int:
+        """Have the cache hold the shared prefix of `request`; the tokens of it that were in the cache already."""
+        tokens = self._prefix_tokens.get(hash(request.system))
+        if tokens == 0:
+            return 0  # a model whose prompts cannot be cut
         body = prefix_body(request.system)
         try:
-            if tokens is not None:
-                cached = self._ask(body, request.timeout, given_up, started).usage.cached_tokens
-                if cached >= tokens:  # if fewer, the rest was cut somewhere else
-                    return cached
-            self._ask({**body, "cache_prompt": False}, request.timeout, given_up, started)
+            if tokens is not None and (cached := ask(body).usage.cached_tokens) >= tokens:
+                return cached
+            ask({**body, "cache_prompt": False})  # all of it: the rest of a part would be cut somewhere else
         except PromptTooLong:
             pass  # so is the request, whose error says by how much
         return 0
 
-    def _margins(self, query: _Query, given_up: threading.Event) -> tuple[dict[str, float], Usage]:
-        """Log p(yes)/p(no) of each line about the state, which is read once."""
-        self._ready(given_up)
-        self._last = None
+    def _margins(self, state: str, lines: Sequence[str], ask: Ask) -> tuple[dict[str, float], Usage]:
+        """Log p(yes)/p(no) of each line about the state, and what they cost.
+
+        Whatever was asked before, each line is read from where the state ends.
+        """
         usage, margins = Usage(), dict[str, float]()
+        prefix = prefix_body(_DECIDE, state)
         try:
-            for line, answer in self._answers(query, given_up):
+            for line in lines:
+                ask(prefix if margins else {**prefix, "cache_prompt": False})
+                answer = ask(question_body(_DECIDE, state, line))
                 cached = answer.usage.cached_tokens if margins else 0  # for the first one the state was read
                 usage += replace(answer.usage, cached_tokens=cached)
-                margin = answer.margin()
-                if margin is None:
+                if (margin := answer.margin()) is None:
                     raise InvalidOutput(f"{self._name} told no probabilities of its answer")
                 margins[line] = margin
         except ModelError as error:
@@ -257,22 +246,8 @@ class LocalChatModel:
             raise
         return margins, usage
 
-    def _answers(self, query: _Query, given_up: threading.Event) -> Iterator[tuple[str, Answer]]:
-        """Each line with its answer: whatever was asked before, it is read from where the state ends."""
-
-        def ask(body: dict[str, Any]) -> Answer:
-            return self._ask(body, query.timeout, given_up, time.monotonic())
-
-        state = prefix_body(_DECIDE, query.state)
-        ask({**state, "cache_prompt": False})
-        for number, line in enumerate(query.lines):
-            if number:
-                ask(state)
-            yield line, ask(question_body(_DECIDE, query.state, line))
-
-    def _ask(self, body: dict[str, Any], timeout: float | None, given_up: threading.Event, started: float) -> Answer:
-        timeout = _DEFAULT_TIMEOUT if timeout is None else timeout
-        answer = Answer(deadline=started + timeout, given_up=given_up)
+    def _ask(self, body: dict[str, Any], timeout: float, given_up: threading.Event) -> Answer:
+        answer = Answer(deadline=time.monotonic() + timeout, given_up=given_up)
         self._server.handle_chat_completions(body, answer.receive)
         if answer.error:
             raise self._rejection(answer.error)
@@ -312,13 +287,3 @@ def _probabilities(question: Question, margins: Sequence[float]) -> dict[str, fl
         return {"yes": yes, "no": 1 - yes, "n/a": 0.0}
     weights = [math.exp(margin - max(margins)) for margin in margins]
     return {label: weight / sum(weights) for label, weight in zip(question.labels, weights, strict=True)}
-
-
-def _whole_number(variable: str, default: int, *, least: int) -> int:
-    """The number that the environment's `variable` holds; `default` without one. Raises ConfigurationError."""
-    raw = os.environ.get(variable, "").strip()
-    if not raw:
-        return default
-    if not raw.isdecimal() or int(raw) < least:
-        raise ConfigurationError(f"{variable} must be a whole number of at least {least}, not {raw!r}")
-    return int(raw)

@@ -19,6 +19,7 @@ __all__ = [
     "parse_name",
     "servers_of_this_machine",
     "target_of",
+    "whole_number",
     "with_address",
     "without_secrets",
 ]
@@ -299,3 +300,13 @@ def _known_upstream(provider: str) -> bool:
     except (ValueError, RuntimeError):  # "Unknown provider", and pydantic-ai's UserError for a bad gateway route
         return False
     return True
+
+
+def whole_number(variable: str) -> int | None:
+    """The number from 1 up that the environment's `variable` holds; None without one. Raises ConfigurationError."""
+    raw = os.environ.get(variable, "").strip()
+    if not raw:
+        return None
+    if not raw.isascii() or not raw.isdigit() or int(raw) < 1:
+        raise ConfigurationError(f"{variable}={raw!r}: a whole number from 1 up is needed")
+    return int(raw)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memalign.errors import ConfigurationError
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel, Limits
 from memalign.models.list_prices import Prices
-from memalign.models.providers import DECISION_PROVIDERS, DEFAULTS, Target, address_of, parse_name, target_of
+from memalign.models.providers import (
+    DECISION_PROVIDERS,
+    DEFAULTS,
+    Target,
+    address_of,
+    parse_name,
+    target_of,
+    whole_number,
+)
 
 __all__ = [
     "canonical_name",
@@ -166,9 +174,9 @@ def _provider_model(
 ) -> T:
     """The model of the kind, opened once: `own` are settings that only this kind has."""
     limits = _limits(context_tokens)
-    look_up_context = context_tokens is None and _positive("MEMALIGN_CONTEXT_TOKENS") is None
+    look_up_context = context_tokens is None and whole_number("MEMALIGN_CONTEXT_TOKENS") is None
     # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-    most = _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
+    most = whole_number("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
     settings = {"limits": limits, "look_up_context": look_up_context, "max_concurrency": most, "prices": prices, **own}
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     sent = json.dumps(extra or {}, sort_keys=True, default=str)
@@ -226,18 +234,9 @@ def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
 
 def _limits(context_tokens: int | None = None) -> Limits:
     usual = Limits()
-    context = context_tokens or _positive("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens
+    context = context_tokens or whole_number("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens
     return Limits(
         context_tokens=context,
-        shard_size=_positive("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
-        concurrency=_positive("MEMALIGN_CONCURRENCY") or USUAL_IN_FLIGHT,
+        shard_size=whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
+        concurrency=whole_number("MEMALIGN_CONCURRENCY") or USUAL_IN_FLIGHT,
     )
-
-
-def _positive(variable: str) -> int | None:
-    raw = os.environ.get(variable, "").strip()
-    if not raw:
-        return None
-    if not raw.isascii() or not raw.isdigit() or int(raw) < 1:
-        raise ConfigurationError(f"{variable}={raw!r}: a whole number from 1 up is needed")
-    return int(raw)
