@@ -132,7 +132,7 @@ def test_findings_about_swapped_sides_mean_the_sides_as_they_are() -> None:
 
 def test_over_http_malformed_findings_cost_no_second_call() -> None:
     with Endpoint(answer=answer("G1", named("G2", "x", "perhaps"))) as endpoint:
-        made = judge(None, model=resolve("openai:test", base_url=endpoint.base_url))(outputs="x")
+        made = judge(None, model=resolve(f"openai:test@{endpoint.base_url}"))(outputs="x")
     assert len(endpoint.requests) == made.usage.calls == 1
     assert (made.value, made.guideline_ids, made.findings[0].value) == (True, ("G2",), None)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Annotated, Any, Protocol, cast
+
+import msgspec
 
 from memalign.errors import ConfigurationError, InputError, MemalignError
 from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.headers import checked_headers, filled_headers
-from memalign.models.list_prices import checked_prices
+from memalign.models.list_prices import Prices
 from memalign.models.providers import parse_name
 from memalign.models.resolve import canonical_name, default_model_name, names_decision_model, resolve, resolve_decision
 
@@ -20,16 +22,20 @@ __all__ = [
     "checked_models",
     "decides_alone",
     "libraries_loaded",
-    "open_decision_model",
     "open_judging_model",
     "open_model",
     "open_reflection_model",
 ]
 
-_SETTINGS = ("headers", "prices", "context")
-_LEAST_CONTEXT = 1_024
-
 _ready: set[tuple[str | None, bool]] = set()
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a judge's parameters say of one model."""
+
+    headers: dict[str, str] = {}
+    prices: Prices | None = None
+    context: Annotated[int, msgspec.Meta(ge=1_024)] | None = None
 
 
 class JudgeModels(Protocol):
@@ -38,22 +44,18 @@ class JudgeModels(Protocol):
     @property
     def model(self) -> str | ChatModel | DecisionModel | None:
         """Gives its verdicts."""
-        ...
 
     @property
     def check_model(self) -> str | DecisionModel | None:
         """Answers the questions of its guidelines."""
-        ...
 
     @property
     def model_name(self) -> str | None:
         """The name of `model`."""
-        ...
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Headers, prices, context and effort."""
-        ...
 
 
 def decides_alone(judge: JudgeModels) -> bool:
@@ -65,9 +67,9 @@ def decides_alone(judge: JudgeModels) -> bool:
 
 
 def open_judging_model(judge: JudgeModels) -> ChatModel | DecisionModel:
-    """What gives the judge's verdicts. Raises ConfigurationError as `open_model` and `open_decision_model` do."""
+    """What gives the judge's verdicts. Raises ConfigurationError as `open_model` does."""
     if decides_alone(judge):
-        return open_decision_model(judge, cast("str | DecisionModel", judge.model))
+        return _decision_model(judge, cast("str | DecisionModel", judge.model))
     return open_model(judge)
 
 
@@ -80,8 +82,8 @@ def check_model_of(judge: JudgeModels) -> DecisionModel | None:
     model = judge.check_model or judge.model or default_model_name()
     if isinstance(model, str):
         decides = judge.check_model is not None or names_decision_model(model) or model.startswith("local:")
-        return open_decision_model(judge, model) if decides else None
-    return open_decision_model(judge, model) if isinstance(model, DecisionModel) else None
+        return _decision_model(judge, model) if decides else None
+    return _decision_model(judge, model) if isinstance(model, DecisionModel) else None
 
 
 def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
@@ -103,22 +105,15 @@ def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> Chat
     return resolve(name, settings=settings, **_settings_of(judge, name))
 
 
-def open_decision_model(judge: JudgeModels, model: str | DecisionModel) -> DecisionModel:
-    """A decision model, with the headers, prices and context that the judge's parameters give for its name.
-
-    Raises ConfigurationError as `resolve_decision` does, and for a header whose environment variable is not set.
-    """
+def _decision_model(judge: JudgeModels, model: str | DecisionModel) -> DecisionModel:
     return resolve_decision(model, **_settings_of(judge, model) if isinstance(model, str) else {})
 
 
 def _settings_of(judge: JudgeModels, name: str) -> dict[str, Any]:
     """What the judge's parameters say of the model of that name."""
-    settings: Mapping[str, Any] = judge.parameters.get("models", {}).get(canonical_name(name), {})
-    return {
-        "headers": filled_headers(settings.get("headers", {}), name),
-        "prices": checked_prices(settings["prices"]) if "prices" in settings else None,
-        "context_tokens": settings.get("context"),
-    }
+    settings = msgspec.convert(judge.parameters.get("models", {}).get(canonical_name(name), {}), ModelSettings)
+    headers = filled_headers(settings.headers, name)
+    return {"headers": headers, "prices": settings.prices, "context_tokens": settings.context}
 
 
 def open_reflection_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
@@ -141,42 +136,33 @@ async def libraries_loaded(judge: JudgeModels, *, vectors: bool) -> None:
     What computes with `vectors` is needed where the judge has cases, or learns some.
     """
     kind = judge.model_name or default_model_name(), vectors
-    if kind not in _ready:
-        await asyncio.to_thread(_load_libraries, judge, vectors=vectors)
-        _ready.add(kind)
+    if kind in _ready:
+        return
 
+    def load() -> None:
+        import jinja2  # noqa: F401
+        import jsonschema  # noqa: F401
 
-def _load_libraries(judge: JudgeModels, *, vectors: bool) -> None:
-    import jinja2  # noqa: F401
-    import jsonschema  # noqa: F401
+        if vectors:
+            import numpy.typing  # noqa: F401
+        with suppress(MemalignError):  # no key, no such model: it is told where the model is asked
+            _ = open_judging_model(judge).limits  # looks it up in a price list
 
-    if vectors:
-        import numpy.typing  # noqa: F401
-    with suppress(MemalignError):  # no key, no such model: it is told where the model is asked
-        _ = open_judging_model(judge).limits  # looks it up in a price list
+    await asyncio.to_thread(load)
+    _ready.add(kind)
 
 
 def checked_models(models: object) -> dict[str, dict[str, Any]]:
     """The parameter `models`, by the models' canonical names. Raises InputError, ConfigurationError."""
-    if not isinstance(models, Mapping):
+    try:
+        settings = msgspec.convert(models, dict[str, ModelSettings])
+    except msgspec.ValidationError as error:
         raise InputError(
-            "parameter models: a mapping from names of models to their headers, prices and context, such as "
-            "{'openai:m@http://localhost:8000/v1': {'prices': {'input': 0.1, 'output': 0.2}}}"
-        )
-    checked = {}
-    for name, settings in models.items():
-        if not isinstance(settings, Mapping) or set(settings) - set(_SETTINGS):
-            raise InputError(f"parameter models: of {name} there may be {', '.join(_SETTINGS)}")
-        model: dict[str, Any] = {}
-        if settings.get("headers"):
-            model["headers"] = checked_headers(settings["headers"])
-        if settings.get("prices"):
-            checked_prices(settings["prices"])
-            model["prices"] = dict(settings["prices"])
-        if (context := settings.get("context")) is not None:
-            if isinstance(context, bool) or not isinstance(context, int) or context < _LEAST_CONTEXT:
-                raise InputError(f"the context of {name} is a whole number of tokens from {_LEAST_CONTEXT:,} up")
-            model["context"] = context
-        if model:
-            checked[canonical_name(name)] = model
-    return checked
+            "parameter models: a mapping from names of models to their headers, prices (input, output, cached; dollars "
+            "per million tokens) and context (1,024 tokens or more), such as {'openai:m@http://localhost:8000/v1': "
+            f"{{'prices': {{'input': 0.1, 'output': 0.2}}}}}}; {error}"
+        ) from error
+    for model in settings.values():
+        checked_headers(model.headers)
+    named = {canonical_name(name): msgspec.to_builtins(model) for name, model in settings.items()}
+    return {name: model for name, model in named.items() if model}

@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
 
 import msgspec
 
-from memalign.errors import InputError
 from memalign.models.providers import Target
 from memalign.types import Usage
 
-__all__ = ["Prices", "checked_prices", "context_window", "list_price", "list_price_of"]
+__all__ = ["Prices", "context_window", "list_price", "list_price_of"]
 
 logger = logging.getLogger(__name__)
 
 
-class Prices(msgspec.Struct, frozen=True, kw_only=True):
+_Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """US dollars for a million tokens; `cached` is for input tokens out of a cache (None: as other input)."""
 
-    input: float
-    output: float
-    cached: float | None = None
+    input: _Dollars
+    output: _Dollars
+    cached: _Dollars | None = None
 
     def cost(self, usage: Usage) -> float:
         """US dollars for a usage, whose input tokens include the cached ones."""
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input_tokens - usage.cached_tokens
         return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1e6
-
-
-def checked_prices(prices: Mapping[str, Any]) -> Prices:
-    """The prices of a mapping such as `{"input": 0.4, "output": 1.6}`. Raises InputError for any other."""
-    if not isinstance(prices, Mapping) or set(prices) - {"cached"} != {"input", "output"}:
-        raise InputError(
-            "prices are written input=N,output=N or input=N,output=N,cached=N, in dollars per million tokens"
-        )
-    for name, price in prices.items():
-        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
-            raise InputError(f"the price of {name} is a number of dollars per million tokens, 0 or more, not {price!r}")
-    return Prices(**prices)
 
 
 def list_price(target: Target, tokens: object, *, model: str | None = None) -> float | None:
@@ -80,14 +68,9 @@ def context_window(target: Target) -> int | None:
     """The tokens that the target's model takes, prompt and answer; None where no list knows it."""
     from genai_prices.data_snapshot import get_snapshot
 
-    by_address = target.base_url is not None
+    provider = None if target.base_url else target.provider
     try:
-        _, model = get_snapshot().find_provider_model(
-            target.model,
-            provider=None,
-            provider_id=None if by_address else target.provider,
-            provider_api_url=target.base_url,
-        )
+        _, model = get_snapshot().find_provider_model(target.model, None, provider, target.base_url)
     except LookupError:
         return None
     return model.context_window

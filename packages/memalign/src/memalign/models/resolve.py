@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from memalign.errors import ConfigurationError
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel, Limits
 from memalign.models.list_prices import Prices
-from memalign.models.providers import (
-    DECISION_PROVIDERS,
-    DEFAULTS,
-    Target,
-    address_of,
-    parse_name,
-    target_of,
-    whole_number,
-)
+from memalign.models.providers import DECISION_PROVIDERS, DEFAULTS, Target, parse_name, target_of, whole_number
 
 __all__ = [
     "canonical_name",
@@ -41,17 +34,18 @@ T = TypeVar("T")
 
 WORDLLAMA = "wordllama"
 
-_lock = threading.RLock()
+_LENGTH = re.compile(r"(?P<name>.+)@(?P<length>[0-9]+)")
+
 RECORD_TOKENS = 2_500
 """Of a context, for each piece of feedback in a distillation call: case, comment and the rule that may come of it."""
 
+_lock = threading.Lock()
 _models: dict[tuple[object, ...], object] = {}
 
 
 def resolve(
     name: str | Target | ChatModel | None = None,
     *,
-    base_url: str | None = None,
     headers: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
@@ -66,7 +60,6 @@ def resolve(
 
     Args:
         name: None for `default_model_name()`; a Target for a name with an address and a key of its own.
-        base_url: The address of an OpenAI-compatible server.
         headers: Sent with every request.
         settings: pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …), sent with every request.
         prices: What its tokens cost, whatever a list says.
@@ -74,42 +67,27 @@ def resolve(
 
     Raises:
         ConfigurationError: No model, an unknown provider, a missing key or package: with what to set or install. The
-            embedded model takes no settings, and a `base_url` is for `openai`.
+            embedded model takes no settings.
     """
-    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
-    if isinstance(name, Target):
-        return _chat_model(name, extra, prices, context_tokens)
-    if name is not None and not isinstance(name, str):
+    if name is not None and not isinstance(name, str | Target):
         return name
     if name is None and (name := default_model_name()) is None:
         raise ConfigurationError(
             "no model: set a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY) or MEMALIGN_MODEL, or "
             "run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
-    provider, model = parse_name(name)
+    provider, model = _parts(name)
     if provider == "local":
-        own = {"base_url": base_url, "headers": headers, "prices": prices, "context": context_tokens}
-        return _local(model, {**own, **(settings or {})})
-    if names_decision_model(name):
+        return _local(model, headers=headers, prices=prices, context=context_tokens, **(settings or {}))
+    if provider in DECISION_PROVIDERS:
         raise ConfigurationError(
-            f"{canonical_name(name)} is a decision model: it answers questions and writes nothing. Name a chat model "
+            f"{provider}:{model} is a decision model: it answers questions and writes nothing. Name a chat model "
             "here, such as openai:gpt-4.1-mini"
         )
-    if base_url is None or address_of(model)[1] is not None:
-        target = target_of(name)
-    elif provider == "openai":
-        key = os.environ.get("OPENAI_API_KEY")
-        target = Target(provider=provider, model=model, base_url=base_url, api_key=key)
-    else:
-        raise ConfigurationError(
-            f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
-        )
-    return _chat_model(target, extra, prices, context_tokens)
+    from memalign.models.provider_chat import ProviderChatModel
 
-
-def names_decision_model(name: str) -> bool:
-    """Whether the name is that of a model that decides and cannot write. Raises ConfigurationError for no name."""
-    return parse_name(name)[0] in DECISION_PROVIDERS
+    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
+    return _provider_model(ProviderChatModel, name, extra, prices, context_tokens)
 
 
 def resolve_decision(
@@ -133,9 +111,9 @@ def resolve_decision(
     """
     if not isinstance(name, str | Target):
         return name
-    provider, model = parse_name(name) if isinstance(name, str) else (name.provider, name.model)
+    provider, model = _parts(name)
     if provider == "local":
-        return _local(model, {"headers": headers, "prices": prices, "context": context_tokens})
+        return _local(model, headers=headers, prices=prices, context=context_tokens)
     if provider not in DECISION_PROVIDERS:
         raise ConfigurationError(
             f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
@@ -144,43 +122,7 @@ def resolve_decision(
     from memalign.models.decision import ProviderDecisionModel
 
     extra = {"extra_headers": dict(headers)} if headers else {}
-    target = target_of(name) if isinstance(name, str) else name
-    return _provider_model(ProviderDecisionModel, target, extra, prices, context_tokens)
-
-
-def _local(model: str, settings: Mapping[str, Any]) -> LocalChatModel:
-    if own := ", ".join(setting for setting, value in settings.items() if value):
-        raise ConfigurationError(f"local:{model} runs in this process and takes no {own}")
-    from memalign.models.local import LocalChatModel
-
-    return LocalChatModel.open(model)
-
-
-def _chat_model(
-    target: Target, extra: Mapping[str, Any], prices: Prices | None, context_tokens: int | None
-) -> ChatModel:
-    from memalign.models.provider_chat import ProviderChatModel
-
-    return _provider_model(ProviderChatModel, target, extra, prices, context_tokens)
-
-
-def _provider_model(
-    kind: Callable[..., T],
-    target: Target,
-    extra: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
-    context_tokens: int | None = None,
-    **own: Any,
-) -> T:
-    """The model of the kind, opened once: `own` are settings that only this kind has."""
-    limits = _limits(context_tokens)
-    look_up_context = context_tokens is None and whole_number("MEMALIGN_CONTEXT_TOKENS") is None
-    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-    most = whole_number("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
-    settings = {"limits": limits, "look_up_context": look_up_context, "max_concurrency": most, "prices": prices, **own}
-    # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
-    sent = json.dumps(extra or {}, sort_keys=True, default=str)
-    return _once((kind, target, sent, *settings.items()), lambda: kind(target, extra=extra, **settings))
+    return _provider_model(ProviderDecisionModel, name, extra, prices, context_tokens)
 
 
 def resolve_embedding(
@@ -191,23 +133,59 @@ def resolve_embedding(
     Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length,
     and so do `dimensions` for a Target. An EmbeddingModel is one already.
     """
-    if isinstance(name, Target):
-        return _embedding_at(name, dimensions)
-    if name is not None and not isinstance(name, str):
+    if name is not None and not isinstance(name, str | Target):
         return name
     if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}"):
         from memalign.models.wordllama import WordLlamaEmbedding
 
         return WordLlamaEmbedding()
-    plain, _, length = name.rpartition("@")
-    dimensions = int(length) if plain and length.isascii() and length.isdigit() else None
-    return _embedding_at(target_of(name if dimensions is None else plain), dimensions)
-
-
-def _embedding_at(target: Target, dimensions: int | None) -> EmbeddingModel:
     from memalign.models.provider_embedding import ProviderEmbedding
 
-    return _provider_model(ProviderEmbedding, target, dimensions=dimensions)
+    if isinstance(name, str) and (match := _LENGTH.fullmatch(name)):
+        name, dimensions = match["name"], int(match["length"])
+    return _provider_model(ProviderEmbedding, name, dimensions=dimensions)
+
+
+def _parts(name: str | Target) -> tuple[str, str]:
+    return parse_name(name) if isinstance(name, str) else (name.provider, name.model)
+
+
+def _local(model: str, **settings: object) -> LocalChatModel:
+    if own := ", ".join(setting for setting, value in settings.items() if value):
+        raise ConfigurationError(f"local:{model} runs in this process and takes no {own}")
+    from memalign.models.local import LocalChatModel
+
+    return LocalChatModel.open(model)
+
+
+def _provider_model(
+    kind: Callable[..., T],
+    name: str | Target,
+    extra: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+    context_tokens: int | None = None,
+    **own: Any,
+) -> T:
+    """The model of the kind, opened once: `own` are settings that only this kind has."""
+    target = target_of(name) if isinstance(name, str) else name
+    context_tokens = context_tokens or whole_number("MEMALIGN_CONTEXT_TOKENS")
+    concurrency = whole_number("MEMALIGN_CONCURRENCY")
+    usual = Limits()
+    context = context_tokens or usual.context_tokens
+    limits = Limits(
+        context_tokens=context,
+        shard_size=whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
+        concurrency=concurrency or USUAL_IN_FLIGHT,
+    )
+    settings = {"limits": limits, "look_up_context": context_tokens is None, "prices": prices, **own}
+    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
+    settings["max_concurrency"] = concurrency or MOST_IN_FLIGHT
+    # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
+    opened = kind, target, json.dumps(extra or {}, sort_keys=True, default=str), *settings.items()
+    with _lock:
+        if opened not in _models:
+            _models[opened] = kind(target, extra=extra, **settings)
+        return cast("T", _models[opened])
 
 
 def default_model_name() -> str | None:
@@ -225,18 +203,6 @@ def canonical_name(name: str) -> str:
     return ":".join(parse_name(name))
 
 
-def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
-    with _lock:  # held while opening: two threads that ask for a model of a gigabyte get one
-        if key not in _models:
-            _models[key] = make()
-        return _models[key]  # type: ignore[return-value]  # a key belongs to one kind
-
-
-def _limits(context_tokens: int | None = None) -> Limits:
-    usual = Limits()
-    context = context_tokens or whole_number("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens
-    return Limits(
-        context_tokens=context,
-        shard_size=whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
-        concurrency=whole_number("MEMALIGN_CONCURRENCY") or USUAL_IN_FLIGHT,
-    )
+def names_decision_model(name: str) -> bool:
+    """Whether the name is that of a model that decides and cannot write. Raises ConfigurationError for no name."""
+    return parse_name(name)[0] in DECISION_PROVIDERS

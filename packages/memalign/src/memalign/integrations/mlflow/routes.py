@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.models import ChatModel, DecisionModel, EmbeddingModel, resolve, resolve_decision, resolve_embedding
-from memalign.models.providers import Target, address_of, parse_name
+from memalign.models.providers import Target, address_of, parse_name, with_address
 
 if TYPE_CHECKING:
     from mlflow.exceptions import MlflowException
@@ -92,7 +92,9 @@ def chat_model(
         if target is None and not (settings or address or headers):
             resolve(name)  # a wrong name or a missing key is known before anything is asked
             return name
-        return resolve(target or name, base_url=address, headers=headers, settings=settings)
+        if target is None and address and address_of(name)[1] is None:
+            with_address(name, address)  # an error: no server of one's own speaks this provider's language
+        return resolve(target or name, headers=headers, settings=settings)
 
 
 def embedding_model(name: str, dimensions: int | None = None) -> str | EmbeddingModel:
