@@ -77,12 +77,8 @@ def checked_rows(
 
 def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, RowStatus]:
     """What each row is to the memory, by its key."""
-
-    def status(row: Feedback) -> RowStatus:
-        annotation = memory.annotation(row.key)
-        return "new" if annotation is None else "unchanged" if annotation.says(row) else "changed"
-
-    return {row.key: status(row) for row in rows}
+    known = ((row, memory.annotation(row.key)) for row in rows)
+    return {row.key: "new" if old is None else "unchanged" if old.says(row) else "changed" for row, old in known}
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
@@ -119,12 +115,12 @@ def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
 
     Such a row teaches nothing new, but its time may decide which label counts. What a row does not give is kept.
     """
-    pairs = [(row, annotation) for row in rows if (annotation := memory.annotation(row.key)) and annotation.says(row)]
     fresh = (
-        replace(annotation, created_at=row.created_at or annotation.created_at, meta=row.meta or annotation.meta)
-        for row, annotation in pairs
+        replace(old, created_at=row.created_at or old.created_at, meta=row.meta or old.meta)
+        for row in rows
+        if (old := memory.annotation(row.key)) and old.says(row)
     )
-    return memory.with_annotations(new for new, (_, old) in zip(fresh, pairs, strict=True) if new != old)
+    return memory.with_annotations(new for new in fresh if new != memory.annotation(new.key))
 
 
 def without_disputed(memory: Memory) -> Memory:
