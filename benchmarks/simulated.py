@@ -212,7 +212,8 @@ def chat(body: Body) -> Body | str:
     names: list[str] = list(schema.get("properties", fields))
     answer: Body
     if "changes" in names:
-        answer = {"changes": _distilled(competence, user), "conflicts": []}
+        form = schema["properties"]["changes"]["items"]["properties"]  # a provider writes nothing else
+        answer = {"changes": _distilled(competence, user, form), "conflicts": []}
     elif "guidelines" in names:
         answer = {"guidelines": _merged(user) if "# Merge" in system else _listed(competence, user)}
     elif "value" in names or "result" in names:
@@ -257,7 +258,7 @@ def _stated(competence: Competence, text: str) -> list[str]:
     return list(dict.fromkeys(rules))
 
 
-def _distilled(competence: Competence, user: str) -> list[Body]:
+def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
     """One guideline for all feedback that states the same rule; the rest, a label alone, helps with nothing else."""
     before, _, new = user.rpartition("New feedback:")
     names = {text: name for name, text in GUIDELINE.findall(before)}
@@ -265,7 +266,8 @@ def _distilled(competence: Competence, user: str) -> list[Body]:
     for name, item, words in RECORD.findall(new):
         (text, *_) = _stated(competence, item + words) or ("",)
         groups.setdefault(text, []).append((name, _case_of(item)))
-    return [_change(text, members, names.get(text, "")) for text, members in groups.items()]
+    changes = [_change(text, members, names.get(text, "")) for text, members in groups.items()]
+    return [{name: change[name] for name in form if name in change} for change in changes]
 
 
 def _change(text: str, members: Sequence[tuple[str, Case]], name: str) -> Body:

@@ -97,7 +97,8 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float 
 def ccc(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Lin's concordance correlation coefficient: how close pairs of scores lie to the line y = x, in [-1, 1].
 
-    With variances over n, as in Lin 1989: so it is Cohen's kappa with quadratic weights too (Fleiss and Cohen 1973). None for fewer than two cases, or when all scores of both columns are equal.
+    With variances over n, as in Lin 1989: so it is Cohen's kappa with quadratic weights too (Fleiss and Cohen 1973).
+    None for fewer than two cases, or when all scores of both columns are equal.
     """
     return None if len(first) < 2 else _once(_ccc, first, second)
 

@@ -12,6 +12,7 @@ import pytest
 from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import Report, as_html, as_markdown, evaluate, report
+from memalign.evaluation.intervals import share_interval
 from memalign.judge.spec import without_memory
 from memalign.models.base import ChatRequest, Question
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
@@ -86,11 +87,12 @@ class TestWhatItSays:
 
     def test_the_judge_stands_beside_others_and_people(self, page: Report) -> None:
         sides = rows_of(page, AGREEMENT)
-        assert list(sides) == ["even", "zero-shot", "always true"]
+        assert list(sides) == ["even", "zero-shot", "always true", "people with each other"]
         assert sides["even"][0].value == pytest.approx(0.9)
         for name in ("zero-shot", "always true"):
             assert sides[name][-1].startswith("+4")
-        assert "People agree with each other at alpha 0." in as_markdown(page)
+        assert sides["people with each other"][0].value == pytest.approx(50 / 60)
+        assert "of pairs, on 20 cases" in as_markdown(page)
 
     def test_a_guideline_says_where_it_applied_and_was_right(self, page: Report) -> None:
         used = rows_of(page, TAUGHT)
@@ -107,12 +109,24 @@ class TestWhatItSays:
         assert set(parts) == {"label true", "label false", "source ana", "source ben", "source eva"}
         assert int(parts["label true"][0]) + int(parts["label false"][0]) == 100
 
+    def test_pairs_of_one_case_count_as_one_case(self) -> None:
+        """Six people on a case are fifteen pairs, and no fifteen cases."""
+        labelled = [
+            Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 3 > 0 or who % 2 == 0, source=f"p{who}")
+            for n in range(24)
+            for who in range(6)
+        ]
+        same = rows_of(page_of(judge(), labelled), AGREEMENT)["people with each other"][0]
+        low, high = share_interval([n % 5 > 1 for n in range(360)]) or (0.0, 0.0)
+        assert same.high - same.low > 2 * (high - low)
+
     def test_one_content_under_two_ids_is_one_case(self) -> None:
         again = [
             Feedback(id=f"again-{n}", outputs=f"item {n}", value=True, rationale="So.", source="ben") for n in range(20)
         ]
         page = page_of(judge(), [*rows(0, 20), *again])
         assert page.evaluation.n + page.evaluation.unlabelled == 20
+        assert {"source ana", "source ben"} <= set(rows_of(page, PARTS))
         for case in page.cases:
             assert (case.words["ana"], case.words["ben"]) == (f"Said of {case.id.removeprefix('h-')}.", "So.")
 

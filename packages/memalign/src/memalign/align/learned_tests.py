@@ -280,7 +280,7 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
 
 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:
-    """The guidelines of the rule that decides most labelled cases rightly; none where no rule is admitted, or for pairs.
+    """The guidelines of the rule that decides most labelled cases rightly; none where none is admitted, or for pairs.
 
     Each says for one combination of the tests' answers which value most labels have there. Arguments: see `with_mined`.
     """

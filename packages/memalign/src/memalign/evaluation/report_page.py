@@ -11,15 +11,17 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, labels_by_source, labels_of_several
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate, labels_by_source, labels_of_several
 from memalign.evaluation.comparison import compare
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
+from memalign.evaluation.intervals import share_interval
 from memalign.metrics import Estimate
 from memalign.types import as_json
 from memalign.values import Value, ValueType, value_text
@@ -121,7 +123,7 @@ def report(
             _agreement(judge, evaluation, against),
             *([] if gate is None else [_gate(gate)]),
             _where_it_errs(evaluation, cases, against),
-            _by_part(judge.value_type, evaluation),
+            *_by_part(judge.value_type, evaluation),
             _guidelines(judge, evaluation),
             Section("What it costs", [_cost(evaluation)]),
         ),
@@ -166,9 +168,11 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
         rows.append([name, *_figures({n: metrics[n] for n in names}), _points(ahead)])
         if ahead.value is not None:
             lines.append(f"{_VERDICTS[comparison.verdict]} “{name}”: {_points(ahead)} ({metric}).")
-    shared = labels_of_several(annotations_by_case(evaluation.rows).values())
-    if (alpha := agreement_of_people(shared, judge.value_type)) is not None:
-        lines.append(f"People agree with each other at alpha {alpha:.2f} (1 is perfect, 0 is chance).")
+    if shared := labels_of_several(annotations_by_case(evaluation.rows).values()):
+        same, alpha = _agreement_of_pairs(shared, judge.value_type), agreement_of_people(shared, judge.value_type)
+        rows.append(["people with each other", same, *[""] * len(names)])
+        lines.append(f"Two people who label the same case agree in {same:.0%} of pairs, on {len(shared)} cases.")
+        lines += [] if alpha is None else [f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance)."]
     figure = evaluation.metrics[names[0]]
     if figure.no_interval:
         lines.append(f"There is no interval, because {figure.no_interval}.")
@@ -182,6 +186,13 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
 def _gate(gate: GateResult) -> Section:
     rows = [(criterion.outcome, criterion.demand, criterion.why) for criterion in gate.criteria]
     return Section(f"The gate: {gate.outcome}", head=("outcome", "criterion", "figure"), rows=rows)
+
+
+def _agreement_of_pairs(shared: Sequence[Sequence[Value]], value_type: ValueType) -> Estimate:
+    """The share of pairs of labels that agree; the pairs of one case count as one group."""
+    cases = [str(number) for number, values in enumerate(shared) for _ in combinations(values, 2)]
+    same = [value_type.agree(*pair) for values in shared for pair in combinations(values, 2)]
+    return estimate(sum(same) / len(same), cases, lambda: share_interval(same, cases))
 
 
 def _figures(metrics: dict[str, Estimate]) -> list[str | Estimate]:
@@ -237,8 +248,8 @@ def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, 
     ]
 
 
-def _by_part(value_type: ValueType, evaluation: Evaluation) -> Section:
-    """The figure by label, group and source; a source's cases have the labels that it gave itself."""
+def _by_part(value_type: ValueType, evaluation: Evaluation) -> list[Section]:
+    """The figure by label, group and source, where there are two of a kind with cases enough; a source's cases have the labels that it gave itself."""
     annotations, score = annotations_by_case(evaluation.rows), value_type.kind == "float"
     parts: dict[str, dict[str, list[ScoredCase]]] = {"label": {}, "group": {}, "source": {}}
     for case in evaluation.cases:
@@ -253,12 +264,12 @@ def _by_part(value_type: ValueType, evaluation: Evaluation) -> Section:
     rows: list[Row] = []
     for kind, by_name in parts.items():
         for name, alike in sorted(by_name.items(), key=lambda part: (-len(part[1]), part[0])):
-            if len(by_name) > 1 and len(alike) >= _FEWEST and len(rows) < _LISTED:
+            if len(by_name) > 1 and len(alike) >= _FEWEST:
                 metrics = measure(value_type, alike)
                 figure = f"{metrics['mae']:.2f}" if score else metrics["accuracy"]
                 rows.append([f"{kind} {name}", str(len(alike)), figure])
-    lines = [] if rows else ["There are no two labels, groups or people with enough cases to compare."]
-    return Section("By part", lines, ("", "cases", "mean error" if score else "right"), rows)
+    lines = [f"{len(rows) - _LISTED} smaller parts are left out."] if len(rows) > _LISTED else []
+    return [Section("By part", lines, ("", "cases", "mean error" if score else "right"), rows[:_LISTED])] * bool(rows)
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:

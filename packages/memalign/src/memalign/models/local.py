@@ -126,8 +126,9 @@ class LocalChatModel:
         """Answer in the worker thread, after the calls that came before.
 
         `request.timeout` (600 s without one) counts from when the model starts on it, or on the prefix that it shares
-        with others. A cancelled call stops within 256 tokens. Raises ModelRejected when the prompt is longer than the context, InvalidOutput when the answer was
-        cut twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
+        with others. A cancelled call stops within 256 tokens. Raises ModelRejected when the prompt is longer than the
+        context, InvalidOutput when the answer was cut twice (the second time with twice the tokens) or does not fit,
+        ModelUnavailable when time is up.
         """
         return await self._in_turn(lambda ask: self._complete(request, ask), request.timeout)
 
