@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.errors import InvalidOutput
-from memalign.models.answers import find_object, misfit, parse_answer
+from memalign.models.answers import find_object, misfit, read_answer
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -19,12 +19,11 @@ SCHEMA: dict[str, Any] = {
         "value": {"type": "string", "enum": ["good", "bad"]},
         "score": {"type": "integer", "enum": [1, 2, 3]},
         "weights": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}, "maxItems": 2},
-        "rule": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     },
     "required": ["rationale", "value"],
     "additionalProperties": False,
 }
-GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5], "rule": None}
+GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5]}
 
 
 @pytest.mark.parametrize(
@@ -106,13 +105,11 @@ def test_an_answer_that_fits_has_no_misfit():
         (GOOD | {"rationale": None}, "not null"),
         (GOOD | {"weights": [0.5, 2]}, r"answer.weights\[1\] breaks the rule maximum: 1"),
         (GOOD | {"weights": [0, 0, 0]}, "answer.weights breaks the rule maxItems: 2"),
-        (GOOD | {"rule": 3}, "none of the 2 allowed forms"),
         ({"rationale": "Kind."}, "lacks value"),
     ],
 )
 def test_a_misfit_is_named(answer, reason):
-    with pytest.raises(InvalidOutput, match=reason):
-        parse_answer(json.dumps(answer), SCHEMA)
+    assert re.search(reason, read_answer(json.dumps(answer), SCHEMA)[1])
 
 
 @pytest.mark.parametrize("left", [{}, {"score": "high"}, {"score": None}])
@@ -121,7 +118,7 @@ def test_what_is_optional_may_be_missing_or_anything(left):
     needed = {key: part for key, part in GOOD.items() if key != "score"}
     assert misfit({**needed, **left}, schema) is not None
     assert misfit({**needed, **left}, schema, optional=["score"]) is None
-    assert parse_answer(json.dumps({**needed, **left}), schema, optional=["score"]) == {**needed, **left}
+    assert read_answer(json.dumps({**needed, **left}), schema, optional=["score"]) == ({**needed, **left}, "")
     assert misfit({**GOOD, "value": None}, schema, optional=["score"]) is not None
 
 
@@ -129,6 +126,6 @@ def test_what_is_optional_may_be_missing_or_anything(left):
     "text", ["the secret", '{"the secret": 1}', '{"rationale": "the secret", "value": "the secret"}']
 )
 def test_no_error_repeats_what_the_model_wrote(text):
-    with pytest.raises(InvalidOutput) as caught:
-        parse_answer(text, SCHEMA)
-    assert "secret" not in str(caught.value)
+    _, problem = read_answer(text, SCHEMA)
+    assert problem
+    assert "secret" not in problem

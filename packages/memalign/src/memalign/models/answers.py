@@ -12,9 +12,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from memalign.errors import InvalidOutput
-
-__all__ = ["find_object", "fitted", "misfit", "parse_answer", "show_raw", "understood"]
+__all__ = ["find_object", "misfit", "read_answer", "show_raw", "understood"]
 
 logger = logging.getLogger("memalign.raw_answers")
 
@@ -33,25 +31,23 @@ _TYPE_NAMES: dict[type, str] = {
 }
 
 
-def parse_answer(text: str, schema: dict[str, Any], *, optional: Collection[str] = ()) -> dict[str, Any]:
-    """The JSON object in `text`, which fits `schema` (see `fitted`). Raises InvalidOutput with what is wrong."""
+def read_answer(
+    text: str, schema: dict[str, Any], *, optional: Collection[str] = ()
+) -> tuple[dict[str, Any] | None, str]:
+    """The JSON object in an answer, as the schema spells it, and why it does not do: "" where it does.
+
+    Args:
+        text: What the model wrote.
+        schema: Of an object.
+        optional: Properties that may be missing, or be anything.
+    """
     parsed = find_object(text)
     if parsed is None:
-        raise InvalidOutput("the answer holds no JSON object")
-    data, reason = fitted(parsed, schema, optional=optional)
-    if reason:
-        raise InvalidOutput(f"the answer does not fit its schema: {reason}")
-    return data
-
-
-def fitted(
-    parsed: dict[str, Any], schema: dict[str, Any], *, optional: Collection[str] = ()
-) -> tuple[dict[str, Any], str | None]:
-    """What the object means by `schema`, and why that does not fit (see `misfit`); None when it does."""
+        return None, "it held no JSON object"
     if misfit(parsed, schema, optional=optional) is None:
-        return parsed, None
+        return parsed, ""
     data = understood(parsed, schema)
-    return data, misfit(data, schema, optional=optional)
+    return data, misfit(data, schema, optional=optional) or ""
 
 
 def understood(value: Any, schema: dict[str, Any]) -> Any:
@@ -64,11 +60,6 @@ def understood(value: Any, schema: dict[str, Any]) -> Any:
     Meaning is never guessed. A key that is there twice in other capitals counts as missing. 1 is no truth value, "4/5"
     and "four" are no numbers, 3.5 is no whole number, null is no empty text. No object is looked for inside another.
     """
-    if "anyOf" in schema:
-        if misfit(value, schema) is None:
-            return value
-        meant = [reading for option in schema["anyOf"] if misfit(reading := understood(value, option), option) is None]
-        return meant[0] if len(meant) == 1 else value
     if isinstance(value, dict):
         return _object_understood(value, schema)
     if isinstance(value, list):
@@ -180,10 +171,6 @@ def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] =
             return f"{at} must be one of {json.dumps(wanted, ensure_ascii=False)}"
         case "required":
             return f"{at} lacks {', '.join(name for name in wanted if name not in wrong.instance)}"
-        case "additionalProperties":
-            return f"{at} has keys besides {', '.join(wrong.schema['properties'])}"
-        case "anyOf":
-            return f"{at} fits none of the {len(wanted)} allowed forms"
         case rule:
             return f"{at} breaks the rule {rule}: {wanted}"
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["AnswerStore", "Calls", "SpendLimit", "check_concurrency"]
 
 T = TypeVar("T")
+AnswerT = TypeVar("AnswerT", ChatReply, Decision)
 
 UNPRICED = (
     "max_cost cannot hold: what a call of {model} costs is not known (the price list has no such model at this "
@@ -127,9 +128,7 @@ class Calls:
         if self.dry_run is not None:
             return self.dry_run.reply(model, request)
         size = estimate_tokens(request.system) + estimate_tokens(request.user)
-        reply = await self._pay(
-            model, request.schema_name, size, lambda: model.complete(request), lambda reply: reply.usage
-        )
+        reply = await self._pay(model, request.schema_name, size, lambda: model.complete(request))
         await self._keep({key: reply})
         self._check_price()
         return reply
@@ -163,7 +162,6 @@ class Calls:
             "decision",
             sum(map(estimate_tokens, (state, *(question.text for question in new)))),
             lambda: model.decide(state, new, timeout=timeout),
-            lambda decision: decision.usage,
         )
         await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
         self._check_price()
@@ -222,9 +220,8 @@ class Calls:
         model: ChatModel | DecisionModel,
         purpose: str,
         size: int,
-        call: Callable[[], Awaitable[T]],
-        usage_of: Callable[[T], Usage],
-    ) -> T:
+        call: Callable[[], Awaitable[AnswerT]],
+    ) -> AnswerT:
         """What `call` gives, where the limit leaves room for it; calls of a kind cost about as much a unit of size.
 
         The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
@@ -238,17 +235,16 @@ class Calls:
         if not limit.kinds[key].answered:
             async with self._first:
                 if not limit.kinds[key].answered:
-                    return await self._paid(limit, key, size, call, usage_of)
-        return await self._paid(limit, key, size, call, usage_of)
+                    return await self._paid(limit, key, size, call)
+        return await self._paid(limit, key, size, call)
 
     async def _paid(
         self,
         limit: SpendLimit,
         key: tuple[str, str],
         size: int,
-        call: Callable[[], Awaitable[T]],
-        usage_of: Callable[[T], Usage],
-    ) -> T:
+        call: Callable[[], Awaitable[AnswerT]],
+    ) -> AnswerT:
         self._check_price()
         kind = limit.kinds[key]
         if not limit.begin(kind, size):
@@ -256,7 +252,7 @@ class Calls:
         usage = Usage()
         try:
             answer = await call()
-            usage = usage_of(answer)
+            usage = answer.usage
         except ModelError as error:
             usage = error.usage or Usage()
             raise

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, TypeVar
 from msgspec.structs import replace
 
 from memalign.errors import InvalidOutput, ModelError, ModelRejected, ModelUnavailable
-from memalign.models.answers import parse_answer, show_raw
+from memalign.models.answers import read_answer, show_raw
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
 from memalign.models.llama_cpp import (
@@ -268,11 +268,11 @@ class LocalChatModel:
 
     def _data(self, text: str, request: ChatRequest, usage: Usage) -> dict[str, Any]:
         # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
-        try:
-            return parse_answer(text, request.schema, optional=request.optional)
-        except InvalidOutput as error:
-            show_raw(self._name, str(error), text, about=request.about)
-            raise InvalidOutput(f"{self._name}: {error}", usage=usage) from error
+        data, problem = read_answer(text, request.schema, optional=request.optional)
+        if data is None or problem:
+            show_raw(self._name, problem, text, about=request.about)
+            raise InvalidOutput(f"{self._name} gave no answer that fits the schema: {problem}", usage=usage)
+        return data
 
 
 def _lines(question: Question) -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
-from memalign.models.answers import find_object, fitted, show_raw
+from memalign.models.answers import find_object, read_answer, show_raw
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.capabilities import Capabilities, Mode, refuses_mode
 from memalign.models.probabilities import label_probabilities, read_tokens
@@ -89,14 +89,10 @@ class ProviderChatModel(ProviderModel["Model"]):
                     if response.finish_reason == "content_filter":
                         raise ModelRefused(f"{self.name} declined to answer")
                     text = _text(response)
-                    data, misfit = find_object(text), "it held no JSON object"
-                    if data is not None:
-                        data, wrong = fitted(data, request.schema, optional=request.optional)
-                        if wrong is not None:
-                            misfit = wrong
-                        else:
-                            chances = _probabilities(response, request.labels)
-                            return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)
+                    data, misfit = read_answer(text, request.schema, optional=request.optional)
+                    if data is not None and not misfit:
+                        chances = _probabilities(response, request.labels)
+                        return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)
                     was_cut = response.finish_reason == "length"
                     only_thought = not text.strip() and bool(_thought(response))
                     cut = f"was cut after {request.max_tokens * attempt} tokens"

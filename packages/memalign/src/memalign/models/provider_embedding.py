@@ -15,7 +15,7 @@ from memalign.models.providers import Target
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from pydantic_ai.embeddings import EmbeddingResult, EmbeddingSettings
+    from pydantic_ai.embeddings import EmbeddingModel, EmbeddingResult, EmbeddingSettings
 
 __all__ = ["ProviderEmbedding"]
 
@@ -83,7 +83,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         return await self._batch([texts[0][: len(texts[0]) // 2]])
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        model = await self._clients.get()
+        model: EmbeddingModel = await self._clients.get()
         # Always as documents, so that the same text has one vector, as query and as record.
         settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
 
