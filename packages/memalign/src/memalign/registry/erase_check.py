@@ -5,42 +5,28 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, inspect, select
 
 from memalign.errors import RegistryError
 from memalign.registry.database import Database
-from memalign.registry.erase import Erasure
 from memalign.registry.judge_rows import Codec
-from memalign.registry.other_tables import Words, other_tables
+from memalign.registry.other_tables import Erased, other_tables
 from memalign.registry.receipt import Receipt
-from memalign.registry.residue import Residue, row_names, state_words, strings, words_of
+from memalign.registry.residue import Residue, row_names, strings, words_of
 from memalign.registry.tables import answers, judges, metadata, rows, versions
 
 __all__ = ["search_again"]
 
 _MANY = 1000  # rows at a time
 
-
-@dataclass
-class _Traces:
-    """How many rows were read, the places where something is left, and the judges that keep some of it."""
-
-    places: Counter[str] = field(default_factory=Counter)
-    judges: set[str] = field(default_factory=set)
-    rows: int = 0
-
-    def add(self, place: str, judge: str | None, erased: str) -> None:
-        """Note what is left at a place: of another judge than the `erased` one only its name."""
-        if judge in (None, erased):
-            self.places[place] += 1
-        elif judge is not None:
-            self.judges.add(judge)
+Trace = tuple[str, str | None]
+"""Where something is left, and the judge whose it is (None: no judge's)."""
 
 
-def search_again(database: Database, erasure: Erasure) -> Receipt:
+def search_again(database: Database, erased: Erased) -> Receipt:
     """Compact the database, search what is left, and say in the receipt whether and where a word is.
 
     Raises RegistryError where what is erased could not be wiped.
@@ -52,71 +38,73 @@ def search_again(database: Database, erasure: Erasure) -> Receipt:
             f"the feedback is erased and that is committed, but what it left could not be wiped: {error}. Then run "
             "`memalign erase NAME` without a key (compact() in Python)"
         ) from error
-    traces = _Traces()
+    name, unread = erased.receipt.judge, list[str]()
     with database.read() as connection:
-        _search_registry(connection, erasure, traces)
-        _search_other_tables(connection, erasure, traces)
-        unread = _search_foreign_tables(connection, erasure.residue, traces)
+        traces = [
+            *_in_registry(connection, erased),
+            *_in_other_tables(connection, erased),
+            *_in_foreign_tables(connection, erased.residue, unread),
+        ]
         # Before the transaction ends: nobody writes to a file as long as it lasts.
-        beside, traces_beside = database.search(connection, erasure.residue, _live(connection))
-    places = [f"{place} ({count} row{'' if count == 1 else 's'})" for place, count in sorted(traces.places.items())]
-    rewritten = f"; rewritten: {compacted}" if compacted else ""
+        beside, traces_beside = database.search(connection, erased.residue, _live(connection))
+    # Of another judge only its name.
+    places = Counter(place for place, judge in traces if judge in (None, name))
+    others = {judge for _, judge in traces if judge not in (None, name)}
     return replace(
-        erasure.receipt,
-        searched=f"{traces.rows:,} rows of every table{beside}{rewritten}",
-        left=(*places, *traces_beside),
-        elsewhere=tuple(sorted({*erasure.receipt.elsewhere, *traces.judges})),
+        erased.receipt,
+        searched=f"all rows of every table{beside}" + (f"; rewritten: {compacted}" if compacted else ""),
+        left=(*(f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())), *traces_beside),
+        elsewhere=tuple(sorted(map(str, others))),
         unreachable=(*database.unreachable, *unread),
     )
 
 
-def _search_registry(connection: Connection, erasure: Erasure, traces: _Traces) -> None:
-    residue, codec, erased = erasure.residue, Codec(), erasure.receipt.judge
-    query = select(rows.c.judge, rows.c.kind, rows.c.key, rows.c.body)
+def _in_registry(connection: Connection, erased: Erased) -> Iterator[Trace]:
+    residue, codec, own = erased.residue, Codec(), erased.receipt.judge
+    person = Residue(person=residue.person)
+    query = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
     for judge, kind, key, body in connection.execute(query):
-        traces.rows += 1
-        if judge == erasure.judge and (
-            any(map(residue.copied, words_of(codec, kind, body)))
-            or any(map(residue.certain, state_words(codec, kind, key, body)))
-            or row_names(codec, residue, kind, key, body)
-        ):
-            traces.add(f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}", None, erased)
-    for version in connection.execute(select(versions)):
-        traces.rows += 1
-        notes = [text for text in (version.summary, version.note) if text]
-        if version.judge == erasure.judge and any(map(residue.in_sentence, notes)):
-            traces.add(f"{versions.name}.note", None, erased)
+        words = list(words_of(codec, kind, body))
+        state = [key, *(strings(codec.decode(kind, body)) if kind == "memory" else ())]
+        certain = any(map(residue.certain, [*words, *state]))
+        if judge == own:
+            left = certain or any(map(residue.copied, words)) or row_names(codec, residue, kind, key, body)
+        else:
+            # Short words are anybody's: of another judge they prove nothing.
+            same = kind == "case" and codec.decode(kind, body).content_hash in erased.contents
+            left = same or certain or row_names(codec, person, kind, key, body)
+        if left:
+            yield f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}", judge
+    query = select(judges.c.name, versions.c.summary, versions.c.note).join(versions).where(judges.c.name == own)
+    for judge, *notes in connection.execute(query):
+        if any(residue.in_sentence(note) for note in notes if note):
+            yield f"{versions.name}.note", judge
     for name in connection.execute(select(judges.c.name)).scalars():
         if residue.certain(name):
-            traces.add(f"{judges.name}.name", None, erased)
+            yield f"{judges.name}.name", None
     for judge, answer in connection.execute(select(judges.c.name, answers.c.answer).join(answers)):
-        traces.rows += 1
         if any(map(residue.certain, strings(json.loads(answer)))):
-            traces.add(f"{answers.name}.answer", judge, erased)
+            yield f"{answers.name}.answer", judge
 
 
-def _search_other_tables(connection: Connection, erasure: Erasure, traces: _Traces) -> None:
-    judge = erasure.receipt.judge
-    for tables in other_tables(connection):
-        for words in tables.words(connection):
-            traces.rows += 1
-            if _is_left(words, erasure.residue, judge):
-                traces.add(words.place, words.judge, judge)
+def _in_other_tables(connection: Connection, erased: Erased) -> Iterator[Trace]:
+    residue, own = erased.residue, erased.receipt.judge
+    for words in (words for tables in other_tables(connection) for words in tables.words(connection)):
+        text = words.text
+        if words.is_name:
+            left = text == residue.person or residue.certain(text)
+        elif words.judge not in (None, own):
+            left = residue.certain(text)
+        elif words.is_id:
+            left = text in residue.cases or residue.certain(text)
+        else:
+            left = residue.in_sentence(text) if words.is_sentence else residue.copied(text)
+        if left:
+            yield words.place, words.judge
 
 
-def _is_left(words: Words, residue: Residue, judge: str) -> bool:
-    if words.is_name:
-        return words.text == residue.person or residue.certain(words.text)
-    if words.judge not in (None, judge):
-        return residue.certain(words.text)
-    if words.is_id:
-        return words.text in residue.cases or residue.certain(words.text)
-    return residue.in_sentence(words.text) if words.is_sentence else residue.copied(words.text)
-
-
-def _search_foreign_tables(connection: Connection, residue: Residue, traces: _Traces) -> list[str]:
-    """Look into the tables that are no package's of ours, in every schema; gives those that may not be read."""
-    unread = []
+def _in_foreign_tables(connection: Connection, residue: Residue, unread: list[str]) -> Iterator[Trace]:
+    """Look into the tables that are no package's of ours, in every schema; `unread` gets those that may not be read."""
     inspector, quote = inspect(connection), connection.dialect.identifier_preparer.quote
     ours = tuple(tables.prefix for tables in other_tables(connection))
     here = [name for name in inspector.get_table_names() if name not in metadata.tables]
@@ -135,11 +123,9 @@ def _search_foreign_tables(connection: Connection, residue: Residue, traces: _Tr
         result = connection.exec_driver_sql(f"SELECT * FROM {quoted}", execution_options={"yield_per": _MANY})
         columns = list(result.keys())
         for row in result:
-            traces.rows += 1
             for column, value in zip(columns, row, strict=True):
                 if any(map(residue.in_foreign, _texts(value))):
-                    traces.places[f"{name}.{column}"] += 1
-    return unread
+                    yield f"{name}.{column}", None
 
 
 def _may(connection: Connection, kind: str, right: str, name: str) -> bool:
@@ -151,23 +137,18 @@ def _may(connection: Connection, kind: str, right: str, name: str) -> bool:
 
 def _texts(value: Any) -> Iterator[str]:
     """The texts of a column of any type."""
-    if isinstance(value, bytes | memoryview):
-        yield bytes(value).decode("utf-8", "replace")
-    else:
-        yield from strings(value)
+    return strings(bytes(value).decode("utf-8", "replace") if isinstance(value, bytes | memoryview) else value)
 
 
 def _live(connection: Connection) -> Iterator[bytes]:
     """All bytes that rows hold where they should: read again, since all of them may be gigabytes."""
-    for key, body in connection.execute(select(rows.c.key, rows.c.body)):
-        yield key.encode()
-        yield body
-    for texts in connection.execute(select(versions.c.summary, versions.c.note)):
-        yield from (text.encode() for text in texts if text)
-    for name in connection.execute(select(judges.c.name)).scalars():
-        yield name.encode()
-    for key, answer in connection.execute(select(answers.c.key, answers.c.answer)):
-        yield key.encode()
-        yield answer
+    for columns in (
+        (rows.c.key, rows.c.body),
+        (versions.c.summary, versions.c.note),
+        (judges.c.name,),
+        (answers.c.key, answers.c.answer),
+    ):
+        for values in connection.execute(select(*columns)):
+            yield from (value.encode() if isinstance(value, str) else value for value in values if value)
     for tables in other_tables(connection):
         yield from tables.texts(connection)

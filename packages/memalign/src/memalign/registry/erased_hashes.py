@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 from memalign.keys import readings
 from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.tables import erasures
-from memalign.types import Example, Feedback, FeedbackKey
+from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["ALLOW", "ErasedHashes"]
 
@@ -80,12 +80,12 @@ class ErasedHashes:
         *,
         keys: Iterable[FeedbackKey],
         annotations: Iterable[tuple[str | None, Annotation]],
-        examples: Iterable[Example],
+        contents: Iterable[str],
         at: str,
     ) -> None:
-        """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases that went."""
+        """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases' contents."""
         wanted = [("key", _spelled(key)) for key in keys]
-        wanted += [("case", example.content_hash) for example in examples]
+        wanted += [("case", content) for content in contents]
         wanted += [
             ("words", text) for content, annotation in annotations if (text := _words(content, annotation.rationale))
         ]

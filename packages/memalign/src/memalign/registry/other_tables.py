@@ -63,11 +63,19 @@ class Words:
 
 @dataclass(frozen=True, kw_only=True)
 class Erased:
-    """What goes: all `keys`, also those of rows without a word, all `cases`, and whatever repeats the `residue`."""
+    """What goes.
+
+    Attributes:
+        receipt: What it comes to.
+        keys: The keys of all feedback that goes, also of rows without a word.
+        cases: The ids of the cases that go, and `contents` the hashes of what they hold.
+        residue: What is searched for afterwards: whatever repeats it goes too.
+    """
 
     receipt: Receipt
     keys: frozenset[FeedbackKey]
     cases: frozenset[str]
+    contents: frozenset[str]
     residue: Residue
 
 

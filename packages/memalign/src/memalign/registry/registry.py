@@ -359,10 +359,10 @@ class Registry:
             RegistryError: What was erased could not be wiped from the disk.
         """
         text = None if matching is None else Finder(matching)
-        erasure = erase_feedback(self._database, name, Selectors(tuple(selectors), source, text), dry_run=dry_run)
+        erased = erase_feedback(self._database, name, Selectors(tuple(selectors), source, text), dry_run=dry_run)
         if dry_run:
-            return erasure.receipt
-        receipt = search_again(self._database, erasure)
+            return erased.receipt
+        receipt = search_again(self._database, erased)
         if rederive and receipt.pending:
             receipt = self._rederived(name, receipt, optimizer, progress)
         return receipt
