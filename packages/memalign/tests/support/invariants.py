@@ -13,7 +13,7 @@ from memalign.memory import Memory
 from memalign.memory.check_answers import questions_of
 from memalign.memory.guard import guideline_fault, normalised
 from memalign.registry.bundle import bundle_of, load_bundle
-from memalign.registry.judge_rows import Codec
+from memalign.registry.judge_rows import memory_contents, memory_of
 from memalign.types import Guideline
 from tests.support.learning import text_of, words_in
 
@@ -193,8 +193,7 @@ def no_answer_outlives_its_source(memory: Memory) -> None:
 def it_can_be_kept(judge: Judge) -> None:
     memory = judge.memory
     assert msgspec.json.decode(msgspec.json.encode(memory), type=Memory) == memory
-    codec = Codec()
-    kept = codec.memory(codec.memory_contents(memory))
+    kept = memory_of(memory_contents(memory))
     assert kept.hash == memory.hash
     assert kept.conflicts == memory.conflicts
     assert load_bundle(bundle_of(judge)).memory == memory

@@ -11,7 +11,7 @@ from memalign.memory import Memory
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
-from memalign.registry.judge_rows import Codec, Contents, decoded, memory_of
+from memalign.registry.judge_rows import Contents, contents_of, decoded, memory_of
 from memalign.registry.paid_answers import forget_answers
 from memalign.registry.tables import rows
 from memalign.types import Guideline
@@ -45,7 +45,6 @@ def commit(
     One that equals the latest adds none. A guideline whose number was given to another one here gets a new number, and
     the version's note says so. Raises JudgeExists, VersionConflict, and InvalidRows for feedback that was erased.
     """
-    codec = Codec()
     with database.write(judge.name) as connection:
         try:
             number, latest = versions.find(connection, judge.name)
@@ -63,7 +62,7 @@ def commit(
         if before and action in _FOREIGN:
             judge, moved = _numbered(connection, number, judge, before)
             note = "; ".join(filter(None, (note, moved))) or None
-        after = codec.contents(judge)
+        after = contents_of(judge)
         if after == before:
             return latest
         erased = erasures_of(database, connection, None if erased_anywhere else number)

@@ -8,19 +8,16 @@ from typing import Any, Generic, TypeVar
 
 from memalign.judge import Judge
 from memalign.memory import Annotation, LedgerEntry, Memory
-from memalign.memory.label_policy import POLICY
 from memalign.memory.status import GuidelineStatus
-from memalign.registry.judge_rows import SETTINGS, Codec, Contents, RowKey, decoded, memory_of
+from memalign.registry.judge_rows import Contents, settings_of
 from memalign.types import Check, FeedbackKey, Guideline, as_json, guideline_number
 
 __all__ = [
-    "COMPARED",
     "FeedbackChange",
     "GuidelineChange",
     "MemoryDiff",
     "SettingChange",
     "compare",
-    "compare_rows",
     "summary",
 ]
 
@@ -77,8 +74,8 @@ class GuidelineChange(_Change[Guideline]):
 
 
 def _only_in(guideline: Guideline | None, without: Guideline | None) -> tuple[Check, ...]:
-    common = () if without is None else without.checks
-    return () if guideline is None else tuple(check for check in guideline.checks if check not in common)
+    checks, common = (() if entry is None else entry.checks for entry in (guideline, without))
+    return tuple(check for check in checks if check not in common)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +91,7 @@ class FeedbackChange(_Change[Annotation]):
         """What differs: the annotation's own fields, `state` and `reason`; none where it is in one version only."""
         own = tuple(name for name in super().fields if name != "outcome")
         before, after = self.entry_before, self.entry_after
-        if before is None or after is None:
+        if self.before is None or self.after is None or before is None or after is None:
             return own
         return (*own, *(name for name in ("state", "reason") if getattr(before, name) != getattr(after, name)))
 
@@ -137,36 +134,32 @@ class MemoryDiff:
 
 _BY_HAND = ("policy", "authority", "locks")
 """What of a memory a person sets; the rest follows from what was learned."""
-COMPARED = ("judge", "memory", "guideline", "annotation", "case")
-"""The kinds of rows that differences are found in."""
 
 
-def compare(before: Judge, after: Judge) -> MemoryDiff:
-    """What changed from one judge to another."""
-    codec = Codec()
-    return compare_rows(after.name, codec.contents(before), codec.contents(after))
-
-
-def compare_rows(name: str, before: Contents, after: Contents, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
-    """What changed from one version's rows to another's."""
-    named = [*(("judge", field) for field in SETTINGS), *(("memory", field) for field in _BY_HAND)]
-    settings = [SettingChange(name=row[1], before=_setting(before, row), after=_setting(after, row)) for row in named]
-    old, new = memory_of(before), memory_of(after)
+def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
+    """What changed from one judge to another, which may be `versions` of it."""
+    old, new = _settings(before), _settings(after)
     feedback = [
-        change for change in _feedback_changes(old, new) if change.fields or not (change.before and change.after)
+        change
+        for change in _feedback_changes(before.memory, after.memory)
+        if change.fields or not (change.before and change.after)
     ]
     reworded = [change for change in feedback if not {"value", "rationale", "meta"}.isdisjoint(change.fields)]
     return MemoryDiff(
-        judge=name,
+        judge=after.name,
         before=versions[0],
         after=versions[1],
-        settings=tuple(setting for setting in settings if setting.before != setting.after),
-        guidelines=tuple(_guideline_changes(old, new)),
+        settings=tuple(SettingChange(name=n, before=old[n], after=new[n]) for n in old if old[n] != new[n]),
+        guidelines=tuple(_guideline_changes(before.memory, after.memory)),
         added=tuple(change for change in feedback if change.before is None),
         removed=tuple(change for change in feedback if change.after is None),
         reworded=tuple(reworded),
         states=tuple(change for change in feedback if change.fields and change not in reworded),
     )
+
+
+def _settings(judge: Judge) -> dict[str, Any]:
+    return settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in _BY_HAND}
 
 
 def _guideline_changes(before: Memory, after: Memory) -> Iterator[GuidelineChange]:
@@ -192,33 +185,23 @@ def _feedback_changes(before: Memory, after: Memory) -> Iterator[FeedbackChange]
             yield FeedbackChange(key=key, before=was, after=now, entry_before=old.get(key), entry_after=new.get(key))
 
 
-def _setting(contents: Contents, row: RowKey) -> Any:
-    body = contents.get(row)
-    if body is not None:
-        return decoded(row[0], body)
-    return {"columns": {}, "policy": list(POLICY)}.get(row[1], [])  # which have a row where there are any
-
-
 def summary(before: Contents, after: Contents) -> str:
     """One line of counts, setting names and guideline ids: what may be kept for ever, whatever is erased later."""
+    changed = [row for row in after | before if before.get(row) != after.get(row)]
     parts = [
         f"{name} changed"
-        for kind, name in after | before
-        if (kind == "judge" or (kind == "memory" and name in _BY_HAND))
-        and before.get((kind, name), b"") != after.get((kind, name), b"")
+        for kind, name in (changed if before else ())
+        if kind == "judge" or (kind == "memory" and name in _BY_HAND)
     ]
-    if not before:
-        parts = []
     for kind, what in (("annotation", "feedback"), ("guideline", "guideline")):
-        old = {key: body for (of, key), body in before.items() if of == kind}
-        new = {key: body for (of, key), body in after.items() if of == kind}
-        for verb, names in (
-            ("added", new.keys() - old.keys()),
-            ("changed", {key for key in new.keys() & old.keys() if old[key] != new[key]}),
-            ("removed", old.keys() - new.keys()),
-        ):
+        verbs: dict[str, list[str]] = {"added": [], "changed": [], "removed": []}
+        for row in changed:
+            if row[0] == kind:
+                verb = "added" if row not in before else "changed" if row in after else "removed"
+                verbs[verb].append(row[1])
+        for verb, names in verbs.items():
             if names:
                 plural = "s" if kind == "guideline" and len(names) > 1 else ""
-                examples = f" ({', '.join(sorted(names, key=lambda g: int(g[1:]))[:8])})" if kind == "guideline" else ""
+                examples = f" ({', '.join(sorted(names, key=guideline_number)[:8])})" if kind == "guideline" else ""
                 parts.append(f"{len(names)} {what}{plural} {verb}{examples}")
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")

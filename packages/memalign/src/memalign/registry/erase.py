@@ -23,7 +23,7 @@ from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ErasedHashes
-from memalign.registry.judge_rows import Codec, Contents, RowKey
+from memalign.registry.judge_rows import Codec, Contents, RowKey, memory_contents, memory_of
 from memalign.registry.other_tables import Erased, Passage, other_tables
 from memalign.registry.paid_answers import count_forgettings, forget_answers
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
@@ -279,7 +279,7 @@ class _Plan:
         for number in sorted(numbers):
             contents = {row: body for row in self.timeline if (body := self._body(row, number)) is not None}
             memory = self._without(contents, residue, copied)
-            wanted = self.codec.memory_contents(memory)
+            wanted = memory_contents(memory, self.codec.encode)
             removed = [row for row in contents if row[0] != "judge" and row not in wanted]
             differing = {row: body for row, body in wanted.items() if contents.get(row) != body}
             self.changes[number], self.counts[number] = dict.fromkeys(removed) | differing, versions.counts(memory)
@@ -291,7 +291,7 @@ class _Plan:
     def _without(self, contents: Contents, residue: Residue, copied: Collection[str]) -> Memory:
         """The version's memory after forgetting, by the rules that an unalign follows, and without a tombstone."""
         keys, person = frozenset(self.keys), residue.person
-        memory = forget(self.codec.memory(contents), self.keys, state="erased")
+        memory = forget(memory_of(contents, self.codec.decode), self.keys, state="erased")
         memory = memory.without_guidelines([g.id for g in memory.guidelines if g.id in copied or g.origin == person])
         memory = _change(memory, tombstones=tuple(stone for stone in memory.tombstones if stone.key not in keys))
         if person is not None:

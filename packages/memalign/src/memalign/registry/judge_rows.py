@@ -6,7 +6,7 @@ Bodies are JSON in the order in which the values were written (prompts show them
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,23 +15,21 @@ from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
 from memalign.judge.spec import name_of
 from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory, PreAlignmentVerdict, Tombstone
-from memalign.memory.label_policy import POLICY
-from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.types import Example, Guideline, canonical_json
 from memalign.values import ValueType
 
 __all__ = [
-    "SETTINGS",
     "Codec",
     "Contents",
     "RowKey",
+    "contents_of",
     "decoded",
     "encoded",
     "is_unicode",
     "judge_from",
     "judge_of",
+    "memory_contents",
     "memory_of",
-    "models_by_name",
     "settings_of",
 ]
 
@@ -49,7 +47,7 @@ _TYPES: dict[str, Any] = {
     "conflict": FeedbackConflict,
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
-SETTINGS = (
+_SETTINGS = (
     "instructions",
     "value_type",
     "model",
@@ -86,46 +84,45 @@ class Codec:
         entry = self._encoded.get(id(value))
         return entry[1] if entry is not None else encoded(value)
 
-    def memory(self, contents: Contents) -> Memory:
-        """The memory that `contents` hold."""
-        return _memory(contents, lambda kind, bodies: {key: self.decode(kind, body) for key, body in bodies.items()})
 
-    def contents(self, judge: Judge) -> Contents:
-        """The rows of a judge."""
-        settings = {("judge", name): encoded(value) for name, value in settings_of(judge).items()}
-        return settings | self.memory_contents(judge.memory)
+def contents_of(judge: Judge) -> Contents:
+    """The rows of a judge."""
+    settings = {("judge", name): encoded(value) for name, value in settings_of(judge).items()}
+    return settings | memory_contents(judge.memory)
 
-    def memory_contents(self, memory: Memory) -> Contents:
-        """The rows of a memory alone."""
-        contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
-        for case in memory.cases:
-            contents["case", _key(case.id)] = self.encode(case.example)
-            for annotation in case.annotations:
-                contents["annotation", _key(str(annotation.key))] = self.encode(annotation)
-            if case.pre_alignment is not None:
-                contents["pre_alignment", case.id] = self.encode(case.pre_alignment)
-            if case.answers is not None:
-                contents["answers", case.id] = self.encode(case.answers)
-            if case.vector is not None:
-                contents["vector", case.id] = case.vector
-        for guideline in memory.guidelines:
-            contents["guideline", guideline.id] = self.encode(guideline)
-        for stone in memory.tombstones:
-            contents["tombstone", _key(str(stone.key))] = self.encode(stone)
-        for conflict in memory.conflicts:
-            contents["conflict", _key(canonical_json(conflict.feedback))] = self.encode(conflict)
-        return contents
+
+def memory_contents(memory: Memory, encode: Callable[[Any], bytes] | None = None) -> Contents:
+    """The rows of a memory alone; `encode` is `encoded`, or a codec's."""
+    encode = encode or encoded
+    contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
+    for case in memory.cases:
+        contents["case", _key(case.id)] = encode(case.example)
+        for annotation in case.annotations:
+            contents["annotation", _key(str(annotation.key))] = encode(annotation)
+        if case.pre_alignment is not None:
+            contents["pre_alignment", case.id] = encode(case.pre_alignment)
+        if case.answers is not None:
+            contents["answers", case.id] = encode(case.answers)
+        if case.vector is not None:
+            contents["vector", case.id] = case.vector
+    for guideline in memory.guidelines:
+        contents["guideline", guideline.id] = encode(guideline)
+    for stone in memory.tombstones:
+        contents["tombstone", _key(str(stone.key))] = encode(stone)
+    for conflict in memory.conflicts:
+        contents["conflict", _key(canonical_json(conflict.feedback))] = encode(conflict)
+    return contents
 
 
 def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None = None) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
-    settings = {field: decoded("judge", contents["judge", field]) for field in SETTINGS}
+    settings = {field: decoded("judge", contents["judge", field]) for field in _SETTINGS}
     return judge_from(name, settings, memory_of(contents), models=models or {})
 
 
 def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
-    values = {field: settings[field] for field in SETTINGS}
+    values = {field: settings[field] for field in _SETTINGS}
     value_type = msgspec.convert(values.pop("value_type"), ValueType)
     own = {
         field: models[values[field]] for field in ("model", "check_model", "embedding_model") if values[field] in models
@@ -133,54 +130,33 @@ def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **values | own)
 
 
-def memory_of(contents: Contents) -> Memory:
-    """The memory that `contents` hold. `Codec.memory` keeps what it decodes, and takes twice as long."""
-    return _memory(contents, _values)
-
-
-def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[str, Any]]) -> Memory:
-    bodies: dict[str, dict[str, bytes]] = {}
+def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] | None = None) -> Memory:
+    """The memory that `contents` hold; `decode` is `decoded`, or a codec's."""
+    decode = decode or decoded
+    values: dict[str, dict[str, Any]] = {kind: {} for kind in (*_TYPES, "vector", "memory")}
     for (kind, key), body in contents.items():
-        bodies.setdefault(kind, {})[key] = body
-
-    def of(kind: str) -> dict[str, Any]:
-        return values(kind, bodies[kind]) if kind in bodies else {}
-
+        if kind != "judge":
+            values[kind][key] = body if kind == "vector" else decode(kind, body)
     annotations: dict[str, list[Annotation]] = {}
-    for annotation in of("annotation").values():
+    for annotation in values["annotation"].values():
         annotations.setdefault(annotation.id, []).append(annotation)
-    pre_alignment_verdicts, answers = of("pre_alignment"), of("answers")
-    vectors, state = bodies.get("vector", {}), of("memory")
     cases = (
         Case(
             example=example,
             annotations=tuple(sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)),
-            pre_alignment=pre_alignment_verdicts.get(name),
-            vector=vectors.get(name),
-            answers=answers.get(name),
+            pre_alignment=values["pre_alignment"].get(name),
+            vector=values["vector"].get(name),
+            answers=values["answers"].get(name),
         )
-        for name, example in sorted(of("case").items())
+        for name, example in sorted(values["case"].items())
     )
     return Memory(
         cases=tuple(cases),
-        guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
-        conflicts=tuple(sorted(of("conflict").values(), key=lambda conflict: conflict.feedback)),
-        tombstones=tuple(sorted(of("tombstone").values(), key=lambda stone: stone.key)),
-        locks=tuple(state.get("locks", ())),
-        next_guideline=state.get("next_guideline", 1),
-        authority=tuple(state.get("authority", ())),
-        policy=tuple(state.get("policy", POLICY)),
-        embedding_model=state.get("embedding_model"),
+        guidelines=tuple(sorted(values["guideline"].values(), key=lambda guideline: guideline.number)),
+        conflicts=tuple(sorted(values["conflict"].values(), key=lambda conflict: conflict.feedback)),
+        tombstones=tuple(sorted(values["tombstone"].values(), key=lambda stone: stone.key)),
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in values["memory"].items()},
     )
-
-
-def _values(kind: str, bodies: dict[str, bytes]) -> dict[str, Any]:
-    if decoder := _DECODERS.get(kind):
-        try:
-            return dict(zip(bodies, map(decoder.decode, bodies.values()), strict=True))
-        except (ValueError, msgspec.MsgspecError):
-            pass  # one of them takes the longer way below, which also names what is damaged
-    return {key: decoded(kind, body) for key, body in bodies.items()}
 
 
 def settings_of(judge: Judge) -> dict[str, Any]:
@@ -195,11 +171,6 @@ def settings_of(judge: Judge) -> dict[str, Any]:
         "parameters": dict(judge.parameters),
         "columns": dict(judge.columns),
     }
-
-
-def models_by_name(models: Iterable[ChatModel | EmbeddingModel]) -> dict[str, ChatModel | EmbeddingModel]:
-    """The models that a registry was given, for `judge_of`."""
-    return {model.name: model for model in models}
 
 
 def encoded(value: Any) -> bytes:

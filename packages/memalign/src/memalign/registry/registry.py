@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,33 +13,36 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.errors import ConfigurationError, InputError, MemalignError, VersionConflict
-from memalign.io import FeedbackSource, OwnVerdicts
+from memalign.errors import ConfigurationError, InputError, InvalidRows, MemalignError, VersionConflict
+from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, signature_of
 from memalign.memory import LedgerEntry
 from memalign.memory.text_search import Finder
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.calls import Calls
+from memalign.models.dry_run import DryRun
 from memalign.registry import bundle, versions
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
-from memalign.registry.diff import COMPARED, MemoryDiff, compare_rows
+from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import Selectors, erase_feedback, matching_feedback
 from memalign.registry.erase_check import search_again
-from memalign.registry.erased_hashes import ErasedHashes
-from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
-from memalign.registry.learn import Latest, align_step, conflict, estimate_learning, learn_and_commit
-from memalign.registry.paid_answers import count_answers
+from memalign.registry.erased_hashes import ALLOW, ErasedHashes
+from memalign.registry.judge_rows import judge_of, memory_of, settings_of
+from memalign.registry.paid_answers import PaidAnswers, count_answers
 from memalign.registry.receipt import Receipt
 from memalign.registry.registry_import import ImportedJudge, import_judges
 from memalign.registry.versions import Action, JudgeSummary, VersionInfo
-from memalign.types import FeedbackKey, Usage
+from memalign.types import Feedback, FeedbackKey, Usage
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
 __all__ = ["Registry", "Saved"]
+
+Step = Callable[[Judge, Calls], Awaitable[AlignResult]]
+"""What is learned or forgotten, of the latest version, with the calls that this takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +77,7 @@ class Registry:
         create: bool = True,
     ) -> None:
         self.url = url
-        self._models = models_by_name(models)
+        self._models = {model.name: model for model in models}
         self._database = Database(url, busy_timeout=busy_timeout, create=create)
 
     def __repr__(self) -> str:
@@ -124,9 +129,7 @@ class Registry:
 
     def diff(self, name: str, a: int, b: int) -> MemoryDiff:
         """What changed from version `a` to version `b`."""
-        with self._reading(name) as (connection, judge, _):
-            before, after = (versions.read(connection, judge, number, name=name, kinds=COMPARED) for number in (a, b))
-        return compare_rows(name, before, after, versions=(a, b))
+        return compare(self.load(name, a), self.load(name, b), versions=(a, b))
 
     def judged_by(
         self, name: str, signature: str, *, memory_hash: str = "", written: str = "this"
@@ -224,12 +227,9 @@ class Registry:
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
         """
         learner = optimizer or MemAlign()
-        erased = None if allow_erased else partial(self._erased, name)
-        step = align_step(
-            learner, feedback, skip_invalid=skip_invalid, erased=erased, own_verdicts=own_verdicts, progress=progress
-        )
-        latest = self._latest(name, action="align", allow_erased=allow_erased)
-        return await learn_and_commit(latest, step, optimizer=learner, attempts=attempts)
+        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
+        learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
+        return await self._learn(name, learn, learner, attempts, action="align", allow_erased=allow_erased)
 
     def estimate(self, name: str, feedback: FeedbackSource = (), **options: Any) -> Usage:
         """About what an align would take; see `aestimate`."""
@@ -251,9 +251,13 @@ class Registry:
         is None where a price is not known.
         """
         learner = optimizer or MemAlign()
-        erased = None if allow_erased else partial(self._erased, name)
-        step = align_step(learner, feedback, skip_invalid=skip_invalid, erased=erased, own_verdicts=own_verdicts)
-        return await estimate_learning(self._latest(name, action="align"), step, optimizer=learner)
+        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts}
+        learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
+        answers = await asyncio.to_thread(PaidAnswers, self._database, name)
+        judge = await asyncio.to_thread(self.load, name)
+        dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
+        await learn(judge, learner.calls(answers, dry_run))
+        return dry_run.usage
 
     def unalign(
         self, name: str, *selectors: str | FeedbackKey, source: str | None = None, **options: Any
@@ -283,8 +287,58 @@ class Registry:
             options["progress"] = progress
             return await learner.unalign(judge, *selectors, **options, calls=calls)
 
-        latest = self._latest(name, action="unalign")
-        return await learn_and_commit(latest, unlearn, optimizer=learner, attempts=attempts)
+        return await self._learn(name, unlearn, learner, attempts, action="unalign")
+
+    def _align_step(
+        self, name: str, learner: MemAlign, feedback: FeedbackSource, *, allow_erased: bool, **options: Any
+    ) -> Step:
+        source = RowSource.of(feedback)  # every attempt reads it
+
+        async def learn(judge: Judge, calls: Calls) -> AlignResult:
+            hashes = None if allow_erased else await asyncio.to_thread(self._erased, name)
+            refused: list[str] = []
+
+            def refuse(row: Feedback) -> str | None:
+                reason = hashes.row_refusal(row, judge.memory) if hashes else None
+                refused.extend([reason] if reason else [])
+                return reason
+
+            try:
+                return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
+            except InvalidRows as error:
+                raise InvalidRows(error.source, error.rows, hint=ALLOW) if refused else error from None
+
+        return learn
+
+    async def _learn(
+        self, name: str, step: Step, learner: MemAlign, attempts: int, *, action: Action, allow_erased: bool = False
+    ) -> AlignResult:
+        """The result of `step`, committed if the latest version is still the one that it began with.
+
+        When somebody else committed first, `step` is done again on the newer version; requests that were answered
+        before are answered from what is kept.
+        """
+        # In threads: waiting for a lock must not stop the loop on which judgments run. And before anything is paid for.
+        await asyncio.to_thread(self._database.check_writable)
+        started, spent = time.perf_counter(), Usage()
+        # Before the version is read: an erase that comes later ends the keeping, and one that came before left no text.
+        answers = await asyncio.to_thread(PaidAnswers, self._database, name)
+        calls = learner.calls(answers)
+        for _ in range(attempts):
+            parent, judge = await asyncio.to_thread(self._load, name, None)
+            result = await step(judge, calls)
+            spent += result.usage
+            number = parent
+            if result.changed or settings_of(result.judge) != settings_of(judge):
+                write = partial(self._commit, action=action, parent=parent, allow_erased=allow_erased)
+                try:
+                    number = await asyncio.to_thread(write, result.judge)
+                except VersionConflict:
+                    continue
+            await asyncio.to_thread(answers.committed)
+            result = replace(result, usage=spent, seconds=time.perf_counter() - started)
+            return replace(result, version=number, parent=parent, taken_up=answers.taken_up)
+        raise _conflict(name, attempts)
 
     def update(
         self,
@@ -304,17 +358,11 @@ class Registry:
             except VersionConflict:
                 continue
             return Saved(judge=changed, version=number, parent=latest, before=judge)
-        raise conflict(name, attempts)
+        raise _conflict(name, attempts)
 
     def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
         """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
-
-    def _latest(self, name: str, *, action: Action, allow_erased: bool = False) -> Latest:
-        def write(judge: Judge, parent: int) -> int:
-            return self._commit(judge, action=action, parent=parent, allow_erased=allow_erased)
-
-        return Latest(name=name, database=self._database, load=partial(self._load, name, None), commit=write)
 
     def kept_answers(self, name: str) -> int:
         """How many answers are kept that aligns of a judge have paid for and that no version holds yet.
@@ -446,3 +494,10 @@ class Registry:
 
     def _commit(self, judge: Judge, **options: Any) -> int:
         return commit(self._database, judge, **options)
+
+
+def _conflict(name: str, attempts: int) -> VersionConflict:
+    return VersionConflict(
+        f"somebody else committed a version of {name!r} first, {attempts} times in a row; nothing was changed, try "
+        "again"
+    )

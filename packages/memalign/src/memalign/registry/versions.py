@@ -107,19 +107,17 @@ def find(connection: Connection, name: str) -> tuple[int, int]:
     return row.id, row.latest
 
 
-def read(connection: Connection, judge: int, number: int, *, name: str, kinds: Collection[str] = ()) -> Contents:
-    """All rows of a version, or those of these kinds. Raises JudgeNotFound with the versions that there are."""
+def read(connection: Connection, judge: int, number: int, *, name: str) -> Contents:
+    """All rows of a version. Raises JudgeNotFound with the versions that there are."""
     highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
         available = "version 1" if highest == 1 else f"versions 1 to {highest}"
         raise JudgeNotFound(f"judge {name!r} has no version {number}; it has {available}")
     query = select(rows.c.kind, rows.c.key, rows.c.body).where(rows.c.judge == judge)
-    if number == highest:
+    if number == highest:  # which an index finds
         query = query.where(rows.c.until.is_(None))
     else:
         query = query.where(rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number))
-    if kinds:
-        query = query.where(rows.c.kind.in_(kinds))
     return {(kind, key): body for kind, key, body in connection.execute(query).all()}
 
 
