@@ -71,11 +71,8 @@ def test_an_empty_text_matches_nothing_and_says_so(text: str) -> None:
 def test_a_text_is_erased_from_older_versions(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     registry.update("helpfulness", lambda head: without(head, "t-1@ana", "t-3@ana"))
-    found = registry.matching("helpfulness", "josé müller")
-    assert set(found) == set(MEMORY.matching("josé müller"))
     receipt = registry.erase("helpfulness", matching="josé müller", rederive=False)
-    assert set(receipt.keys) == set(found)
-    assert registry.matching("helpfulness", "josé müller") == {}
+    assert set(receipt.keys) == set(MEMORY.matching("josé müller"))
     assert "ller" not in str(registry.load("helpfulness", 1).memory)
     assert [version.summary for version in registry.history("helpfulness")][-1] == "6 comments erased from all versions"
 
@@ -91,14 +88,6 @@ def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
         with pytest.raises(UnknownKey, match=r"^(?!.*Secret).*with this text"):
             registry.erase("helpfulness", source=source, matching="Secret Name")
     assert len(registry.history("helpfulness")) == 1
-
-
-def test_a_reused_id_is_searched_by_its_version(registry: Registry) -> None:
-    registry.create(judge(Memory(cases=(spoken("t-1", "old José"),))))
-    registry.update("helpfulness", lambda head: without(head, "t-1@ana"))
-    registry.save(judge(Memory(cases=(spoken("t-1", "something new", source="ben"),))))
-    assert [str(key) for key in registry.matching("helpfulness", "josé")] == ["t-1@ana"]
-    assert [str(key) for key in registry.matching("helpfulness", "something new")] == ["t-1@ben"]
 
 
 def test_a_lock_makes_a_version_of_its_own(registry: Registry) -> None:

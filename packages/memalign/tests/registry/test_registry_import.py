@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -43,7 +42,7 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
 ) -> None:
     target = place.registry(models=MODELS)
     imported = target.import_registry(source)
-    assert [(each.name, each.versions, each.erasures) for each in imported] == [("helpfulness", 3, 1), ("tone", 1, 0)]
+    assert [(each.name, each.versions) for each in imported] == [("helpfulness", 3), ("tone", 1)]
     back = Registry(f"sqlite:///{tmp_path / 'back.db'}", models=MODELS)
     back.import_registry(target)
     assert all(same(source, registry, name) for registry in (target, back) for name in ("helpfulness", "tone"))
@@ -79,11 +78,7 @@ def test_by_the_command_line(source: Registry, place: Place, tmp_path: Path) -> 
 
     code, printed = run("import", source.url)
     assert code == 0
-    assert re.fullmatch(
-        r"imported helpfulness: 3 versions, \d+ rows, 1 erasure remembered\n"
-        r"imported tone: 1 version, \d+ rows, 0 erasures remembered\n",
-        printed,
-    )
+    assert printed == "imported helpfulness: 3 versions\nimported tone: 1 version\n"
     assert run("import", source.url)[0] == 2
     assert run("import", source.url, "--name", "other")[0] == 2
     code, printed = run("erase", "tone")

@@ -67,12 +67,6 @@ class ServerTables:
             for row in connection.execute(select(table.table)):
                 yield from table.words(row)
 
-    def texts(self, connection: Connection) -> Iterator[bytes]:
-        """Read every value, as the file spells it."""
-        for table in _tables(connection):
-            for row in connection.execute(select(table.table)):
-                yield from (str(value).encode() for value in row if value is not None)
-
 
 TABLES = ServerTables()
 """What the entry point names."""

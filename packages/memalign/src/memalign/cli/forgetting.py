@@ -124,9 +124,10 @@ def erase(
         preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
         lines, places = [str(preview)], dict[FeedbackKey, tuple[str, ...]]()
         if matching is not None:
-            fields = registry.matching(name, matching)
+            latest = registry.load(name, before)
+            fields = latest.memory.matching(matching)
             places = {key: fields[key] for key in preview.keys if key in fields}
-            lines = [*_places(places), *lines, *_instructions_with(registry.load(name, before), matching)]
+            lines = [*_places(places), *lines, *_instructions_with(latest, matching)]
         if dry_run:
             session.give({**preview.to_dict(), "places": places}, *lines)
             return DONE

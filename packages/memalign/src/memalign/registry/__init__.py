@@ -4,13 +4,11 @@ from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.registry import Registry, Saved
-from memalign.registry.registry_import import ImportedJudge
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 __all__ = [
     "FeedbackChange",
     "GuidelineChange",
-    "ImportedJudge",
     "JudgeSummary",
     "MemoryDiff",
     "Receipt",

@@ -18,7 +18,7 @@ from memalign.align.annotations import without_disputed
 from memalign.align.forget import forget
 from memalign.errors import UnknownKey
 from memalign.keys import readings, select_keys
-from memalign.memory import Annotation, Memory
+from memalign.memory import Memory
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
@@ -33,7 +33,7 @@ from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Timeline
 from memalign.types import FeedbackKey, Guideline, guideline_number
 
-__all__ = ["Selectors", "erase_feedback", "matching_feedback"]
+__all__ = ["Selectors", "erase_feedback"]
 
 _change = msgspec.structs.replace
 _ERASED = "(erased)"
@@ -84,13 +84,6 @@ def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_r
                 return plan.carry_out(connection)
     with database.write(name) as connection:
         return _Plan(database, _Holdings.read(database, connection, name), selectors).carry_out(connection)
-
-
-def matching_feedback(connection: Connection, name: str, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
-    """Key → the fields that hold `text`, for every piece of feedback of any version. Raises InputError."""
-    judge, latest = versions.find(connection, name)
-    timeline = versions.timeline(connection, judge, latest, ("case", "annotation"))
-    return _annotations_with(timeline, Finder(text), Codec())
 
 
 class _Moment(NamedTuple):
@@ -207,13 +200,16 @@ class _Plan:
 
     def _holding(self, finder: Finder) -> Selection:
         """What holds a text. What people said of a case goes with the case."""
-        keys = set(_annotations_with(self.timeline, finder, self.codec))
-        keys |= {FeedbackKey.parse(key) for kind, key in self.timeline if kind == "tombstone" and finder.holds(key)}
+        keys = {FeedbackKey.parse(key) for kind, key in self.timeline if kind == "tombstone" and finder.holds(key)}
         cases = set()
         for key, _, body in self._rows("case"):
             example = self.codec.decode("case", body)
             if finder.holds(key) or finder.within([example.meta, *example.content.items()]):
                 cases.add(key)
+        for _, _, body in self._rows("annotation"):
+            annotation = self.codec.decode("annotation", body)
+            if annotation.id in cases or finder.places(None, annotation):
+                keys.add(annotation.key)
         for passage in sorted(self.passages, key=lambda passage: passage.source is not None):  # cases first
             if passage.id in cases or finder.within([passage.id, passage.source, passage.content, passage.labels]):
                 if passage.source is None:
@@ -275,7 +271,7 @@ class _Plan:
         self.changes: dict[int, dict[RowKey, bytes | None]] = {}
         self.counts: dict[int, dict[str, int]] = {}
         self.memory: Memory | None = None
-        self.gone: dict[tuple[str, str, bytes], int] = {}
+        self.gone: set[tuple[str, str, bytes]] = set()
         for number in sorted(numbers):
             contents = {row: body for row in self.timeline if (body := self._body(row, number)) is not None}
             memory = self._without(contents, residue, copied)
@@ -283,7 +279,7 @@ class _Plan:
             removed = [row for row in contents if row[0] != "judge" and row not in wanted]
             differing = {row: body for row, body in wanted.items() if contents.get(row) != body}
             self.changes[number], self.counts[number] = dict.fromkeys(removed) | differing, versions.counts(memory)
-            self.gone.update({(*row, contents[row]): number for row in removed})
+            self.gone.update((*row, contents[row]) for row in removed)
             if number == self.latest:
                 self.memory = memory
         self.rest = self._rest()
@@ -421,40 +417,9 @@ class _Plan:
             connection.execute(insert(rows), new)
 
     def _remember(self, connection: Connection, erased: Erased) -> None:
-        annotations = list[tuple[str | None, Annotation]]()
-        for (kind, _, body), number in self.gone.items():
-            if kind == "annotation":
-                annotation = self.codec.decode(kind, body)
-                case = self._body(("case", annotation.id), number)
-                annotations.append((self.codec.decode("case", case).content_hash if case else None, annotation))
         bodies = (body for (kind, _), spans in self.rest.items() if kind == "case" for _, _, body in spans)
         staying = {self.codec.decode("case", body).content_hash for body in bodies} if erased.contents else set()
-        self.holdings.hashes.remember(
-            connection,
-            keys=self.keys,
-            annotations=annotations,
-            contents=erased.contents - staying,
-            at=versions.now(),
-        )
-
-
-def _annotations_with(timeline: Timeline, finder: Finder, codec: Codec) -> dict[FeedbackKey, tuple[str, ...]]:
-    """Key → the fields that hold a text; an annotation is found by any case that it once stood beside."""
-    places: dict[FeedbackKey, dict[str, None]] = {}
-    for (kind, key), spans in sorted(timeline.items()):
-        if kind != "annotation":
-            continue
-        for since, until, body in spans:
-            annotation = codec.decode("annotation", body)
-            examples = [
-                codec.decode("case", case)
-                for start, end, case in timeline.get(("case", annotation.id), ())
-                if start < until and since < end
-            ]
-            for example in examples or [None]:
-                if fields := finder.places(example, annotation):
-                    places.setdefault(FeedbackKey.parse(key), {}).update(dict.fromkeys(fields))
-    return {key: tuple(fields) for key, fields in places.items()}
+        self.holdings.hashes.remember(connection, keys=self.keys, contents=erased.contents - staying, at=versions.now())
 
 
 def _ids(selector: str | FeedbackKey) -> set[str]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from memalign.keys import readings
-from memalign.memory import Annotation, LedgerEntry, Memory
+from memalign.memory import LedgerEntry, Memory
 from memalign.registry.tables import erasures
 from memalign.types import Feedback, FeedbackKey
 
@@ -43,15 +43,12 @@ class ErasedHashes:
         data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
 
-    def refusal(self, key: FeedbackKey, content: str | None = None, rationale: str | None = None) -> str | None:
+    def refusal(self, key: FeedbackKey, content: str | None = None) -> str | None:
         """Why feedback may not come back, or None; `content` is the content hash of its case, where known."""
-        for kind, text, what in (
-            ("key", _spelled(key), "this feedback"),
-            ("case", content, "a case of this content"),
-            ("words", _words(content, rationale), "these words on this case"),
-        ):
-            if text is not None and (at := self._known.get((kind, self.digest(kind, text)))):
-                return f"{what} was erased on {_day(at)}"
+        if at := self._known.get(("key", self.digest("key", _spelled(key)))):
+            return f"this feedback was erased on {_day(at)}"
+        if content is not None and (at := self._known.get(("case", self.digest("case", content)))):
+            return f"a case of this content was erased on {_day(at)}"
         return None
 
     def row_refusal(self, row: Feedback, memory: Memory) -> str | None:
@@ -60,35 +57,22 @@ class ErasedHashes:
         if annotation and annotation.says(row):
             return None
         content = row.content_hash if row.content else case.example.content_hash if case else None
-        return self.refusal(row.key, content, (row.rationale or "").strip())
+        return self.refusal(row.key, content)
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
         if not self._known:
             return {}
-        candidates = dict.fromkeys(sorted(set(_named(memory)) - set(_named(before))), (None, None)) | {
-            annotation.key: (case.example.content_hash, annotation.rationale)
-            for case in memory.cases
-            for annotation in case.annotations
-            if (former := before.annotation(annotation.key)) is None or former.rationale != annotation.rationale
-        }
-        return {key: reason for key, words in candidates.items() if (reason := self.refusal(key, *words))}
+        new = sorted(set(_named(memory)) - set(_named(before)))
+        contents = {key: case.example.content_hash for key in new if (case := memory.case(key.id))}
+        return {key: reason for key in new if (reason := self.refusal(key, contents.get(key)))}
 
     def remember(
-        self,
-        connection: Connection,
-        *,
-        keys: Iterable[FeedbackKey],
-        annotations: Iterable[tuple[str | None, Annotation]],
-        contents: Iterable[str],
-        at: str,
+        self, connection: Connection, *, keys: Iterable[FeedbackKey], contents: Iterable[str], at: str
     ) -> None:
-        """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases' contents."""
+        """Keep hashes of erased keys, and of the content hashes of erased cases."""
         wanted = [("key", _spelled(key)) for key in keys]
         wanted += [("case", content) for content in contents]
-        wanted += [
-            ("words", text) for content, annotation in annotations if (text := _words(content, annotation.rationale))
-        ]
         new = {(kind, self.digest(kind, text)) for kind, text in wanted} - self._known.keys()
         if new:
             connection.execute(
@@ -100,12 +84,7 @@ class ErasedHashes:
     def readmit(self, connection: Connection, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
         texts = {("key", _spelled(annotation.key)) for annotation in memory.annotations()}
-        for case in memory.cases:
-            content = case.example.content_hash
-            texts.add(("case", content))
-            texts |= {
-                ("words", text) for annotation in case.annotations if (text := _words(content, annotation.rationale))
-            }
+        texts |= {("case", case.example.content_hash) for case in memory.cases}
         for kind, digest in {(kind, self.digest(kind, text)) for kind, text in texts} & self._known.keys():
             connection.execute(
                 delete(erasures).where(
@@ -130,12 +109,7 @@ class ErasedHashes:
 
 
 def _spelled(key: FeedbackKey) -> str:
-    """The first format's text of a key, whose sources had no `@`; another one for the others. No two keys share one."""
-    return f"{key.id}\0{key.source}" if "@" in key.source else f"{key.id}@{key.source}"
-
-
-def _words(content: str | None, rationale: str | None) -> str | None:
-    return f"{content}\0{rationale}" if content is not None and rationale else None
+    return f"{key.id}\0{key.source}"
 
 
 def _named(memory: Memory) -> Iterable[FeedbackKey]:

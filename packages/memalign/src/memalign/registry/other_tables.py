@@ -96,10 +96,6 @@ class OtherTables(Protocol):
         """Every text of people and of judged systems that the tables hold."""
         ...
 
-    def texts(self, connection: Connection) -> Iterator[bytes]:
-        """Every value that the tables hold, as the file spells it."""
-        ...
-
 
 def other_tables(connection: Connection) -> tuple[OtherTables, ...]:
     """Those whose tables are in this database. Raises RegistryError for tables whose package is not installed."""

@@ -25,13 +25,13 @@ from memalign.registry import bundle, versions
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
-from memalign.registry.erase import Selectors, erase_feedback, matching_feedback
+from memalign.registry.erase import Selectors, erase_feedback
 from memalign.registry.erase_check import search_again
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, settings_of
 from memalign.registry.paid_answers import PaidAnswers, count_answers
 from memalign.registry.receipt import Receipt
-from memalign.registry.registry_import import ImportedJudge, import_judges
+from memalign.registry.registry_import import import_judges
 from memalign.registry.versions import Action, JudgeSummary, VersionInfo
 from memalign.types import Feedback, FeedbackKey, Usage
 
@@ -415,11 +415,6 @@ class Registry:
             receipt = self._rederived(name, receipt, optimizer, progress)
         return receipt
 
-    def matching(self, name: str, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
-        """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""
-        with self._database.read() as connection:
-            return matching_feedback(connection, name, text)
-
     def compact(self) -> str:
         """Rewrite the database without what was deleted; `erase` does it by itself. Returns what, in words."""
         return self._database.compact()
@@ -461,7 +456,7 @@ class Registry:
             erased_anywhere=True,
         )
 
-    def import_registry(self, source: Registry) -> tuple[ImportedJudge, ...]:
+    def import_registry(self, source: Registry) -> tuple[JudgeSummary, ...]:
         """Take over all judges of another registry, with all their versions, or none.
 
         Versions keep their numbers, and erased feedback stays erased: its hashes come along, with the secret that they

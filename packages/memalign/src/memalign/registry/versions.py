@@ -5,7 +5,6 @@ Every function works inside the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -121,13 +120,12 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
     return {(kind, key): body for kind, key, body in connection.execute(query).all()}
 
 
-def timeline(connection: Connection, judge: int, latest: int, kinds: Collection[str] = ()) -> Timeline:
-    """Every row of a judge (of these kinds): its first version, the one after its last, and its body."""
+def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
+    """Every row of a judge: its first version, the one after its last, and its body."""
     columns = (rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body)
-    query = select(*columns).where(rows.c.judge == judge, rows.c.since <= latest)
     spans: Timeline = {}
-    for kind, key, since, until, body in connection.execute(query.where(rows.c.kind.in_(kinds)) if kinds else query):
-        spans.setdefault((kind, key), []).append((since, min(until or latest + 1, latest + 1), body))
+    for kind, key, since, until, body in connection.execute(select(*columns).where(rows.c.judge == judge)):
+        spans.setdefault((kind, key), []).append((since, until or latest + 1, body))
     return spans
 
 
