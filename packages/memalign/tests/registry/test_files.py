@@ -40,19 +40,11 @@ def changed(path: Path, statement: str, *values: object) -> None:
     OnSQLite(path).execute(statement, *values)
 
 
-@pytest.mark.parametrize(
-    ("version", "error", "message"),
-    [
-        ("7", RegistryTooNew, "its schema is version 7, this one reads up to version 1; upgrade memalign"),
-        ("0", RegistryError, "has a registry of the format '0', which this memalign cannot read"),
-        ("early", RegistryError, "has a registry of the format 'early', which this memalign cannot read"),
-    ],
-)
-def test_another_format_is_refused_by_name(path: Path, version: str, error: type[Exception], message: str):
+def test_another_format_is_refused_by_name(path: Path):
     Registry(f"sqlite:///{path}").create(judge())
-    changed(path, "UPDATE memalign_meta SET value = ? WHERE name = 'schema_version'", version)
+    changed(path, "UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    with pytest.raises(error, match=message):
+    with pytest.raises(RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade"):
         Registry(f"sqlite:///{path}")
     assert path.read_bytes() == before
 

@@ -82,30 +82,26 @@ def _numbered(connection: Connection, number: int, judge: Judge, before: Content
     """`judge` with guidelines that have no number of another one of this registry, and what was changed for that."""
     memory = judge.memory
     start = int(decoded("memory", before["memory", "next_guideline"]))
-    earlier: dict[str, list[Guideline]] = {}
-    query = select(rows.c.key, rows.c.body).where(rows.c.judge == number, rows.c.kind == "guideline")
-    for key, body in connection.execute(query):
-        earlier.setdefault(key, []).append(decoded("guideline", body))
+    query = select(rows.c.body).where(rows.c.judge == number, rows.c.kind == "guideline")
+    earlier = [decoded("guideline", body) for body in connection.execute(query).scalars()]
     free = max(start, memory.next_guideline)
     names: dict[str, str] = {}
     for guideline in memory.guidelines:
-        if guideline.number < start and not any(_same(guideline, other) for other in earlier.get(guideline.id, ())):
+        if guideline.number < start and not any(_same(guideline, other) for other in earlier):
             names[guideline.id] = f"G{free}"
             free += 1
-    if not names and free == memory.next_guideline:
-        return judge, ""
     moved = ", ".join(f"{old} is {new} here" for old, new in names.items())
     return judge.replace(memory=_renamed(memory, names, free)), moved
 
 
 def _same(guideline: Guideline, other: Guideline) -> bool:
     """Whether it is the one that had the number here: in the same words, or in those that a person gave it since."""
-    if guideline.text == other.text:
-        return True
-    if {guideline.origin, other.origin} == {"distilled"}:
-        return False
+    if guideline.id != other.id or guideline.text == other.text:
+        return guideline.id == other.id
+    distilled = guideline.origin == other.origin == "distilled"
     # One that a person wrote was exposed to nothing: there the person tells.
-    return guideline.exposed_to == other.exposed_to and (bool(other.exposed_to) or guideline.origin == other.origin)
+    same = guideline.exposed_to == other.exposed_to and (bool(other.exposed_to) or guideline.origin == other.origin)
+    return same and not distilled
 
 
 def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:

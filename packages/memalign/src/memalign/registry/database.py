@@ -233,18 +233,15 @@ class Database:
         return str(value)
 
     def _is_ours(self, connection: Connection) -> bool:
-        """Whether a registry of this format is there. Raises RegistryTooNew and RegistryError for another one."""
+        """Whether a registry of this format is there. Raises RegistryTooNew for another format, for this is the first."""
         if not inspect(connection).has_table(meta.name):
             return False
-        written, ours = self.meta(connection, "schema_version"), SCHEMA_VERSION
-        if written == str(ours):
-            return True
-        if written.isdecimal() and int(written) > ours:
+        if (written := self.meta(connection, "schema_version")) != str(SCHEMA_VERSION):
             raise RegistryTooNew(
                 f"{self.url} was written by a newer memalign: its schema is version {written}, this one reads up to "
-                f"version {ours}; upgrade memalign to open it"
+                f"version {SCHEMA_VERSION}; upgrade memalign to open it"
             )
-        raise RegistryError(f"{self.url} has a registry of the format {written!r}, which this memalign cannot read")
+        return True
 
     def _wait_for_readers(self, connection: Connection) -> None:
         """Until every transaction of before has ended, also those on standbys that ask for rows to be kept."""
