@@ -66,7 +66,7 @@ def test_the_judging_version_is_found_after_changes(
     assert memalign("create", aligned, *settings).code == 0
     wrong = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
     assert wrong.code == 2
-    assert f"no version of 'tone' in the registry gave the judgments in {judged}" in wrong.err
+    assert "no version of 'tone' in the registry gave these judgments" in wrong.err
 
 
 def test_an_unopenable_newer_model_is_no_obstacle(
@@ -85,7 +85,7 @@ def test_judgments_with_other_prompts_are_refused(
     monkeypatch.setattr("memalign.judge.many.prompts_hash", lambda: "f" * 64)
     lost = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
     assert lost.code == 2
-    assert "written by a memalign with other prompts" in lost.err
+    assert "memalign's prompts" in lost.err
     again = memalign("judge", aligned, held_out, "-o", judged)
     assert again.code == 2
     assert "has judgments of judge" in again.err

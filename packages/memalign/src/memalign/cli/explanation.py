@@ -49,7 +49,7 @@ def explain(
         raise InputError(
             f"{examples}: {example_id!r} has changed since it was judged; use the file as it was, or judge it again"
         )
-    number, judge = session.registry().judged_by(name, file.judge, memory_hash=judgment.memory_hash, written=str(out))
+    number, judge = session.registry().judged_by(name, file.judge, judgment.memory_hash)
     explained = aio.run(explain_judgment(judge, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}
     session.give(data, *_parts(judge, explained["judgment"], data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -131,38 +131,22 @@ class Registry:
         """What changed from version `a` to version `b`."""
         return compare(self.load(name, a), self.load(name, b), versions=(a, b))
 
-    def judged_by(
-        self, name: str, signature: str, *, memory_hash: str = "", written: str = "this"
-    ) -> tuple[int, Judge]:
-        """Find the version that gave judgments of this signature: the newest such one.
-
-        Args:
-            name: The judge's name.
-            signature: Whose the judgments are, as their file has it.
-            memory_hash: The memory that was used; only versions with it are loaded, and those that an erasure changed.
-            written: What errors call the judgments.
+    def judged_by(self, name: str, signature: str, memory_hash: str) -> tuple[int, Judge]:
+        """Find the newest version that gave judgments of this signature with this memory.
 
         Raises:
             InputError: No version judges so.
         """
         for info in reversed(self.history(name)):
-            if memory_hash and info.memory_hash not in ("", memory_hash):
+            if info.memory_hash not in ("", memory_hash):  # an erasure has changed those without
                 continue
             judge = self.load(name, info.number)
-            try:
-                ours = signature_of(judge)
-            except ConfigurationError:
-                continue  # a version whose model cannot be opened here is not the one that judged
-            if ours == signature:
-                return info.number, judge
-            if ours.rpartition("-")[0] == signature.rpartition("-")[0]:
-                raise InputError(
-                    f"{written} was written by a memalign with other prompts; explain it with that memalign, or judge "
-                    "again into another file"
-                )
+            with suppress(ConfigurationError):  # a version whose model cannot be opened here did not judge
+                if signature_of(judge) == signature:
+                    return info.number, judge
         raise InputError(
-            f"no version of {name!r} in the registry gave the judgments in {written} (their judge is {signature}). "
-            "Since then its memory may have been erased, or MEMALIGN_MODEL or another setting differs"
+            f"no version of {name!r} in the registry gave these judgments (their judge is {signature}). Since then its "
+            "memory may have been erased, or memalign's prompts, MEMALIGN_MODEL or another setting differ"
         )
 
     def rollback(self, name: str, to: int) -> Saved:
@@ -281,13 +265,14 @@ class Registry:
         The arguments are those of `MemAlign.unalign`. Raises UnknownKey.
         """
         learner = optimizer or MemAlign()
-
-        async def unlearn(judge: Judge, calls: Calls) -> AlignResult:
-            options: dict[str, Any] = {"source": source, "people_agree": people_agree, "keep": keep}
-            options["progress"] = progress
-            return await learner.unalign(judge, *selectors, **options, calls=calls)
-
-        return await self._learn(name, unlearn, learner, attempts, action="unalign")
+        options: dict[str, Any] = {"source": source, "people_agree": people_agree, "keep": keep, "progress": progress}
+        return await self._learn(
+            name,
+            lambda judge, calls: learner.unalign(judge, *selectors, **options, calls=calls),
+            learner,
+            attempts,
+            action="unalign",
+        )
 
     def _align_step(
         self, name: str, learner: MemAlign, feedback: FeedbackSource, *, allow_erased: bool, **options: Any
@@ -299,9 +284,10 @@ class Registry:
             refused: list[str] = []
 
             def refuse(row: Feedback) -> str | None:
-                reason = hashes.row_refusal(row, judge.memory) if hashes else None
-                refused.extend([reason] if reason else [])
-                return reason
+                if hashes and (reason := hashes.row_refusal(row, judge.memory)):
+                    refused.append(reason)
+                    return reason
+                return None
 
             try:
                 return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
