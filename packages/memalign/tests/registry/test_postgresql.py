@@ -239,6 +239,15 @@ def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
     assert not any("t-1" in words or SECRET in words for (words,) in quoted)
 
 
+def test_statistics_that_quote_the_erased_are_a_trace(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+    place.execute("CREATE TABLE crm AS SELECT ? AS words FROM generate_series(1, 50)", SECRET)
+    place.execute("ANALYZE crm")
+    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    assert {"crm.words (50 rows)", "statistics of crm.words"} <= set(receipt.left)
+
+
 def test_tables_of_other_schemas_are_searched(place: OnPostgreSQL) -> None:
     registry = place.registry()
     registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))

@@ -159,11 +159,7 @@ def import_(
     from memalign.registry import Registry
 
     imported = session.registry(create=True).import_registry(Registry(source, create=False))
-    lines = [
-        f"imported {judge.name}: {counted(judge.versions, 'version')}, "
-        f"{counted(judge.rows, 'row')}, {counted(judge.erasures, 'erasure')} remembered"
-        for judge in imported
-    ]
+    lines = [f"imported {judge.name}: {counted(judge.versions, 'version')}" for judge in imported]
     data = {"imported": [judge.to_dict() for judge in imported]}
     session.give(data, *lines or ["the registry has no judges to import"])
     return DONE

@@ -55,6 +55,11 @@ ORDER BY age(seen) DESC LIMIT 1
 """
 """Whoever reads, or writes, on a PostgreSQL server since before the transaction number `now`: the oldest one."""
 
+_STATISTICS = """
+SELECT concat_ws('.', tablename, attname), concat_ws(' ', most_common_vals::text, histogram_bounds::text)
+FROM pg_stats WHERE schemaname = current_schema()
+"""
+
 _OUR_TABLES = "FROM pg_tables WHERE schemaname = current_schema() AND starts_with(tablename, 'memalign_')"
 
 _ADVICE = (
@@ -216,10 +221,14 @@ class Database:
         """What was searched outside the rows, in words, and what of the erased was found there.
 
         These are the bytes of a SQLite file and of a journal or log beside it; nobody writes during the transaction.
-        `live` are all bytes that rows hold: what is found in them was searched for already.
+        `live` are all bytes that rows hold: what is found in them was searched for already. Of a server, whose files
+        are out of sight, they are the planner's statistics, which may quote columns.
         """
         if self._file is None:
-            return "", []
+            quoted = connection.exec_driver_sql(_STATISTICS).all()
+            return ", and the server's statistics", [
+                f"statistics of {at}" for at, text in quoted if residue.in_sentence(text)
+            ]
         definitions = [str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master")]
         files = [Path(f"{self._file}{suffix}") for suffix in ("", "-journal", "-wal")]
         size, traces = residue.in_files(files, chain(live, definitions))
