@@ -259,14 +259,14 @@ def test_tables_of_other_schemas_are_searched(place: OnPostgreSQL) -> None:
     assert "Crm.notes.about (1 row)" in receipt.left
 
 
-def test_a_schema_that_may_not_be_used_is_named(empty: OnPostgreSQL) -> None:
+def test_a_table_that_may_not_be_read_is_named(empty: OnPostgreSQL) -> None:
     empty.execute('CREATE SCHEMA "Crm"')
     empty.execute('CREATE TABLE "Crm".notes (about text)')
     with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:
         registry = Registry(url)
         registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
         receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert "the schema Crm of the same database, which may not be used" in receipt.unreachable
+    assert "the table Crm.notes in the same database, which may not be read" in receipt.unreachable
 
 
 def test_the_receipt_says_what_a_server_keeps(place: OnPostgreSQL) -> None:

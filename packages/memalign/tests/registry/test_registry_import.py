@@ -52,6 +52,15 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
     assert len(target.history("helpfulness")) == len(source.history("helpfulness")) + 1
 
 
+def test_erased_words_do_not_come_back_under_another_name(place: Place) -> None:
+    registry = place.registry()
+    registry.create(judge(memory_of(case("t-1", "ana", "bob")), name="tone"))
+    registry.erase("tone", ["t-1@ana"], rederive=False)
+    again = {**row("t-1", "eva", "comment t-1 ana"), "inputs": "question t-1", "outputs": "answer t-1"}
+    with pytest.raises(InvalidRows, match="these words on this case were erased on"):
+        registry.align("tone", [again], optimizer=optimizer(*MODELS))
+
+
 def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -> None:
     target = place.registry(models=MODELS)
     target.create(judge(name="tone", model="openai:gpt-5"))

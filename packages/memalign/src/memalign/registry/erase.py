@@ -18,7 +18,7 @@ from memalign.align.annotations import without_disputed
 from memalign.align.forget import forget
 from memalign.errors import UnknownKey
 from memalign.keys import readings, select_keys
-from memalign.memory import Memory
+from memalign.memory import Annotation, Memory
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
@@ -271,7 +271,7 @@ class _Plan:
         self.changes: dict[int, dict[RowKey, bytes | None]] = {}
         self.counts: dict[int, dict[str, int]] = {}
         self.memory: Memory | None = None
-        self.gone: set[tuple[str, str, bytes]] = set()
+        self.gone: dict[tuple[str, str, bytes], int] = {}
         for number in sorted(numbers):
             contents = {row: body for row in self.timeline if (body := self._body(row, number)) is not None}
             memory = self._without(contents, residue, copied)
@@ -279,7 +279,7 @@ class _Plan:
             removed = [row for row in contents if row[0] != "judge" and row not in wanted]
             differing = {row: body for row, body in wanted.items() if contents.get(row) != body}
             self.changes[number], self.counts[number] = dict.fromkeys(removed) | differing, versions.counts(memory)
-            self.gone.update((*row, contents[row]) for row in removed)
+            self.gone.update({(*row, contents[row]): number for row in removed})
             if number == self.latest:
                 self.memory = memory
         self.rest = self._rest()
@@ -419,7 +419,16 @@ class _Plan:
     def _remember(self, connection: Connection, erased: Erased) -> None:
         bodies = (body for (kind, _), spans in self.rest.items() if kind == "case" for _, _, body in spans)
         staying = {self.codec.decode("case", body).content_hash for body in bodies} if erased.contents else set()
-        self.holdings.hashes.remember(connection, keys=self.keys, contents=erased.contents - staying, at=versions.now())
+        annotations = list[tuple[str | None, Annotation]]()
+        for (kind, _, body), number in self.gone.items():
+            if kind == "annotation":
+                annotation = self.codec.decode(kind, body)
+                case = self._body(("case", annotation.id), number)
+                annotations.append((self.codec.decode("case", case).content_hash if case else None, annotation))
+        contents = erased.contents - staying
+        self.holdings.hashes.remember(
+            connection, keys=self.keys, annotations=annotations, contents=contents, at=versions.now()
+        )
 
 
 def _ids(selector: str | FeedbackKey) -> set[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, inspect, select
+from sqlalchemy.exc import DBAPIError
 
 from memalign.errors import RegistryError
 from memalign.registry.database import Database
@@ -106,33 +107,23 @@ def _in_other_tables(connection: Connection, erased: Erased) -> Iterator[Trace]:
 def _in_foreign_tables(connection: Connection, residue: Residue, unread: list[str]) -> Iterator[Trace]:
     """Look into the tables that are no package's of ours, in every schema; `unread` gets those that may not be read."""
     inspector, quote = inspect(connection), connection.dialect.identifier_preparer.quote
-    ours = tuple(tables.prefix for tables in other_tables(connection))
-    here = [name for name in inspector.get_table_names() if name not in metadata.tables]
-    names = [(name, quote(name)) for name in here if not (ours and name.startswith(ours))]
+    ours = (*metadata.tables, *(tables.prefix for tables in other_tables(connection)))
+    names = [(name, quote(name)) for name in inspector.get_table_names() if not name.startswith(ours)]
     for schema in sorted({*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema"}):
         below = inspector.get_table_names(schema)
-        if below and not _may(connection, "schema", "USAGE", schema):
-            unread.append(f"the schema {schema} of the same database, which may not be used")
-            continue
         names += [(f"{schema}.{name}", f"{quote(schema)}.{quote(name)}") for name in below]
     for name, quoted in names:
-        if not _may(connection, "table", "SELECT", quoted):
+        try:
+            with connection.begin_nested():  # an error ends this part of the transaction only
+                # The name is one that the database gave, and quoted.
+                result = connection.exec_driver_sql(f"SELECT * FROM {quoted}", execution_options={"yield_per": _MANY})
+                columns = list(result.keys())
+                for row in result:
+                    for column, value in zip(columns, row, strict=True):
+                        if any(map(residue.in_foreign, _texts(value))):
+                            yield f"{name}.{column}", None
+        except DBAPIError:
             unread.append(f"the table {name} in the same database, which may not be read")
-            continue
-        # The name is one that the database gave, and quoted.
-        result = connection.exec_driver_sql(f"SELECT * FROM {quoted}", execution_options={"yield_per": _MANY})
-        columns = list(result.keys())
-        for row in result:
-            for column, value in zip(columns, row, strict=True):
-                if any(map(residue.in_foreign, _texts(value))):
-                    yield f"{name}.{column}", None
-
-
-def _may(connection: Connection, kind: str, right: str, name: str) -> bool:
-    if connection.dialect.name != "postgresql":
-        return True
-    query = f"SELECT has_{kind}_privilege(CAST(%(name)s AS text), '{right}')"
-    return bool(connection.exec_driver_sql(query, {"name": name}).scalar())
 
 
 def _texts(value: Any) -> Iterator[str]:

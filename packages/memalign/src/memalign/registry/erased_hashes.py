@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from memalign.keys import readings
-from memalign.memory import LedgerEntry, Memory
+from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.tables import erasures
 from memalign.types import Feedback, FeedbackKey
 
@@ -43,12 +43,16 @@ class ErasedHashes:
         data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
 
-    def refusal(self, key: FeedbackKey, content: str | None = None) -> str | None:
+    def refusal(self, key: FeedbackKey, content: str | None = None, rationale: str | None = None) -> str | None:
         """Why feedback may not come back, or None; `content` is the content hash of its case, where known."""
-        if at := self._known.get(("key", self.digest("key", _spelled(key)))):
-            return f"this feedback was erased on {_day(at)}"
-        if content is not None and (at := self._known.get(("case", self.digest("case", content)))):
-            return f"a case of this content was erased on {_day(at)}"
+        names = {
+            "key": "this feedback was",
+            "case": "a case of this content was",
+            "words": "these words on this case were",
+        }
+        for kind, text in _texts(key, content, rationale):
+            if at := self._known.get((kind, self.digest(kind, text))):
+                return f"{names[kind]} erased on {_day(at)}"
         return None
 
     def row_refusal(self, row: Feedback, memory: Memory) -> str | None:
@@ -57,40 +61,49 @@ class ErasedHashes:
         if annotation and annotation.says(row):
             return None
         content = row.content_hash if row.content else case.example.content_hash if case else None
-        return self.refusal(row.key, content)
+        return self.refusal(row.key, content, (row.rationale or "").strip())
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
         if not self._known:
             return {}
-        new = sorted(set(_named(memory)) - set(_named(before)))
-        contents = {key: case.example.content_hash for key in new if (case := memory.case(key.id))}
-        return {key: reason for key in new if (reason := self.refusal(key, contents.get(key)))}
+        candidates = dict.fromkeys(sorted(set(_named(memory)) - set(_named(before))), (None, None)) | {
+            annotation.key: (case.example.content_hash, annotation.rationale)
+            for case in memory.cases
+            for annotation in case.annotations
+            if (former := before.annotation(annotation.key)) is None or former.rationale != annotation.rationale
+        }
+        return {key: reason for key, words in candidates.items() if (reason := self.refusal(key, *words))}
 
     def remember(
-        self, connection: Connection, *, keys: Iterable[FeedbackKey], contents: Iterable[str], at: str
+        self,
+        connection: Connection,
+        *,
+        keys: Iterable[FeedbackKey],
+        annotations: Iterable[tuple[str | None, Annotation]],
+        contents: Iterable[str],
+        at: str,
     ) -> None:
-        """Keep hashes of erased keys, and of the content hashes of erased cases."""
-        wanted = [("key", _spelled(key)) for key in keys]
-        wanted += [("case", content) for content in contents]
+        """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases' contents."""
+        wanted = {("key", _spelled(key)) for key in keys} | {("case", content) for content in contents}
+        for content, annotation in annotations:
+            texts = _texts(annotation.key, content, annotation.rationale)
+            wanted |= {(kind, text) for kind, text in texts if kind != "case"}  # which may stay
         new = {(kind, self.digest(kind, text)) for kind, text in wanted} - self._known.keys()
         if new:
-            connection.execute(
-                insert(erasures),
-                [{"judge": self._judge, "kind": k, "digest": d, "erased_at": at} for k, d in sorted(new)],
-            )
-            self._known |= dict.fromkeys(new, at)
+            columns = [{"judge": self._judge, "kind": k, "digest": d, "erased_at": at} for k, d in sorted(new)]
+            connection.execute(insert(erasures), columns)
 
     def readmit(self, connection: Connection, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        texts = {("key", _spelled(annotation.key)) for annotation in memory.annotations()}
-        texts |= {("case", case.example.content_hash) for case in memory.cases}
-        for kind, digest in {(kind, self.digest(kind, text)) for kind, text in texts} & self._known.keys():
-            connection.execute(
-                delete(erasures).where(
-                    erasures.c.judge == self._judge, erasures.c.kind == kind, erasures.c.digest == digest
-                )
-            )
+        texts = {
+            text
+            for case in memory.cases
+            for annotation in case.annotations
+            for text in _texts(annotation.key, case.example.content_hash, annotation.rationale)
+        }
+        digests = {digest for kind, text in texts if (kind, digest := self.digest(kind, text)) in self._known}
+        connection.execute(delete(erasures).where(erasures.c.judge == self._judge, erasures.c.digest.in_(digests)))
 
     def erased_on(self, selector: str | FeedbackKey) -> str | None:
         """The day on which the feedback of that key, or written key, was erased, or None."""
@@ -110,6 +123,12 @@ class ErasedHashes:
 
 def _spelled(key: FeedbackKey) -> str:
     return f"{key.id}\0{key.source}"
+
+
+def _texts(key: FeedbackKey, content: str | None, rationale: str | None) -> list[tuple[str, str]]:
+    """What is hashed of an annotation, by kind: its key, its case's content, and its words on that content."""
+    texts = [("key", _spelled(key)), ("case", content), ("words", f"{content}\0{rationale}" if rationale else None)]
+    return [(kind, text) for kind, text in texts if content is not None or kind == "key" if text is not None]
 
 
 def _named(memory: Memory) -> Iterable[FeedbackKey]:

@@ -97,7 +97,7 @@ erasures = Table(
     "memalign_erasures",
     metadata,
     Column("judge", Integer, ForeignKey("memalign_judges.id"), primary_key=True),
-    Column("kind", String(16), primary_key=True),  # key, or case (its content)
+    Column("kind", String(16), primary_key=True),  # key, case (its content) or words (what was said of which content)
     Column("digest", String(64), primary_key=True),  # HMAC-SHA256, hex
     Column("erased_at", String(40), nullable=False),
 )
