@@ -116,7 +116,7 @@ class Database:
         parsed = _parsed(url)
         bare = parsed.difference_update_query(["password"])
         self.url = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
-        self._timeout = busy_timeout
+        self._timeout, self._milliseconds = busy_timeout, max(1, round(busy_timeout * 1000))
         self._file: Path | None = None
         self._snapshot: dict[str, Any] = {}
         if parsed.get_backend_name() == "sqlite":
@@ -167,7 +167,7 @@ class Database:
         try:
             with self._connected(**{_WRITE: True}) as connection, connection.begin():
                 if self._file is None:
-                    self._set_timeout(connection, of_transaction=True)
+                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {self._milliseconds}")
                     # By name, and no row's lock: a judge that is created has no row yet. In one order, or two might
                     # wait for each other.
                     for number in sorted(map(_number, locks or ("",))):
@@ -211,7 +211,7 @@ class Database:
             self._wait_for_readers(connection)  # until they have ended it would be kept for them
             query = f"SELECT quote_ident(tablename) {_OUR_TABLES} ORDER BY 1"
             names = connection.exec_driver_sql(query).scalars().all()
-            self._set_timeout(connection, of_transaction=False)
+            connection.exec_driver_sql(f"SET lock_timeout = {self._milliseconds}")
             connection.exec_driver_sql(f"VACUUM (FULL) {', '.join(names)}")
             connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")  # statistics quote what is there
             connection.exec_driver_sql("RESET lock_timeout")
@@ -262,11 +262,6 @@ class Database:
                     f"the server keeps deleted rows for a transaction that began before: {reader}; end it"
                 )
             time.sleep(_LOOK)
-
-    def _set_timeout(self, connection: Connection, *, of_transaction: bool) -> None:
-        milliseconds = str(max(1, round(self._timeout * 1000)))
-        query = text("SELECT set_config('lock_timeout', :milliseconds, :of_transaction)")
-        connection.execute(query, {"milliseconds": milliseconds, "of_transaction": of_transaction})
 
     @property
     def _at(self) -> str:

@@ -22,6 +22,7 @@ from memalign.memory import Annotation, Memory
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
+from memalign.registry.erase_check import in_other_tables
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, RowKey, memory_contents, memory_of
 from memalign.registry.other_tables import Erased, Passage, other_tables
@@ -244,12 +245,8 @@ class _Plan:
         if any(map(self.residue.in_sentence, self.holdings.notes.values())):
             return True
         with self.database.read() as connection:
-            return any(
-                (words.is_name and words.text == self.residue.person) or self.residue.certain(words.text)
-                for tables in other_tables(connection)
-                for words in tables.words(connection)
-                if words.judge == self.holdings.name
-            )
+            name = self.holdings.name
+            return any(judge == name for _, judge in in_other_tables(connection, self.residue, name))
 
     def _rows(self, *kinds: str) -> Iterator[tuple[str, range, bytes]]:
         """Key, versions and body of every row of these kinds."""

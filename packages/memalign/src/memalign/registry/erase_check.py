@@ -19,7 +19,7 @@ from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue, row_names, strings, words_of
 from memalign.registry.tables import answers, judges, metadata, rows, versions
 
-__all__ = ["search_again"]
+__all__ = ["in_other_tables", "search_again"]
 
 _MANY = 1000  # rows at a time
 
@@ -43,7 +43,7 @@ def search_again(database: Database, erased: Erased) -> Receipt:
     with database.read() as connection:
         traces = [
             *_in_registry(connection, erased),
-            *_in_other_tables(connection, erased),
+            *in_other_tables(connection, erased.residue, name),
             *_in_foreign_tables(connection, erased.residue, unread),
         ]
         # Before the transaction ends: nobody writes to a file as long as it lasts.
@@ -88,8 +88,8 @@ def _in_registry(connection: Connection, erased: Erased) -> Iterator[Trace]:
             yield f"{answers.name}.answer", judge
 
 
-def _in_other_tables(connection: Connection, erased: Erased) -> Iterator[Trace]:
-    residue, own = erased.residue, erased.receipt.judge
+def in_other_tables(connection: Connection, residue: Residue, own: str) -> Iterator[Trace]:
+    """What other packages' tables hold of what a judge is to lose."""
     for words in (words for tables in other_tables(connection) for words in tables.words(connection)):
         text = words.text
         if words.is_name:
