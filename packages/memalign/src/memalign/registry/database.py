@@ -122,11 +122,12 @@ class Database:
         if parsed.get_backend_name() == "sqlite":
             # Absolute from here on: the process may change its folder.
             self._file = Path(str(parsed.database)).absolute()
-            self.engine, self.unreachable = _sqlite(parsed, self._file, busy_timeout), UNREACHABLE
+            self.engine = _sqlite(parsed, self._file, busy_timeout)
         else:
-            self.engine, self.unreachable = _postgresql(parsed, busy_timeout), UNREACHABLE_ON_POSTGRESQL
             self._snapshot = {"isolation_level": "REPEATABLE READ"}
+            self.engine = _postgresql(parsed, busy_timeout)
             weakref.finalize(self, self.engine.dispose)
+        self.unreachable: tuple[str, ...] = UNREACHABLE if self._file else UNREACHABLE_ON_POSTGRESQL
         exists = self._file is None or self._file.exists()
         if create or exists:
             with self.read() as connection:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, delete, insert, update
@@ -18,7 +18,7 @@ from memalign.align.annotations import without_disputed
 from memalign.align.forget import forget
 from memalign.errors import UnknownKey
 from memalign.keys import readings, select_keys
-from memalign.memory import Annotation, Memory
+from memalign.memory import Annotation, FeedbackConflict, Memory
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
@@ -40,6 +40,9 @@ _change = msgspec.structs.replace
 _ERASED = "(erased)"
 _WORDED = ("case", "annotation", "pre_alignment", "judge", "tombstone")
 """Kinds of rows whose words are people's own, or the judged system's: what they share with the erased is no trace."""
+
+
+T = TypeVar("T", Guideline, FeedbackConflict)
 
 
 class Selectors(NamedTuple):
@@ -442,7 +445,7 @@ def _unnamed(guideline: Guideline, person: str) -> Guideline:
     return _named_no_more(guideline, person, "pinned_by", "retired_by")
 
 
-def _named_no_more(entry: Any, person: str, *fields: str) -> Any:
+def _named_no_more(entry: T, person: str, *fields: str) -> T:
     names = {field: _ERASED for field in fields if getattr(entry, field) == person}
     return _change(entry, **names) if names else entry
 

@@ -76,10 +76,10 @@ def _in_registry(connection: Connection, erased: Erased) -> Iterator[Trace]:
             left = same or certain or row_names(codec, person, kind, key, body)
         if left:
             yield f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}", judge
-    query = select(judges.c.name, versions.c.summary, versions.c.note).join(versions).where(judges.c.name == own)
-    for judge, *notes in connection.execute(query):
-        if any(residue.in_sentence(note) for note in notes if note):
-            yield f"{versions.name}.note", judge
+    query = select(versions.c.summary, versions.c.note).join(judges).where(judges.c.name == own)
+    for row in connection.execute(query):
+        if any(residue.in_sentence(text) for text in row if text):
+            yield f"{versions.name}.note", own
     for name in connection.execute(select(judges.c.name)).scalars():
         if residue.certain(name):
             yield f"{judges.name}.name", None

@@ -150,12 +150,14 @@ def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] | None = N
         )
         for name, example in sorted(values["case"].items())
     )
+    state = values["memory"]
+    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in state.items()}
     return Memory(
         cases=tuple(cases),
         guidelines=tuple(sorted(values["guideline"].values(), key=lambda guideline: guideline.number)),
         conflicts=tuple(sorted(values["conflict"].values(), key=lambda conflict: conflict.feedback)),
         tombstones=tuple(sorted(values["tombstone"].values(), key=lambda stone: stone.key)),
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in values["memory"].items()},
+        **fields,
     )
 
 
