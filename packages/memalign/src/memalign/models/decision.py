@@ -173,9 +173,9 @@ def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[st
     """
     from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-    told: dict[Any, float] = getattr(answer, "probabilities", {})
+    spread: dict[Any, float] = getattr(answer, "probabilities", {})
     keys = range(len(question.labels)) if _as_score(question) else question.labels
-    shares = {label: told.get(key, -1.0) for label, key in zip(question.labels, keys, strict=True)}
+    shares = {label: spread.get(key, -1.0) for label, key in zip(question.labels, keys, strict=True)}
     total = sum(shares.values())
     if not all(0 <= share <= 1 for share in shares.values()) or abs(total - 1) > 0.01 * len(shares):
         raise UnexpectedModelBehavior(f"no answer to the question {question.key}")

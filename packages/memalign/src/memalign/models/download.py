@@ -85,9 +85,9 @@ def pull(
                     raise NotPulled(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}")
             except NotPulled as failure:
                 log(f"{source}: {failure}")
-                kept = "what was received is kept for the next try\n" if place.exists() else ""
+                partial = "what was received is kept for the next try\n" if place.exists() else ""
                 raise NotPulled(
-                    f"could not pull {entry.name} ({entry.megabytes}):\n  {source}: {failure}\n{kept}"
+                    f"could not pull {entry.name} ({entry.megabytes}):\n  {source}: {failure}\n{partial}"
                     f"or put the file at {entry.path} yourself"
                 ) from failure
             file.replace(entry.path)

@@ -189,11 +189,11 @@ class LocalChatModel:
     def _complete(self, request: ChatRequest, ask: Ask) -> ChatReply:
         usage = Usage()
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
-            known = self._read_prefix(request, ask)
+            before = self._read_prefix(request, ask)
             answer = ask(chat_body(request, max_tokens))
             cached = answer.usage.cached_tokens
             self._prefix_tokens[hash(request.system)] = cached
-            usage += replace(answer.usage, cached_tokens=min(known, cached))
+            usage += replace(answer.usage, cached_tokens=min(before, cached))
             if not answer.cut:
                 return ChatReply(
                     data=self._data(answer.text, request, usage),
