@@ -169,14 +169,6 @@ def test_a_wrong_model_name_commits_nothing(memalign: Run, tone: str, feedback: 
     assert memalign("show", tone, "--json").json["version"] == 1
 
 
-def test_failed_items_are_named_and_others_judged(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
-    endpoint.faults = [bad_request("Something is odd")]
-    judged = memalign("judge", tone, held_out, "--concurrency", "1")
-    assert judged.code == 1
-    assert "2 judged, 1 failed" in judged.out
-    assert "failed: h-1: ModelRejected" in judged.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from memalign import Judgment, Usage
-from memalign.cli.progress import RunProgress, show_progress
-from memalign.models import retry
+from memalign.cli.progress import Reasons, RunProgress, show_progress
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
 
@@ -19,15 +18,6 @@ pytestmark = pytest.mark.usefixtures("endpoint")
 
 def items(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
-
-
-def test_an_unknown_price_stops_a_limited_run(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
-    many = jsonl(tmp_path / "many.jsonl", items(30))
-    stopped = memalign("judge", tone, many, "-o", "out.jsonl", "--max-cost", "1")
-    assert stopped.code == 2
-    assert "max_cost cannot hold: what a call of openai:test costs is not known" in stopped.err
-    assert len(endpoint.requests) == 1
-    assert memalign("judge", tone, many, "-o", "out.jsonl").out.startswith("30 judged into out.jsonl")
 
 
 def test_a_stopped_run_says_how_to_go_on(
@@ -57,19 +47,6 @@ def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path:
     assert refused.err.count("Incorrect API key") == 1
 
 
-def test_an_always_refusing_server_is_soon_left_alone(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry.Retry, "wait", lambda *_: 0.0)
-    endpoint.answer = bad_request("not today")
-    many = jsonl(tmp_path / "many.jsonl", items(300))
-    down = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2")
-    assert down.code == 1
-    assert len(endpoint.requests) < 40
-    assert down.err.count("failed: ") == 1
-    assert " not judged: 32 examples in a row failed, the last with ModelRejected: " in down.err
-
-
 def test_many_examples_need_a_file_for_their_judgments(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
@@ -78,16 +55,6 @@ def test_many_examples_need_a_file_for_their_judgments(
     assert refused.code == 2
     assert "many.jsonl has 1,001 examples, too many for the screen" in refused.err
     assert not endpoint.requests
-
-
-def test_a_file_of_another_judge_is_left_alone(memalign: Run, tone: str, held_out: Path, tmp_path: Path) -> None:
-    assert memalign("judge", tone, held_out, "-o", "out.jsonl").code == 0
-    before = (tmp_path / "out.jsonl").read_bytes()
-    assert memalign("edit", tone, "--instructions", "Is it short?\n{{ outputs }}").code == 0
-    other = memalign("judge", tone, held_out, "-o", "out.jsonl")
-    assert other.code == 2
-    assert "name another output file" in other.err
-    assert (tmp_path / "out.jsonl").read_bytes() == before
 
 
 def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
@@ -121,15 +88,14 @@ def test_progress_says_rate_cost_and_time_left() -> None:
     assert run.text(800, 1_000) == "10 s each, $0.30, 33 min left"
 
 
-def test_progress_keeps_few_of_many_failures_and_notes() -> None:
-    run = RunProgress()
+def test_few_of_many_ids_and_reasons_are_shown() -> None:
+    notes, reasons = Reasons("note"), Reasons()
     for number in range(5_000):
-        run.note(f"n-{number}", Judgment(error=f"InputError: n-{number} has none", notes=("cut",)))
-    assert run.failed == 5_000
-    assert len(run.failures) == 1_000
-    assert run.notes.lines() == ["note: n-0, n-1, n-2, n-3, n-4 and 4995 more: cut"]
-    assert len(run.reasons.lines()) == 21
-    assert run.reasons.lines()[0].endswith("more: other reasons")
+        notes.add(f"n-{number}", "cut")
+        reasons.add(f"n-{number}", f"InputError: n-{number} has none")
+    assert notes.lines() == ["note: n-0, n-1, n-2, n-3, n-4 and 4995 more: cut"]
+    assert len(reasons.lines()) == 21
+    assert reasons.lines()[0].endswith("more: other reasons")
 
 
 def test_a_log_has_the_detail_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,9 +159,6 @@ def test_what_is_written_as_jsonl_or_csv_is_read_back(
     assert read == [text if text.strip() else "" for _, text in cells]
 
 
-# What pandas writes for a missing cell is none in a column of labels or comments.
-
-
 # -- what is wrong, and where ------------------------------------------------------------------------------------------
 
 

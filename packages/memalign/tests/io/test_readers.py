@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from memalign import Example, Judge
+from memalign import Example
 from memalign.errors import ConfigurationError, InputError
 from memalign.io import Examples, read_examples, read_feedback
-from memalign.testing import ScriptedChatModel
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -64,28 +63,10 @@ def test_partitioned_parquet_is_one_table(tmp_path: Path) -> None:
     assert [case.meta["day"] for case in examples] == ["2026-01-01"] * 6 + ["2026-01-02"] * 6
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none.jsonl: no such file"):
-        read_examples(tmp_path / "none.jsonl")
-    with pytest.raises(InputError, match="without Parquet or JSONL files"):
-        read_examples(tmp_path)
-
-
 def test_a_url_is_refused_and_its_signature_not_repeated() -> None:
     with pytest.raises(InputError, match="s3://… is a URL; copy the file") as refused:
         read_examples("s3://lake/rows.jsonl?X-Amz-Signature=0f6c")
     assert "0f6c" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("out", "reason"), [("s3://bucket/judged.jsonl", "is a URL"), ("judged.parquet", r"JSON lines in a \.jsonl file")]
-)
-def test_judgments_go_to_a_file_of_json_lines(out: str, reason: str, tmp_path: Path) -> None:
-    model = ScriptedChatModel([])
-    judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model)
-    with pytest.raises(InputError, match=reason):
-        judge.judge_many(EXAMPLES, out=out if "://" in out else tmp_path / out)
-    assert not model.requests
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------

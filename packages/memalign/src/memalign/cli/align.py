@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +27,7 @@ from memalign.cli.options import (
 )
 from memalign.cli.output import counted, label_text, listed, say, table, usage_text
 from memalign.cli.progress import Progress, show_progress
-from memalign.cli.session import DONE, FAILURES, Session, interruptible, version_line
+from memalign.cli.session import DONE, FAILURES, Session, version_line
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, Conflict, Impact, LockCheck
@@ -101,27 +102,23 @@ def align(
 def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
     """Run an align or unalign, print its report and return the exit code. Ctrl-C says what was committed."""
     registry = session.registry()
-    before = registry.history(name)[-1].number
-    with interruptible_change(registry, name, before), show_progress() as progress:
+    session.consequence = partial(changed_since, registry, name, registry.history(name)[-1].number)
+    with show_progress() as progress:
         result = action(registry, progress)
     if result.taken_up:
         say(f"reused {counted(result.taken_up, 'answer')} that an interrupted run had paid for")
     return report(session, result)
 
 
-def interruptible_change(registry: Registry, name: str, before: int) -> Any:
-    """Ctrl-C inside says whether a new version was committed; looked up, because it may come after the commit."""
-
-    def consequence() -> str:
-        now = registry.history(name)[-1].number
-        if now == before:
-            unsaved = f"nothing was saved, and {name} is still version {now}"
-            if answers := registry.kept_answers(name):
-                unsaved += f"; {counted(answers, 'answer')} already paid for: run the same command again to reuse them"
-            return unsaved
+def changed_since(registry: Registry, name: str, before: int) -> str:
+    """Whether a new version was committed; looked up after Ctrl-C, because that may come after the commit."""
+    now = registry.history(name)[-1].number
+    if now > before:
         return f"{name} is now version {now}; to see what changed: memalign diff {name} {before} {now}"
-
-    return interruptible(consequence)
+    unsaved = f"nothing was saved, and {name} is still version {now}"
+    if answers := registry.kept_answers(name):
+        unsaved += f"; {counted(answers, 'answer')} already paid for: run the same command again to reuse them"
+    return unsaved
 
 
 def report(session: Session, result: AlignResult) -> int:

@@ -15,7 +15,6 @@ from typer.main import get_command
 import memalign
 from memalign.cli import (
     align,
-    check,
     demo,
     embedded_models,
     evaluate,
@@ -29,7 +28,7 @@ from memalign.cli import (
 )
 from memalign.cli.model_options import ModelCommand
 from memalign.cli.output import print_json, say
-from memalign.cli.session import INTERRUPTED, WRONG, Command, Interrupted, help_record
+from memalign.cli.session import INTERRUPTED, WRONG, Command, help_record
 from memalign.errors import ConfigurationError, InvalidRows, MemalignError, TemplateTagWarning
 
 __all__ = ["app"]
@@ -51,7 +50,7 @@ _GROUPS: dict[str, dict[str, tuple[Callable[..., int], str]]] = {
     "Learning": {
         "next": (review_sheet.next_, "memalign next tone new.jsonl -n 5"),
         "review": (review_sheet.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
-        "check": (check.check, "memalign check feedback.jsonl tone"),
+        "check": (review_sheet.check, "memalign check feedback.jsonl tone"),
         "align": (align.align, "memalign align tone feedback.jsonl"),
         "guideline": (guidelines.guideline, "memalign guideline tone G2 --pin"),
         "lock": (guidelines.lock, "memalign lock tone t-17"),
@@ -96,7 +95,7 @@ class Commands(TyperGroup):
             say(f"error: {error}")
             raise typer.Exit(WRONG) from error
         except KeyboardInterrupt as error:
-            message = str(error) if isinstance(error, Interrupted) else "interrupted"
+            message = str(error) or "interrupted"
             if as_json:
                 print_json({"error": {"type": "Interrupted", "message": message}})
             say(message)

@@ -12,7 +12,7 @@ import typer
 from memalign.cli.options import Yes
 from memalign.cli.output import say, table
 from memalign.cli.progress import show_progress
-from memalign.cli.session import DONE, Command, Session, confirmed, interruptible
+from memalign.cli.session import DONE, Command, Session, confirmed
 
 if TYPE_CHECKING:
     from memalign.models.catalogue import EmbeddedModel
@@ -57,6 +57,7 @@ def pull(
     from memalign.models.catalogue import DEFAULT, find
 
     model = find(name or DEFAULT)
+    session.consequence = lambda: "what was downloaded is kept; run the same command again to resume"
     path = download(model, yes=yes, log=say)
     data: dict[str, object] = {"pulled": path is not None, "name": f"local:{model.name}"}
     if path is None:
@@ -88,9 +89,8 @@ def download(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> 
             log(f"{question} (--yes)")
         elif not model.present and not confirmed(question, yes=False):
             return None
-        interrupted = interruptible(lambda: "what was downloaded is kept; run the same command again to resume")
         # What the hub refuses is said as it happens.
         refused = suppress(NotPulled) if source == "hub" else nullcontext()
-        with interrupted, refused, show_progress(size=True) as progress:
+        with refused, show_progress(size=True) as progress:
             return pull(model, progress=progress, log=log, source=source)
     return None

@@ -30,7 +30,7 @@ from memalign.cli.options import (
 )
 from memalign.cli.output import label_text, say, shorten, table, usage_text
 from memalign.cli.progress import say_failures, show_progress
-from memalign.cli.session import DONE, FAILURES, TOO_FEW, Session, interruptible
+from memalign.cli.session import DONE, FAILURES, TOO_FEW, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def evaluate(
     run = partial(measure, judge, rows, against=other, unseen=unseen, judged=judged or ())
     if dry_run:
         return give_estimate(session, name, number, _estimate(run, judge, out), max_cost)
-    with interruptible(lambda: consequence_for_file(out)), show_progress() as progress:
+    session.consequence = partial(consequence_for_file, out)
+    with show_progress() as progress:
         evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
     cases = [*evaluation.cases, *(evaluation.base.cases if evaluation.base is not None else ())]
     failures = [(case.id, case.error) for case in cases if case.error is not None]

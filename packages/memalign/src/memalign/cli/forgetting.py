@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.align import interruptible_change, run_and_report
+from memalign.cli.align import changed_since, run_and_report
 from memalign.cli.guidelines import by_people
 from memalign.cli.options import Name, Yes
 from memalign.cli.output import counted, listed, say, shorten
@@ -134,7 +135,8 @@ def erase(
         question = f"Erase {preview.counts} from every version of {name} and every table, for good?"
         if not _agreed(session, lines, question, yes=yes):
             return DONE
-    with interruptible_change(registry, name, before), show_progress() as progress:
+    session.consequence = partial(changed_since, registry, name, before)
+    with show_progress() as progress:
         receipt = registry.erase(name, chosen, source=source, matching=matching, progress=progress)
     session.give(receipt.to_dict(), str(receipt))
     return DONE if receipt.complete and not receipt.pending else FAILURES

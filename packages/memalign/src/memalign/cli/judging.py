@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,8 +25,8 @@ from memalign.cli.options import (
     rows_of,
 )
 from memalign.cli.output import label_text, say, shorten, table, usage_text
-from memalign.cli.progress import RunProgress, show_progress
-from memalign.cli.session import DONE, FAILURES, Session, interruptible
+from memalign.cli.progress import RunProgress, say_failures, show_progress
+from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _SHOWN = 40  # judgments on a screen
+_LISTED = 1_000  # failures in the JSON
 _SAMPLE = 200  # rows whose prompts are put together for an estimate
 
 
@@ -68,7 +70,8 @@ def judge(
     if dry_run:
         return _estimate(session, chosen, number, source, max_cost)
     run, started = RunProgress(), time.perf_counter()
-    with interruptible(lambda: consequence_for_file(lines)), show_progress(detail=run.text) as progress:
+    session.consequence = partial(consequence_for_file, lines)
+    with show_progress(detail=run.text) as progress:
         if out is None and not session.json and len(source) > _WITHOUT_OUT:
             raise InputError(
                 f"{source.name} has {len(source):,} examples, too many for the screen. Write the judgments to a file, "
@@ -82,9 +85,17 @@ def judge(
             if out is not None and lines is not None and lines != Path(out) and lines.exists() and lines.stat().st_size:
                 write_judgment_csv(lines, Path(out))
     seconds = time.perf_counter() - started
-    unjudged = [item.error or "" for item in judgments if item.not_judged]
+    failures: list[tuple[str, str]] = []
+    unjudged: list[str] = []
+    for key, item in zip(source.hashes, judgments, strict=True):
+        if item.not_judged:
+            unjudged.append(item.error or "")
+        elif item.error is not None:
+            failures.append((key, item.error))
     resumed = len(source) - run.judged - len(unjudged)
     data: dict[str, Any] = {"judge": name, "version": number, "n": len(source), "resumed": resumed}
+    data |= {"failed": len(failures), "not_judged": len(unjudged), "usage": run.usage}
+    data["errors"] = [{"id": key, "error": error} for key, error in failures[:_LISTED]]
     parts, into = [], ""
     if out is None:
         ids = list(source.hashes)
@@ -93,30 +104,15 @@ def judge(
     else:
         data["out"] = out
         into = f" into {out}" if lines == Path(out) else f" into {out} and {lines_beside(out).name}"
-    return _give(session, data, parts, run, unjudged, into=into, seconds=seconds)
-
-
-def _give(
-    session: Session,
-    data: dict[str, Any],
-    parts: list[Any],
-    run: RunProgress,
-    unjudged: list[str],
-    *,
-    into: str,
-    seconds: float,
-) -> int:
-    """Print what became of the rows, and return the exit code."""
-    data |= {"failed": run.failed, "not_judged": len(unjudged), "usage": run.usage}
-    data["errors"] = [{"id": key, "error": error} for key, error in run.failures]
-    others = (data["resumed"], "there already"), (run.failed, "failed"), (len(unjudged), "not judged")
-    counts = [f"{run.judged - run.failed} judged{into}", *(f"{count} {word}" for count, word in others if count)]
+    others = (resumed, "there already"), (len(failures), "failed"), (len(unjudged), "not judged")
+    counts = [f"{run.judged - len(failures)} judged{into}", *(f"{count} {word}" for count, word in others if count)]
     session.give(data, *parts, ", ".join([*counts, usage_text(run.usage, seconds)]))
-    for line in (*run.reasons.lines(), *run.notes.lines()):
+    say_failures(failures)
+    for line in run.notes.lines():
         say(line)
     if unjudged:
         say(f"{len(unjudged)} not judged: {unjudged[0].removeprefix('NotJudged: ')}")
-    return FAILURES if run.failed or unjudged else DONE
+    return FAILURES if failures or unjudged else DONE
 
 
 def _lines_of(out: Path) -> Path:

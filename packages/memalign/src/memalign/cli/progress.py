@@ -27,7 +27,6 @@ _PHASES = {
 _MINUTE = 60.0  # seconds
 _NAMED = 5  # ids of one reason for failures
 _REASONS = 20
-_LISTED = 1_000  # failures in the JSON
 
 
 @contextmanager
@@ -85,7 +84,7 @@ def _lines(*, size: bool, detail: Callable[[int, int], str]) -> Progress:
     return update
 
 
-class FailureReasons:
+class Reasons:
     """Failures (or what `word` says) by their reason: a server that is down gives every item the same one."""
 
     def __init__(self, word: str = "failed") -> None:
@@ -108,7 +107,7 @@ class FailureReasons:
 
 def say_failures(failures: Iterable[tuple[str, str]]) -> None:
     """Say, reason by reason, which ids failed."""
-    reasons = FailureReasons()
+    reasons = Reasons()
     for example_id, error in failures:
         reasons.add(example_id, error)
     for line in reasons.lines():
@@ -116,14 +115,11 @@ def say_failures(failures: Iterable[tuple[str, str]]) -> None:
 
 
 class RunProgress:
-    """Counts judgments as they come. However many there are, it stays small.
+    """Counts the judgments of a run as they come.
 
     Attributes:
         judged: The judgments so far, those that failed included.
-        failed: Those that failed.
         usage: What they took.
-        failures: Id and reason of the first failures.
-        reasons: All failures by reason.
         notes: The judgments' notes by their text.
     """
 
@@ -132,11 +128,9 @@ class RunProgress:
 
         self._clock = clock
         self._first = 0.0  # when the first judgment came: before it a library is loaded
-        self.judged = self.failed = 0
+        self.judged = 0
         self.usage = Usage()
-        self.failures: list[tuple[str, str]] = []
-        self.reasons = FailureReasons()
-        self.notes = FailureReasons("note")
+        self.notes = Reasons("note")
 
     def note(self, example_id: str, judgment: Judgment) -> None:
         """Count a judgment of this run."""
@@ -145,11 +139,6 @@ class RunProgress:
         self.usage += judgment.usage
         for text in judgment.notes:
             self.notes.add(example_id, text)
-        if judgment.error is not None:
-            self.failed += 1
-            self.reasons.add(example_id, judgment.error)
-            if len(self.failures) < _LISTED:
-                self.failures.append((example_id, judgment.error))
 
     def text(self, done: int, total: int) -> str:
         """Write `61 a second, $0.42, 26 min left`; nothing before the second judgment."""

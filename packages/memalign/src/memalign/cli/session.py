@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,12 +65,14 @@ class Session(typer.Context):
         json: Whether the result is printed as JSON.
         models: The options of the judge's models, in the commands that take them.
         remember: What the command keeps of its options when it has succeeded; a dry run keeps nothing.
+        consequence: Says what Ctrl-C left behind.
     """
 
     url: str = _REGISTRY
     json: bool = False
     models: Any = None
     remember: Callable[[], None] | None = None
+    consequence: Callable[[], str] | None = None
 
     def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
         """Print the result of the command: `data` as JSON, or for people the `parts`, lines and tables."""
@@ -116,6 +117,10 @@ class Command(TyperCommand):
             _show_raw_answers(ctx)
         try:
             code = super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            if error.args or ctx.consequence is None:
+                raise
+            raise KeyboardInterrupt(f"interrupted; {ctx.consequence()}") from None
         except MemalignError as error:
             if name := ctx.params.get("name"):  # which the library need not know: its advice can be copied now
                 error.args = (_ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)), *error.args[1:])
@@ -199,24 +204,11 @@ def confirmed(question: str, *, yes: bool) -> bool:
     try:
         return typer.confirm(question, default=False, err=True)
     except typer.Abort:  # Ctrl-C, or the end of the input
-        raise Interrupted("interrupted; nothing was changed") from None
+        raise KeyboardInterrupt("interrupted; nothing was changed") from None
 
 
 def _on_terminal() -> bool:
     return sys.stdin.isatty()
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with what it left behind."""
-
-
-@contextmanager
-def interruptible(consequence: Callable[[], str]) -> Iterator[None]:
-    """Inside, Ctrl-C ends the command with the `consequence`: what it left behind."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; {consequence()}") from None
 
 
 def version_line(name: str, saved: Saved | AlignResult) -> str:
