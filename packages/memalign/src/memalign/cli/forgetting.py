@@ -161,7 +161,7 @@ def _preview(
     remaining = {rule.id for rule in after.guidelines}
     going = [rule for rule in memory.guidelines if rule.id not in remaining]
     waiting = {annotation.key for annotation in memory.pending}
-    lists = {
+    lists: dict[str, list[Any]] = {
         "cases": [case.id for case in memory.cases if after.case(case.id) is None],
         "pending": [annotation.key for annotation in after.pending if annotation.key not in waiting],
         "locks": [name for name in memory.locks if name not in after.locks],
