@@ -15,8 +15,8 @@ from memalign.cli.align import report
 from memalign.cli.guidelines import precedence_words
 from memalign.memory import FeedbackConflict, Memory
 from memalign.types import FeedbackKey, Guideline
-from tests.cli.conftest import FEEDBACK, Run, jsonl, session
-from tests.support.endpoint import Endpoint, refusal
+from tests.cli.conftest import Run, jsonl, session
+from tests.support.endpoint import Endpoint
 from tests.support.registry import case, judge, memory_of
 
 replace = msgspec.structs.replace
@@ -72,15 +72,6 @@ def test_an_impossible_decision_is_told_without_change(
     assert wrong.code == 2
     assert named in wrong.err
     assert memalign("show", aligned, "--json").json["version"] == 2
-
-
-def test_an_unkept_lock_makes_the_align_fail(memalign: Run, aligned: str, tmp_path: Path) -> None:
-    memalign("lock", aligned, "t-1")  # the model says true whatever it is shown, the experts false
-    more = jsonl(tmp_path / "more.jsonl", [{**FEEDBACK[0], "id": "t-7", "inputs": "And mine?"}])
-    learned = memalign("align", aligned, more)
-    assert learned.code == 1
-    assert "the judge is wrong on locked case t-1" in learned.out
-    assert "locked and not kept: t-1" in learned.out.splitlines()[-1]
 
 
 # -- whose label counts ----------------------------------------------------------------------------------------------
@@ -341,15 +332,3 @@ def test_a_persons_rule_with_the_text_goes_and_instructions_are_named(memalign: 
     memalign("edit", aligned, "--instructions", "Is the order met? {{ inputs }} {{ outputs }}")
     named = memalign("erase", aligned, "--matching", "order", "--dry-run").out
     assert "instructions contain the text too and stay as they are" in named
-
-
-# -- a model that declines -------------------------------------------------------------------------------------------
-
-
-def test_a_declined_case_waits_with_its_remedy(memalign: Run, tone: str, endpoint: Endpoint) -> None:
-    endpoint.faults = [refusal()]
-    left = memalign("align", tone, jsonl(Path("one.jsonl"), FEEDBACK[:1]))
-    assert left.code == 1
-    assert "ModelRefused" in left.out
-    assert "overwrite or unalign the feedback, or take another reflection" in left.out
-    assert memalign("align", tone).code == 0
