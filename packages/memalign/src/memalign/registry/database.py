@@ -227,9 +227,8 @@ class Database:
         """
         if self._file is None:
             quoted = connection.exec_driver_sql(_STATISTICS).all()
-            return ", and the server's statistics", [
-                f"statistics of {at}" for at, text in quoted if residue.in_sentence(text)
-            ]
+            traces = [f"statistics of {at}" for at, words in quoted if residue.in_sentence(words)]
+            return ", and the server's statistics", traces
         definitions = [str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master")]
         files = [Path(f"{self._file}{suffix}") for suffix in ("", "-journal", "-wal")]
         size, traces = residue.in_files(files, chain(live, definitions))
@@ -243,7 +242,7 @@ class Database:
         return str(value)
 
     def _is_ours(self, connection: Connection) -> bool:
-        """Whether a registry of this format is there. Raises RegistryTooNew for another format, for this is the first."""
+        """Whether a registry of this format, the first, is there. Raises RegistryTooNew for another one."""
         if not inspect(connection).has_table(meta.name):
             return False
         if (written := self.meta(connection, "schema_version")) != str(SCHEMA_VERSION):

@@ -261,8 +261,8 @@ class _Plan:
     def _versions_with(self, holds: Callable[[str, str, bytes], bool]) -> set[int]:
         """The versions with a row, of this kind, key and body, for which that holds."""
         kinds = {kind for kind, _ in self.timeline}
-        found = (span for kind in kinds for key, span, body in self._rows(kind) if holds(kind, key, body))
-        return set[int]().union(*found)
+        spans = (span for kind in kinds for key, span, body in self._rows(kind) if holds(kind, key, body))
+        return set[int]().union(*spans)
 
     # -- forget in each version --------------------------------------------------------------------------------------
 

@@ -69,12 +69,12 @@ def _in_registry(connection: Connection, erased: Erased) -> Iterator[Trace]:
         state = [key, *(strings(codec.decode(kind, body)) if kind == "memory" else ())]
         certain = any(map(residue.certain, [*words, *state]))
         if judge == own:
-            left = certain or any(map(residue.copied, words)) or row_names(codec, residue, kind, key, body)
+            repeats = certain or any(map(residue.copied, words)) or row_names(codec, residue, kind, key, body)
         else:
             # Short words are anybody's: of another judge they prove nothing.
             same = kind == "case" and codec.decode(kind, body).content_hash in erased.contents
-            left = same or certain or row_names(codec, person, kind, key, body)
-        if left:
+            repeats = same or certain or row_names(codec, person, kind, key, body)
+        if repeats:
             yield f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}", judge
     query = select(versions.c.summary, versions.c.note).join(judges).where(judges.c.name == own)
     for row in connection.execute(query):
@@ -93,14 +93,14 @@ def in_other_tables(connection: Connection, residue: Residue, own: str) -> Itera
     for words in (words for tables in other_tables(connection) for words in tables.words(connection)):
         text = words.text
         if words.is_name:
-            left = text == residue.person or residue.certain(text)
+            repeats = text == residue.person or residue.certain(text)
         elif words.judge not in (None, own):
-            left = residue.certain(text)
+            repeats = residue.certain(text)
         elif words.is_id:
-            left = text in residue.cases or residue.certain(text)
+            repeats = text in residue.cases or residue.certain(text)
         else:
-            left = residue.in_sentence(text) if words.is_sentence else residue.copied(text)
-        if left:
+            repeats = residue.in_sentence(text) if words.is_sentence else residue.copied(text)
+        if repeats:
             yield words.place, words.judge
 
 

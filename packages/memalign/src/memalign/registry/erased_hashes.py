@@ -33,10 +33,10 @@ class ErasedHashes:
         query = select(erasures.c.kind, erasures.c.digest, erasures.c.erased_at)
         if judge is not None:
             query = query.where(erasures.c.judge == judge)
-        self._known = {(row.kind, row.digest): row.erased_at for row in connection.execute(query)}
+        self._dates = {(row.kind, row.digest): row.erased_at for row in connection.execute(query)}
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._dates)
 
     def digest(self, kind: str, text: str) -> str:
         """HMAC-SHA256 of `text` (hex)."""
@@ -51,7 +51,7 @@ class ErasedHashes:
             "words": "these words on this case were",
         }
         for kind, text in _texts(key, content, rationale):
-            if at := self._known.get((kind, self.digest(kind, text))):
+            if at := self._dates.get((kind, self.digest(kind, text))):
                 return f"{names[kind]} erased on {_day(at)}"
         return None
 
@@ -65,7 +65,7 @@ class ErasedHashes:
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
-        if not self._known:
+        if not self._dates:
             return {}
         candidates = dict.fromkeys(sorted(set(_named(memory)) - set(_named(before))), (None, None)) | {
             annotation.key: (case.example.content_hash, annotation.rationale)
@@ -89,7 +89,7 @@ class ErasedHashes:
         for content, annotation in annotations:
             texts = _texts(annotation.key, content, annotation.rationale)
             wanted |= {(kind, text) for kind, text in texts if kind != "case"}  # which may stay
-        new = {(kind, self.digest(kind, text)) for kind, text in wanted} - self._known.keys()
+        new = {(kind, self.digest(kind, text)) for kind, text in wanted} - self._dates.keys()
         if new:
             columns = [{"judge": self._judge, "kind": k, "digest": d, "erased_at": at} for k, d in sorted(new)]
             connection.execute(insert(erasures), columns)
@@ -102,21 +102,21 @@ class ErasedHashes:
             for annotation in case.annotations
             for text in _texts(annotation.key, case.example.content_hash, annotation.rationale)
         }
-        digests = {digest for kind, text in texts if (kind, digest := self.digest(kind, text)) in self._known}
+        digests = {digest for kind, text in texts if (kind, digest := self.digest(kind, text)) in self._dates}
         connection.execute(delete(erasures).where(erasures.c.judge == self._judge, erasures.c.digest.in_(digests)))
 
     def erased_on(self, selector: str | FeedbackKey) -> str | None:
         """The day on which the feedback of that key, or written key, was erased, or None."""
         keys = readings(selector) if isinstance(selector, str) else (selector,)
         texts = (_spelled(FeedbackKey(name, source)) for name, source in keys if source)
-        days = (self._known.get(("key", self.digest("key", text))) for text in texts)
+        days = (self._dates.get(("key", self.digest("key", text))) for text in texts)
         return next(map(_day, filter(None, days)), None)
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """A ledger entry for every erased key; its key has the beginning of the hash for an id, and no source."""
         return tuple(
             LedgerEntry(key=FeedbackKey(f"erased:{digest[:16]}", ""), state="erased", reason=f"erased on {_day(at)}")
-            for (kind, digest), at in sorted(self._known.items())
+            for (kind, digest), at in sorted(self._dates.items())
             if kind == "key"
         )
 
