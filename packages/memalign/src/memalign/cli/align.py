@@ -126,8 +126,8 @@ def report(session: Session, result: AlignResult) -> int:
 
     Returns 1 when something is pending or was left out, a spend limit was reached, or a locked case is not kept.
     """
-    lost = [{"id": rule.id, "settings": by} for rule in result.forgotten if (by := by_people(rule))]
-    session.give({"version": result.version, **result.to_dict(), "settings_lost": lost}, *report_parts(result))
+    settings = [{"id": rule.id, "settings": by} for rule in result.forgotten if (by := by_people(rule))]
+    session.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *report_parts(result))
     failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.holds for check in result.locks) else DONE
 

@@ -232,8 +232,8 @@ def _silent(judge: Judge) -> list[str]:
     """That people whose label is to count have said nothing so far: their names may be mistyped."""
     sources = {annotation.source for annotation in judge.memory.annotations()}
     silent = [source for source in judge.memory.authority if source not in sources]
-    known = listed(sorted(sources)) or "none"
-    return [f"{listed(silent)} gave no feedback so far; the sources are {known}"] if silent else []
+    people = listed(sorted(sources)) or "none"
+    return [f"{listed(silent)} gave no feedback so far; the sources are {people}"] if silent else []
 
 
 def _say_tags(judge: Judge) -> None:

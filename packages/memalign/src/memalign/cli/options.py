@@ -77,7 +77,7 @@ def rows_of(
     """The rows of a file, the traces of an OpenTelemetry export, or for `-` the JSON lines of stdin.
 
     Args:
-        file: The path or URL.
+        file: The path.
         mapping: The columns that `--map` names.
         remembered: The columns that the judge remembers.
         source: Who gave the feedback of rows that name nobody.
@@ -121,15 +121,15 @@ def give_estimate(
     session: Session, name: str, version: int, usage: Usage, max_cost: float | None, *lines: str, **data: object
 ) -> int:
     """Print an estimate, which says that it is one, below other `lines`, and return the exit code."""
-    said = [
+    report = [
         *lines,
         f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)",
     ]
     if not usage.calls:
-        said = ["no model call is needed"]
+        report = ["no model call is needed"]
     elif usage.cost is None:
-        said.append(f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N")
+        report.append(f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N")
     elif max_cost is not None and usage.cost > max_cost:
-        said.append(f"--max-cost {max_cost:g} would stop the run before its end")
-    session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage, **data}, *said)
+        report.append(f"--max-cost {max_cost:g} would stop the run before its end")
+    session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage, **data}, *report)
     return DONE

@@ -152,9 +152,9 @@ def _workbook(
         if name == "value":
             _allow(sheet, guide, f"{letter}2:{letter}{len(rows) + 1}", value_type)
     sheet.freeze_panes = "B2"
-    made = io.BytesIO()
-    book.save(made)
-    return made.getvalue()
+    content = io.BytesIO()
+    book.save(content)
+    return content.getvalue()
 
 
 def _put(cell: Cell, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""XLSX sheets as rows, and the cases that a sheet for review hides, so that they come back exactly as they were judged."""
+"""XLSX sheets as rows, and the cases that a sheet for review hides, so that they come back as they were judged."""
 
 from __future__ import annotations
 
@@ -140,11 +140,11 @@ def _row(number: int, letters: dict[str, str], cells: Sequence[Any], columns: Co
     return Row(line=number, fields=fields, letters=letters)
 
 
-# -- what `memalign review` hides in each row of a sheet -----------------------------------------------------------------
+# -- what `memalign review` hides in each row of a sheet ---------------------------------------------------------------
 #
 # People read texts, and a spreadsheet changes them: it cuts long cells, breaks lines, turns ids into dates. So the last
-# columns of a sheet, `memalign`, `memalign 2`, …, hold id and content as JSON in plain ASCII, which no spreadsheet and no
-# encoding changes. Reading takes the case from there, and the expert's own columns from the cells.
+# columns of a sheet, `memalign`, `memalign 2`, …, hold id and content as JSON in plain ASCII, which no spreadsheet and
+# no encoding changes. Reading takes the case from there, and the expert's own columns from the cells.
 
 
 def is_review(fields: Mapping[str, Any]) -> bool:
