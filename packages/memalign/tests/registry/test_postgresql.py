@@ -345,12 +345,3 @@ def test_judges_do_not_wait_for_one_another(place: OnPostgreSQL) -> None:
         with pytest.raises(RegistryError, match=r"another process has been writing for more than 0\.3 s"):
             registry.create(judge())
     assert all_versions(registry, "tone").keys() == {1, 2}
-
-
-def test_a_server_without_free_connections_says_so(place: OnPostgreSQL) -> None:
-    place.execute("CREATE ROLE few LOGIN PASSWORD 'pw' CONNECTION LIMIT 0")
-    try:
-        with pytest.raises(RegistryError, match=r"cannot open the registry .*: .*too many connections for role"):
-            Registry(place.server.url(place.name, user="few", password="pw"))
-    finally:
-        place.execute("DROP ROLE few")

@@ -16,17 +16,12 @@ from memalign.registry.paid_answers import forget_answers
 from memalign.registry.tables import rows
 from memalign.types import Guideline
 
-__all__ = ["commit", "erasures_of"]
+__all__ = ["commit"]
 
 replace = msgspec.structs.replace
 
 _FOREIGN = ("save", "import")
 """Actions whose judge need not come from the latest version: others may have its guidelines' numbers here."""
-
-
-def erasures_of(database: Database, connection: Connection, judge: int | None) -> ErasedHashes:
-    """What a registry remembers of erased feedback of one judge, or of all."""
-    return ErasedHashes(connection, database.meta(connection, "secret"), judge)
 
 
 def commit(
@@ -65,9 +60,9 @@ def commit(
         after = contents_of(judge)
         if after == before:
             return latest
-        erased = erasures_of(database, connection, None if erased_anywhere else number)
+        erased = ErasedHashes(database, connection, None if erased_anywhere else number)
         if allow_erased:
-            erasures_of(database, connection, number).readmit(connection, judge.memory)
+            ErasedHashes(database, connection, number).readmit(connection, judge.memory)
         elif erased and (refused := erased.refusals(judge.memory, memory_of(before) if before else Memory())):
             faults = [RowError(line=n, id=str(key), reason=why) for n, (key, why) in enumerate(refused.items(), 1)]
             raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)

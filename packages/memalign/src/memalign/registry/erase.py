@@ -125,7 +125,7 @@ class _Holdings:
             moment=_moment(connection, name),
             timeline=versions.timeline(connection, judge, latest),
             notes={version.number: version.note for version in versions.history(connection, judge) if version.note},
-            hashes=ErasedHashes(connection, database.meta(connection, "secret"), judge),
+            hashes=ErasedHashes(database, connection, judge),
         )
 
 

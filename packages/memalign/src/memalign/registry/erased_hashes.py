@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from memalign.keys import readings
 from memalign.memory import Annotation, LedgerEntry, Memory
+from memalign.registry.database import Database
 from memalign.registry.tables import erasures
 from memalign.types import Feedback, FeedbackKey
 
@@ -27,8 +28,8 @@ ALLOW = "take it back all the same: --allow-erased, allow_erased=True in Python"
 class ErasedHashes:
     """The erased feedback of one judge, or of all judges of a registry (`judge=None`), as keyed hashes."""
 
-    def __init__(self, connection: Connection, secret: str, judge: int | None) -> None:
-        self._secret = bytes.fromhex(secret)
+    def __init__(self, database: Database, connection: Connection, judge: int | None) -> None:
+        self._secret = bytes.fromhex(database.meta(connection, "secret"))
         self._judge = judge
         query = select(erasures.c.kind, erasures.c.digest, erasures.c.erased_at)
         if judge is not None:

@@ -22,7 +22,7 @@ from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.calls import Calls
 from memalign.models.dry_run import DryRun
 from memalign.registry import bundle, versions
-from memalign.registry.commit import commit, erasures_of
+from memalign.registry.commit import commit
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import Selectors, erase_feedback
@@ -180,7 +180,7 @@ class Registry:
         """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
         with self._reading(name) as (connection, judge, latest):
             contents = versions.read(connection, judge, version or latest, name=name)
-            return memory_of(contents).ledger() + erasures_of(self._database, connection, judge).entries()
+            return memory_of(contents).ledger() + ErasedHashes(self._database, connection, judge).entries()
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
@@ -471,7 +471,7 @@ class Registry:
 
     def _erased(self, name: str) -> ErasedHashes:
         with self._reading(name) as (connection, judge, _):
-            return erasures_of(self._database, connection, judge)
+            return ErasedHashes(self._database, connection, judge)
 
     def _commit(self, judge: Judge, **options: Any) -> int:
         return commit(self._database, judge, **options)
