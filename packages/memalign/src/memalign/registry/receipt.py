@@ -104,14 +104,13 @@ class Receipt:
 
     def __str__(self) -> str:
         lines = [f"{self.judge}: {self.counts} {'would be erased' if self.dry_run else f'erased for good, {self.at}'}"]
-        if self.keys:
-            lines.append(f"  comments: {_some(self.keys)}")
-        if self.cases:
-            lines.append(f"  cases: {_some(self.cases)}")
-        if self.guidelines:
-            lines.append(f"  guidelines: {_some(self.guidelines)}")
-        if self.copied:
-            lines.append(f"  of these, guidelines that only repeat their words: {_some(self.copied)}")
+        parts: dict[str, Sequence[object]] = {
+            "comments": self.keys,
+            "cases": self.cases,
+            "guidelines": self.guidelines,
+            "of these, guidelines that only repeat their words": self.copied,
+        }
+        lines += [f"  {what}: {_some(names)}" for what, names in parts.items() if names]
         lines += [f"  from version {v.number}: {v}" for v in self.versions if v.cases or v.comments or v.guidelines]
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
@@ -123,8 +122,6 @@ class Receipt:
         if self.searched:
             lines.append(f"  searched again afterwards: {self.searched}")
             lines.append(f"  everything gone: {self.answer}")
-        elif self.elsewhere:
-            lines.append(f"  the same text stays in other judges: {_some(self.elsewhere)}")
         lines.append(f"  out of reach: {'; '.join(self.unreachable)}")
         return "\n".join(lines)
 
