@@ -113,14 +113,6 @@ class TestTheCatalogue:
         monkeypatch.delenv("MEMALIGN_MODELS")
         assert models_dir().parts[-2:] == ("memalign", "models")
 
-    def test_a_file_of_another_size_is_no_model(self, folder: Path) -> None:
-        folder.mkdir()
-        assert not tiny().present
-        tiny().path.write_bytes(BYTES[:-1])
-        assert not tiny().present
-        tiny().path.write_bytes(BYTES)
-        assert tiny().present
-
 
 class TestTheHub:
     def test_a_pull_brings_the_bytes_and_nothing_else(self, hub: Hub, folder: Path) -> None:

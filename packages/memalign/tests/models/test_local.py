@@ -240,10 +240,6 @@ class TestAnswering:
         assert len(pieces) < 200, "not even the one that was under way went on"
         assert all(call.cancelled() for call in calls)
 
-    def test_it_serves_any_event_loop(self, model: LocalChatModel) -> None:
-        replies = [asyncio.run(model.complete(request())) for _ in range(2)]
-        assert replies[0].data == replies[1].data
-
     def test_a_program_using_the_model_prints_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")
         code = (
@@ -335,10 +331,6 @@ class TestDecisions:
         assert decision.probabilities["again"] == decision.probabilities["q0"]
         assert decision.usage.calls == 2
         assert (await model.decide(LAMP, [])).probabilities == {}
-
-    async def test_an_item_longer_than_the_context_is_rejected(self, model: LocalChatModel) -> None:
-        with pytest.raises(ModelRejected, match=r"limit is 1,024"):
-            await model.decide("word " * 2_000, self.ASKED[:1])
 
     async def test_no_answer_in_time_tells_what_was_spent(self, model: LocalChatModel) -> None:
         with pytest.raises(ModelUnavailable, match=r"no answer after 0\.001 s") as failed:

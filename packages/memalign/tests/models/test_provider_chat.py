@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,6 +19,7 @@ from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
+from tests.support.chat_models import ANSWER, REQUEST, SCHEMA, model_at
 from tests.support.endpoint import (
     Endpoint,
     Fault,
@@ -39,22 +38,8 @@ from tests.support.endpoint import (
 )
 from tests.support.patience import PATIENCE
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"rationale": {"type": "string"}, "value": {"type": "boolean"}},
-    "required": ["rationale", "value"],
-    "additionalProperties": False,
-}
-ANSWER = {"rationale": "Because.", "value": True}
-REQUEST = ChatRequest(system="You judge replies. " * 20, user="Reply: hello", schema=SCHEMA, schema_name="verdict")
 LABELLED = ChatRequest(system="s", user="u", schema=SCHEMA, labels=("true", "false"))
 PROSE = "It is polite."
-QUICK = Retry(attempts=3, base_seconds=0.001, max_wait=1.0)
-
-
-def model_at(endpoint: Endpoint, *, name: str = "gpt-4.1-mini", **options: Any) -> ProviderChatModel:
-    target = Target(provider="openai", model=name, base_url=endpoint.base_url)
-    return ProviderChatModel(target, **{"retry": QUICK, **options})
 
 
 async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
@@ -422,19 +407,6 @@ async def test_an_endpoint_without_token_counts_has_no_price():
         uncounted, counted = [(await model.complete(REQUEST)).usage for _ in range(2)]
     assert (uncounted.calls, uncounted.cost) == (1, None)
     assert counted.cost is not None
-
-
-async def test_more_calls_are_sent_where_the_provider_allows():
-    def answer(_: object) -> dict[str, Any]:
-        while len(endpoint.requests) > 16 >= endpoint.max_in_flight:
-            time.sleep(0.002)  # a slow machine shows it, too
-        return ANSWER
-
-    with Endpoint(answer, latency=0.02) as endpoint:
-        model = model_at(endpoint, max_concurrency=64)
-        await asyncio.gather(*(model.complete(REQUEST) for _ in range(60)))
-    assert len(endpoint.requests) == 60
-    assert 16 < endpoint.max_in_flight <= 64
 
 
 async def test_a_provider_that_takes_few_calls_answers_all():

@@ -9,26 +9,12 @@ from typing import Any
 import pytest
 
 from memalign.errors import AccessDenied, InvalidOutput, ModelRejected, ModelUnavailable, RateLimited
-from memalign.models import ChatRequest
-from memalign.models.provider_chat import ProviderChatModel
-from memalign.models.providers import Target
 from memalign.models.retry import Retry
+from tests.support.chat_models import REQUEST, model_at
 from tests.support.endpoint import Endpoint, Fault, bad_request, error_in_answer, rate_limited, server_error, thinks
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"rationale": {"type": "string"}, "value": {"type": "boolean"}},
-    "required": ["rationale", "value"],
-    "additionalProperties": False,
-}
-REQUEST = ChatRequest(system="You judge replies.", user="Reply: hello", schema=SCHEMA)
-QUICK = Retry(attempts=3, base_seconds=0.001, max_wait=0.01)
 NOT_FOUND = Fault(status=404, body={"detail": "Not Found"})
 UNEXPECTED = error_in_answer("Unexpected endpoint or method. (POST /chat/completions)")
-
-
-def model_at(url: str, *, name: str = "small", retry: Retry = QUICK) -> ProviderChatModel:
-    return ProviderChatModel(Target(provider="openai", model=name, base_url=url), retry=retry)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +25,7 @@ async def test_an_address_without_path_names_the_right_one(elsewhere: Fault, pat
     with Endpoint(elsewhere=elsewhere, models=["small"]) as endpoint:
         if path == "/v1/chat/completions":
             endpoint.answer = NOT_FOUND
-        model = model_at(endpoint.base_url.removesuffix("/v1") + path)
+        model = model_at(endpoint.base_url.removesuffix("/v1") + path, name="small")
         failures = await asyncio.gather(*(model.complete(REQUEST) for _ in range(8)), return_exceptions=True)
     assert {type(each) for each in failures} == {AccessDenied}
     assert f"A server answers at {endpoint.base_url}: use this address (--base-url, OPENAI_BASE_URL)." in str(
@@ -65,7 +51,7 @@ async def test_a_wrong_name_lists_what_is_served(served: list[str] | None, said:
     missing = bad_request("The model `small` does not exist.", status=404)
     url = "" if served is None else "/v1"
     with Endpoint(missing, models=served, elsewhere=NOT_FOUND) as endpoint, pytest.raises(AccessDenied) as caught:
-        await model_at(endpoint.base_url.removesuffix("/v1") + url).complete(REQUEST)
+        await model_at(endpoint.base_url.removesuffix("/v1") + url, name="small").complete(REQUEST)
     assert said in str(caught.value)
     assert "use this address" not in str(caught.value), "no promise is made where nothing answers"
 
@@ -73,7 +59,7 @@ async def test_a_wrong_name_lists_what_is_served(served: list[str] | None, said:
 @pytest.mark.parametrize("status", [500, 502, 503, 529])
 async def test_a_failing_server_is_named_at_fault(status: int) -> None:
     with Endpoint(server_error(status)) as endpoint, pytest.raises(ModelUnavailable) as caught:
-        await model_at(endpoint.base_url).complete(REQUEST)
+        await model_at(endpoint).complete(REQUEST)
     said = str(caught.value)
     assert f"HTTP {status}, The server had an error (3 attempts)" in said
     assert "The server failed, not your request: its log says why." in said
@@ -97,7 +83,7 @@ async def test_a_failing_server_is_named_at_fault(status: int) -> None:
 )
 async def test_an_error_inside_an_answer_is_classified(error: object, expected: type[Exception], calls: int) -> None:
     with Endpoint(error_in_answer(error)) as endpoint, pytest.raises(expected) as caught:
-        await model_at(endpoint.base_url).complete(REQUEST)
+        await model_at(endpoint).complete(REQUEST)
     words = error["message"] if isinstance(error, dict) else error
     assert f"an error inside an answer of HTTP 200, {words}" in str(caught.value)
     assert len(endpoint.requests) == calls
@@ -110,7 +96,7 @@ BROKEN_OFF = CHOICE | {"error": {"code": 502, "message": "The upstream model bro
 async def test_an_error_inside_a_choice_is_shown_too() -> None:
     body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [BROKEN_OFF]}
     with Endpoint(Fault(body=body)) as endpoint, pytest.raises(ModelUnavailable, match="The upstream model broke off"):
-        await model_at(endpoint.base_url).complete(REQUEST)
+        await model_at(endpoint).complete(REQUEST)
 
 
 @pytest.mark.parametrize("finish_reason", ["stop", "length"])
@@ -119,7 +105,7 @@ async def test_reasoning_without_answers_names_limit_and_effort(finish_reason: s
         Endpoint(thinks("Let me see. The secret is", finish_reason=finish_reason)) as endpoint,
         pytest.raises(InvalidOutput) as caught,
     ):
-        await model_at(endpoint.base_url).complete(REQUEST)
+        await model_at(endpoint).complete(REQUEST)
     said = str(caught.value)
     assert "it held only reasoning and no answer" in said
     assert ("was cut after 2048 tokens" in said) == (finish_reason == "length")
@@ -136,7 +122,7 @@ async def test_a_long_wait_alone_is_said_aloud_and_once(
     monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
     patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.4)
     with Endpoint(faults=[rate_limited(seconds)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.WARNING):
-        model = model_at(endpoint.base_url, retry=patient)
+        model = model_at(endpoint, name="small", retry=patient)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(4)))
     records = [each.getMessage() for each in caplog.records if each.name == "memalign.models.retry"]
     assert len(records) == said
@@ -148,7 +134,7 @@ async def test_a_long_wait_alone_is_said_aloud_and_once(
 async def test_the_raw_answer_is_logged_for_whoever_asks(caplog: pytest.LogCaptureFixture) -> None:
     odd = Fault(content='{"rationale": "Kind of.", "value": "perhaps"}')
     with Endpoint(odd) as endpoint, caplog.at_level(logging.DEBUG, logger="memalign.raw_answers"):
-        model = model_at(endpoint.base_url)
+        model = model_at(endpoint)
         with pytest.raises(InvalidOutput) as caught:
             await model.complete(REQUEST)
     first, _ = [each.getMessage() for each in caplog.records if each.name == "memalign.raw_answers"]

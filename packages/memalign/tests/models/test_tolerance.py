@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign import Judge
-from memalign.models import ChatRequest
 from memalign.models.answers import read_answer, understood
-from memalign.models.provider_chat import ProviderChatModel
-from memalign.models.providers import Target
-from memalign.models.retry import Retry
+from tests.support.chat_models import REQUEST, model_at
 from tests.support.endpoint import Endpoint, Fault, bad_request, says, system_of, user_of
 
 SCHEMA: dict[str, Any] = {
@@ -90,19 +87,15 @@ def test_what_is_understood_stays_as_it_is(answer: dict[str, Any]) -> None:
         assert read_answer(json.dumps(once), SCHEMA) == (once, "")
 
 
-def at(endpoint: Endpoint) -> ProviderChatModel:
-    target = Target(provider="openai", model="small", base_url=endpoint.base_url)
-    return ProviderChatModel(target, retry=Retry(attempts=2, base_seconds=0.001))
-
-
 def test_any_spelling_makes_a_judgment_in_one_call() -> None:
     with Endpoint(says('{"Rationale": "Kind.", "Value": "True", "confidence": "high"}')) as endpoint:
-        judge = Judge(name="kind", instructions="Kind? {{ outputs }}", feedback_value_type=bool, model=at(endpoint))
+        judge = Judge(
+            name="kind", instructions="Kind? {{ outputs }}", feedback_value_type=bool, model=model_at(endpoint)
+        )
         assert judge(outputs="Hello!").value is True
     assert len(endpoint.requests) == 1
 
 
-REQUEST = ChatRequest(system="You judge replies.", user="Reply: hello", schema=SCHEMA)
 REFUSALS = [
     bad_request("System role not supported"),
     bad_request("Conversation roles must alternate user/assistant/user/assistant/..."),
@@ -116,16 +109,16 @@ REFUSALS = [
 @pytest.mark.parametrize("refused", REFUSALS, ids=lambda fault: fault.body["error"]["message"][:24])
 async def test_an_endpoint_without_system_role_uses_user_messages(refused: Any) -> None:
     with Endpoint(lambda body: refused if system_of(body) else PLAIN) as endpoint:
-        model = at(endpoint)
+        model = model_at(endpoint)
         assert (await model.complete(REQUEST)).data == PLAIN
         assert (await model.complete(REQUEST)).data == PLAIN
     assert [bool(system_of(body)) for body in endpoint.requests] == [True, False, False], "it is learned once"
-    assert user_of(endpoint.requests[-1]) == "You judge replies.\n\nReply: hello"
+    assert user_of(endpoint.requests[-1]) == f"{REQUEST.system}\n\nReply: hello"
 
 
 async def test_a_general_failure_keeps_the_system_role() -> None:
     with Endpoint(PLAIN, faults=[REFUSALS[0], bad_request("No.")]) as endpoint:
-        model = at(endpoint)
+        model = model_at(endpoint)
         with pytest.raises(Exception, match=r"No\."):
             await model.complete(REQUEST)
         await model.complete(REQUEST)
