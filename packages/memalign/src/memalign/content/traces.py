@@ -84,10 +84,6 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return (max(start + round(took * 1e9) for start, took in timed) - min(timed)[0]) / 1e9
 
-    def span(self, span_id: str) -> Span | None:
-        """The span of that id (`S3`), or None."""
-        return next((span for span in self.spans if span.id == span_id), None)
-
 
 class _Link(NamedTuple):
     """A span before it has its place: the ids that the tracer gave it, its parent and its trace ("" for none)."""

@@ -27,7 +27,6 @@ __all__ = [
     "Judgments",
     "OwnVerdicts",
     "is_judgment_file",
-    "judgment_line",
     "lines_beside",
     "read_judgments",
     "write_judgment_csv",
@@ -114,12 +113,6 @@ def is_judgment_file(path: str | Path) -> bool:
     return True
 
 
-def judgment_line(example_id: str, judgment: Judgment, *, judge: str, content_hash: str) -> bytes:
-    """A line of a judgment file."""
-    head = {"id": example_id, "judge": judge, "content_hash": content_hash}
-    return json_line(head | msgspec.structs.asdict(judgment) | {"id": example_id})
-
-
 def _lines_of(path: Path) -> Iterator[_Line]:
     """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
     begin = 0
@@ -204,8 +197,8 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
         if example_id in self:
             raise InputError(f"{self._path} already has a judgment for {example_id!r}")
-        content_hash = self._hashes.get(example_id, "")
-        line = judgment_line(example_id, judgment, judge=self._judge, content_hash=content_hash)
+        head = {"id": example_id, "judge": self._judge, "content_hash": self._hashes.get(example_id, "")}
+        line = json_line(head | msgspec.structs.asdict(judgment) | {"id": example_id})
         try:
             self._file.write(line)
             self._file.flush()
@@ -214,7 +207,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         self._begins[example_id] = self._end
         self._end += len(line)
 
-    def judgments(self, otherwise: Judgment | None = None) -> Judgments:
+    def judgments(self, otherwise: Judgment) -> Judgments:
         """The judgments of the examples, in their order, read when they are asked for, once this writer is closed.
 
         An example without a line has the judgment `otherwise`.
@@ -290,7 +283,7 @@ class Judgments(Sequence[Judgment]):
         InputError: When a judgment is asked for, and the file is no longer what the run left.
     """
 
-    def __init__(self, path: Path, ids: Sequence[str], begins: Mapping[str, int], otherwise: Judgment | None) -> None:
+    def __init__(self, path: Path, ids: Sequence[str], begins: Mapping[str, int], otherwise: Judgment) -> None:
         self._path = path
         self._ids = ids
         self._begins = begins
@@ -325,8 +318,6 @@ class Judgments(Sequence[Judgment]):
     def _read(self, file: BinaryIO, place: int) -> Judgment:
         name = self._ids[place]
         if name not in self._begins:
-            if self._otherwise is None:
-                raise InputError(f"{self._path} has no judgment for example {place + 1}")
             return msgspec.structs.replace(self._otherwise, id=name)
         file.seek(self._begins[name])
         try:
