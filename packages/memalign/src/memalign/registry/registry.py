@@ -87,7 +87,7 @@ class Registry:
 
     def create(self, judge: Judge, *, note: str | None = None) -> int:
         """Keep a new judge as version 1. Raises JudgeExists when the name is taken."""
-        return self._commit(judge, action="create", note=note, new=True)
+        return commit(self._database, judge, action="create", note=note, new=True)
 
     def save(
         self,
@@ -103,7 +103,7 @@ class Registry:
         Replaces whatever is newest; with `parent`, raises VersionConflict unless that still is. Raises
         InvalidRows when the judge holds feedback that was erased here, unless `allow_erased`.
         """
-        return self._commit(judge, action=action, note=note, parent=parent, allow_erased=allow_erased)
+        return commit(self._database, judge, action=action, note=note, parent=parent, allow_erased=allow_erased)
 
     def load(self, name: str, version: int | None = None) -> Judge:
         """The newest version of a judge, or another one. Raises JudgeNotFound, which names those that there are."""
@@ -316,7 +316,7 @@ class Registry:
             spent += result.usage
             number = parent
             if result.changed or settings_of(result.judge) != settings_of(judge):
-                write = partial(self._commit, action=action, parent=parent, allow_erased=allow_erased)
+                write = partial(commit, self._database, action=action, parent=parent, allow_erased=allow_erased)
                 try:
                     number = await asyncio.to_thread(write, result.judge)
                 except VersionConflict:
@@ -340,7 +340,7 @@ class Registry:
             latest, judge = self._load(name, None)
             changed = function(judge)
             try:
-                number = self._commit(changed, action=action, note=note, parent=latest)
+                number = commit(self._database, changed, action=action, note=note, parent=latest)
             except VersionConflict:
                 continue
             return Saved(judge=changed, version=number, parent=latest, before=judge)
@@ -434,7 +434,8 @@ class Registry:
         here, unless `allow_erased`.
         """
         judge, notes = bundle.read_bundle(source)
-        return self._commit(
+        return commit(
+            self._database,
             judge.replace(name=name) if name else judge,
             action="import",
             note="; ".join(notes) or None,
@@ -472,9 +473,6 @@ class Registry:
     def _erased(self, name: str) -> ErasedHashes:
         with self._reading(name) as (connection, judge, _):
             return ErasedHashes(self._database, connection, judge)
-
-    def _commit(self, judge: Judge, **options: Any) -> int:
-        return commit(self._database, judge, **options)
 
 
 def _conflict(name: str, attempts: int) -> VersionConflict:
