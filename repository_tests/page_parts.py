@@ -1,4 +1,4 @@
-"""Parts of the pages that the code makes: prompts, tables of facts, a month's costs, two pictures.
+"""Parts of the pages that the code makes: prompts, tables of facts, a month's costs.
 
     python repository_tests/page_parts.py     writes them all anew into docs/
 
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import html
 import json
 import os
 import re
 import sys
 import tempfile
-import tomllib
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -489,135 +486,6 @@ def _dollars(name: str, counts: Mapping[str, int]) -> float:
     return cost
 
 
-# -- pictures ----------------------------------------------------------------------------------------------------------
-
-STYLE = """\
-<style>
-  text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1f2937; }
-  .paper { fill: #ffffff; stroke: #d1d5db; }
-  .box { fill: #eef2ff; stroke: #818cf8; }
-  .note { fill: #4b5563; }
-  .mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e5e7eb; }
-    .paper { fill: #111827; stroke: #374151; }
-    .box { fill: #1e1b4b; stroke: #6366f1; }
-    .note { fill: #9ca3af; }
-  }
-</style>
-"""
-
-
-def picture(width: int, height: int, title: str, body: str) -> str:
-    """An SVG on a panel of its own, which follows the reader's light or dark."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="{html.escape(title)}">\n<title>{html.escape(title)}</title>\n{STYLE}'
-        f'<rect class="paper" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="10"/>\n{body}</svg>\n'
-    )
-
-
-def rooms() -> str:
-    """The rooms of the library, the upper ones import the lower ones, as the import linter holds them."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract.get("containers") == ["memalign"])
-    purposes = dict(_purposes())
-    purposes |= {"testing": "models that follow a script, for tests of your own"}
-    lines, top = [], 64
-    for layer in layers:
-        names = [name.strip().strip("()") for name in layer.split("|")]
-        width = (860 - 12 * (len(names) - 1)) / len(names)
-        height = 46 if any(name in purposes for name in names) else 30
-        for number, name in enumerate(names):
-            left = 20 + number * (width + 12)
-            lines.append(f'<rect class="box" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="6"/>')
-            lines.append(f'<text x="{left + 12:.1f}" y="{top + 20}" font-size="14" font-weight="600">{name}</text>')
-            if purpose := purposes.get(name):
-                lines.append(
-                    f'<text class="note" x="{left + 12:.1f}" y="{top + 37}" font-size="12">{html.escape(purpose)}</text>'
-                )
-        top += height + 10
-    title = "The rooms of the library: each imports only from those below it"
-    head = f'<text x="20" y="32" font-size="17" font-weight="600">{title}</text>\n'
-    head += '<text class="note" x="20" y="50" font-size="12">A tool checks it at every commit, and this picture is made of its rules.</text>\n'
-    return picture(900, top + 10, title, head + "\n".join(lines) + "\n")
-
-
-def _purposes() -> Iterator[tuple[str, str]]:
-    for line in (ROOT / "repository_tests" / "budgets.tsv").read_text("utf-8").splitlines():
-        if line.startswith("packages/memalign/src/memalign/") and "*" not in line:
-            pattern, _, purpose = line.split("\t")
-            yield pattern.rpartition("/")[2], purpose
-
-
-def terminal() -> str:
-    """A terminal on which a judge learns, as the command line prints it."""
-    typed = ["memalign align tone feedback.jsonl", "memalign judge tone new.jsonl"]
-    lines = [
-        line for command, shown in zip(typed, _typed(typed), strict=True) for line in (f"$ {command}", *shown, "")
-    ][:-1]
-    body = [
-        f'<circle cx="{24 + 20 * n}" cy="22" r="6" fill="{colour}"/>'
-        for n, colour in enumerate(("#f87171", "#fbbf24", "#34d399"))
-    ]
-    for number, line in enumerate(lines):
-        strong = ' font-weight="700"' if line.startswith("$ ") else ""
-        body.append(
-            f'<text class="mono" x="20" y="{58 + 18 * number}" font-size="13"{strong}>{html.escape(line)}</text>'
-        )
-    width = 40 + 8 * max(map(len, lines))
-    return picture(width, 70 + 18 * len(lines), "A terminal: memalign align and memalign judge", "\n".join(body) + "\n")
-
-
-def _typed(commands: Sequence[str]) -> Iterator[list[str]]:
-    import shlex
-    import shutil
-
-    from typer.testing import CliRunner
-
-    from memalign.cli.app import app
-
-    def chat(body: Any) -> Any:
-        if "changes" in json.dumps(body["response_format"]):
-            return {"changes": [{**change, "tests": []} for change in LEARNED["changes"]], "conflicts": []}
-        sorry = "sorry" in body["messages"][-1]["content"].rpartition("<<<")[2]
-        asks = "return shoes" in body["messages"][-1]["content"].rpartition("<<<")[2]
-        reason = "It regrets the trouble and says what comes next." if sorry else "No word of regret, and no next step."
-        return {"findings": [], "rationale": "It names the place." if asks else reason, "value": sorry or asks}
-
-    with tempfile.TemporaryDirectory() as folder, Loopback(chat) as server, _inside(Path(folder)):
-        settings = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.base_url, "COLUMNS": "108", "TERM": "dumb"}
-        shutil.copytree(SUPPORT, folder, dirs_exist_ok=True)
-        with mock.patch.dict(os.environ, settings):
-            runner = CliRunner()
-            create = [
-                "create",
-                "tone",
-                "--instructions",
-                INSTRUCTIONS,
-                "--value-type",
-                "bool",
-                "--model",
-                "openai:gpt-4.1-mini",
-            ]
-            assert runner.invoke(app, create).exit_code == 0
-            for command in commands:
-                done = runner.invoke(app, shlex.split(command)[1:])
-                assert done.exit_code == 0, done.output
-                shown = re.sub(r"[\d.]+ s\b", "2 s", done.stdout)
-                yield [line.rstrip() for line in shown.strip("\n").splitlines()]
-
-
-@contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 PROMPTS = {
@@ -643,7 +511,6 @@ MADE: dict[str, Callable[[], str]] = {
     "month-each": month_each,
     **{name: functools.partial(prompt_part, name, language) for name, language in PROMPTS.items()},
 }
-PICTURES: dict[str, Callable[[], str]] = {"rooms.svg": rooms, "terminal.svg": terminal}
 
 
 def with_parts(text: str) -> str:
@@ -652,14 +519,12 @@ def with_parts(text: str) -> str:
 
 
 def main() -> None:
-    """Write all parts and pictures."""
+    """Write all parts."""
     for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text("utf-8")
         if (made := with_parts(text)) != text:
             page.write_text(made, "utf-8")
             sys.stderr.write(f"{page.relative_to(ROOT)}\n")
-    for name, make in PICTURES.items():
-        (DOCS / "images" / name).write_text(make(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -90,13 +90,6 @@ def test_a_simulated_model_follows_rules_and_comments(simulated: Any) -> None:
     assert [right(""), right("A good reply says by when."), right(f"Example: {shown['rationale']}")] == [0, 20, 20]
 
 
-def test_overhead_has_a_figure_of_each_step() -> None:
-    rows = rows_of(benchmark("overhead.py", "--runs", "1", "--cases", "20", "--calls", "8"))
-    figures = {row[0]: row[1] for row in rows if row[0] not in ("1 runs", "---", "a server takes at a time")}
-    assert {"a judgment, 20 cases", "one of 1,000 judgments", "8", "24"} <= set(figures)
-    assert all(float(figure.replace(",", "")) > 0 for figure in figures.values())
-
-
 def test_recorded_answers_like_those_of_people_correlate_with_them(tmp_path: Path) -> None:
     file, dice = tmp_path / "recorded.jsonl", random.Random(0)
     with file.open("w", encoding="utf-8") as out:

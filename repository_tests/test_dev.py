@@ -56,18 +56,6 @@ def test_a_second_run_installs_nothing(dev: ModuleType, commands: list[list[str]
     assert len(commands) == 2
 
 
-def test_the_tools_environment_also_serves_the_demo(dev: ModuleType, commands: list[list[str]]) -> None:
-    dev.prepare("dev")
-    dev.prepare("runtime")
-    assert len(commands) == 2
-
-
-def test_the_demo_environment_is_not_enough_for_tests(dev: ModuleType, commands: list[list[str]]) -> None:
-    dev.prepare("runtime")
-    dev.prepare("dev")
-    assert len(commands) == 4
-
-
 @pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "packages/two/pyproject.toml"])
 def test_a_changed_lock_or_project_is_installed_again(
     dev: ModuleType, commands: list[list[str]], tmp_path: Path, name: str
@@ -94,12 +82,6 @@ def test_a_failing_pip_stops_the_set_up(dev: ModuleType, monkeypatch: pytest.Mon
     with pytest.raises(SystemExit, match="The command was:"):
         dev.prepare("runtime")
     assert not dev.STAMP.exists()
-
-
-def test_a_python_without_venv_names_what_to_install(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dev.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(SystemExit, match="apt install python3"):
-        dev.prepare("runtime")
 
 
 def test_every_check_runs_and_failures_are_named(

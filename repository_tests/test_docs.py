@@ -14,7 +14,6 @@ import os
 import re
 import shlex
 import shutil
-import statistics
 import subprocess
 import sys
 import tomllib
@@ -42,16 +41,6 @@ PAGES = [page for page in WRITTEN if BLOCK.search(page.read_text("utf-8"))]
 LONGEST_SENTENCE = (
     40  # words; what is longer has lost its reader, and what is short everywhere has lost its connectives
 )
-LONGEST_README = 120  # lines
-LONGEST_RESULTS = 135  # lines
-
-PRIVATE_WORDS = re.compile(
-    r"\b(voices?|probes?|ballots?|outvoted|twins?|arms?|floors?|bare|peers?|heads?|pace|inquir(?:y|ies)|looks into"
-    r"|anew|dear|belongs into)\b",
-    re.IGNORECASE,
-)
-"""Words that are no longer ours: DESIGN has the field's word for each."""
-
 SUPPORT = ROOT / "examples" / "support"
 """The folder of the files that the pages speak of."""
 CORRECTED = {
@@ -123,13 +112,6 @@ def commands(text: str) -> Iterator[list[str]]:
             if command.startswith("memalign "):
                 parts = shlex.split(command, comments=True)
                 yield parts[: next((n for n, part in enumerate(parts) if part in ("|", ">", "&&")), len(parts))]
-
-
-def headings(page: Path) -> set[str]:
-    """The anchors that a page's headings make."""
-    text = FENCE.sub("", page.read_text("utf-8"))
-    found = (re.sub(r"[`*]", "", title).strip().lower() for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
-    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title)) for title in found}
 
 
 def fitting(schema: dict[str, Any], root: dict[str, Any] | None = None) -> Any:
@@ -236,23 +218,6 @@ ELSEWHERE = ("s3://", ".parquet", "--dismiss")
 
 
 GUIDES = ("feedback", "correct", "measure", "ci", "large-runs", "forget-a-person")
-GUIDES_ELSEWHERE = {
-    "review": "run by a test of its own, which fills the sheet in",
-    "local-models": "run against each server in test_local_servers.py",
-    "serve": "starts a server; its own tests do the same",
-    "deploy": "needs Docker or PostgreSQL; test_docker.py and test_compose.py run what can be run",
-    "trace-tools": "needs exports of each vendor; tests of the readers have such files",
-    "dataframes": "Python, which runs",
-    "conversations-and-traces": "one command that only creates a judge",
-    "mlflow": "needs a tracking server; the tests of the integration do the same",
-    "coming-from-mlflow": "as above",
-}
-"""Guides whose commands the test below does not run, and why."""
-
-
-def test_every_guide_with_commands_is_run_or_says_why_not() -> None:
-    with_commands = {page.stem for page in (DOCS / "how-to").glob("*.md") if any(commands(page.read_text("utf-8")))}
-    assert with_commands <= {*GUIDES, *GUIDES_ELSEWHERE}
 
 
 @pytest.mark.parametrize("name", GUIDES)
@@ -345,41 +310,11 @@ def test_every_command_on_the_page_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
-    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text("utf-8")))
-    for _, target in LINK.findall(text):
-        if "://" in target:
-            continue
-        file, _, anchor = target.partition("#")
-        path = Path(os.path.normpath(page.parent / file)) if file else page
-        assert path.exists(), f"{name_of(page)} links to {target}, which is not there"
-        assert not anchor or path.suffix != ".md" or anchor in headings(path), f"{name_of(page)}: no heading {target}"
-
-
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_no_sentence_runs_on(page: Path) -> None:
     long = [
         each for said in prose(page.read_text("utf-8")) for each in sentences(said) if words(each) > LONGEST_SENTENCE
     ]
     assert not long, "\n".join(f"{words(each)} words: {each}" for each in long)
-
-
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_pages_speak_the_words_of_the_field(page: Path) -> None:
-    text = plain(FENCE.sub("", page.read_text("utf-8")))
-    assert not PRIVATE_WORDS.findall(text)
-
-
-def test_the_readme_is_read_in_one_go() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert len(text.splitlines()) <= LONGEST_README
-    assert "<details>" not in text
-
-
-def test_the_results_are_one_short_page() -> None:
-    text = (DOCS / "results.md").read_text("utf-8")
-    assert len(text.splitlines()) <= LONGEST_RESULTS
-    assert text.count("![") <= 2
 
 
 OUT_OF_NAVIGATION = ("decisions/", "dependencies.md")
@@ -391,31 +326,6 @@ def test_every_page_is_in_the_sites_navigation() -> None:
     there = {page.relative_to(DOCS).as_posix() for page in WRITTEN if page.is_relative_to(DOCS)}
     there -= {name for name in there if name.startswith(OUT_OF_NAVIGATION)}
     assert listed == there
-
-
-def test_every_decision_is_listed_with_its_reasons() -> None:
-    listed = re.findall(r"\((\d[\w-]+\.md)\)", (DOCS / "decisions/index.md").read_text("utf-8"))
-    pages = sorted((DOCS / "decisions").glob("0*.md"))
-    assert listed == [page.name for page in pages]
-    for page in pages:
-        text = page.read_text("utf-8")
-        assert all(part in text for part in ("**Status.**", "**What.**", "**What would change our mind.**")), page.name
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page for page in WRITTEN if page.is_relative_to(DOCS / "how-to")],
-    ids=name_of,
-)
-def test_a_guide_begins_with_what_it_leads_to(page: Path) -> None:
-    opening = re.split(r"^(?:##|```|<!--|\|)", page.read_text("utf-8").partition("\n")[2], flags=re.MULTILINE)[0]
-    assert len(opening.split()) >= 15, "say in the first paragraph what the reader will have, and when to use it"
-
-
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_no_heading_is_twice_on_a_page(page: Path) -> None:
-    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
-    assert len(titles) == len(set(titles))
 
 
 NOT_RUN = {
@@ -440,21 +350,6 @@ def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
 def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
     text = page.read_text("utf-8")
     assert page_parts.with_parts(text) == text, "run: python repository_tests/page_parts.py"
-
-
-@pytest.mark.parametrize("name", page_parts.PICTURES)
-def test_a_made_picture_is_what_the_code_draws_now(name: str) -> None:
-    drawn = (DOCS / "images" / name).read_text("utf-8")
-    assert page_parts.PICTURES[name]() == drawn, "run: python repository_tests/page_parts.py"
-
-
-def test_every_picture_is_shown_on_a_page() -> None:
-    shown = {
-        Path(os.path.normpath(page.parent / target))
-        for page in WRITTEN
-        for _, target in LINK.findall(page.read_text("utf-8"))
-    }
-    assert {path for path in (DOCS / "images").rglob("*.*") if path.is_file()} <= shown
 
 
 def variables_of_the_code() -> set[str]:
@@ -605,66 +500,7 @@ def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
     assert {part for part in parts if part and part not in code} <= COMPOSED
 
 
-QUOTED = [
-    ("explanation/security.md", "results.md", r"\d+ of 39"),
-    ("explanation/choosing-models.md", "dependencies.md", r"0\.06 ms"),
-]
-"""Figures that a page takes from another one."""
-
-
-@pytest.mark.parametrize(("page", "source", "figure"), QUOTED)
-def test_a_quoted_figure_is_that_of_its_source(page: str, source: str, figure: str) -> None:
-    quoted = re.findall(figure, (DOCS / page).read_text("utf-8"))
-    assert quoted
-    for text in quoted:
-        assert text in (DOCS / source).read_text("utf-8"), f"{page} says {text}, and {source} does not"
-
-
-def test_the_figures_of_a_strong_model_are_those_of_its_decision() -> None:
-    table = (DOCS / "decisions/0025-strong-models.md").read_text("utf-8")
-    page = " ".join((DOCS / "explanation/choosing-models.md").read_text("utf-8").split())
-    for way in (r"\*\*guidelines of one call, findings\*\*", "not aligned"):
-        row = re.search(rf"^\| {way} \| ([\d., ]+) \| ([\d., ]+) \|", table, re.MULTILINE)
-        assert row is not None
-        for cell in row.groups():
-            mean = statistics.fmean(float(number) for number in cell.split(","))
-            assert f"{mean + 1e-9:.2f}".lstrip("0") in page
-
-
-def test_what_the_month_says_in_words_is_what_it_counts() -> None:
-    cost = page_parts.month_cost().splitlines()[2:]
-    learning, months = zip(*((float(row.split("|")[2]), float(row.split("|")[4])) for row in cost), strict=True)
-    assert max(learning) < 1, "less than a dollar"
-    assert 0.28 < months[-1] / months[0] < 0.38, "a third"
-
-
-def test_every_answer_of_the_faq_names_a_command() -> None:
-    for part in (DOCS / "explanation/faq.md").read_text("utf-8").split("\n### ")[1:]:
-        assert "`memalign " in part or "--" in part, part.partition("\n")[0]
-
-
-# -- the tests themselves ----------------------------------------------------------------------------------------------
-
-
-def test_a_failing_block_names_its_page_line(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# A page\n\n<!-- test -->\n```python\nx = 1\n```\n\n<!-- test -->\n```python\n\nassert x == 2\n```\n", "utf-8"
-    )
-    with pytest.raises(AssertionError) as failure:
-        run_page(page)
-    assert (str(failure.traceback[-1].path), failure.traceback[-1].lineno) == (str(page), 11 - 1)
-
-
-def test_only_marked_blocks_are_run(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```python\nraise SystemExit\n```\n\n<!-- test -->\n\n```python\nx = 1\n```\n", "utf-8")
-    assert run_page(page)["x"] == 1
-
-
-def test_a_sentence_counts_without_code_tables_and_links() -> None:
-    text = "# A heading\n\nOne `two three` [four five](x.md). Six.\n\n| a | b |\n|---|---|\n\n[a](b.md) · [c](d.md)\n\n```sh\nx\n```\n"
-    assert [[words(each) for each in sentences(said)] for said in prose(text)] == [[4, 1]]
+# -- the public surface ------------------------------------------------------------------------------------------------
 
 
 def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:

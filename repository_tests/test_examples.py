@@ -92,10 +92,6 @@ def outputs() -> dict[str, tuple[int, str, str]]:
         return {story: (running[story].returncode, *text) for story, text in done.items()}
 
 
-def test_there_are_three_stories() -> None:
-    assert STORIES == ["empathy", "safety", "sql"]
-
-
 @pytest.mark.parametrize("story", STORIES)
 def test_a_story_runs_learns_and_forgets(story: str, outputs: dict[str, tuple[int, str, str]]) -> None:
     code, out, err = outputs[story]

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 from tests.support.endpoint import Answer, Endpoint, user_of
 
 ACTION = Path(__file__).resolve().parent.parent / ".github" / "actions" / "gate"
-
-Build = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def good(body: dict[str, Any]) -> Answer:
@@ -79,39 +76,3 @@ def test_the_script_passes_good_judges_and_fails_worse(repository: tuple[Path, b
     assert ran.returncode == (0 if is_good else 1), ran.stderr
     assert ("The gate: pass" if is_good else "The gate: worse") in (folder / "summary.md").read_text("utf-8")
     assert (b"<failure" in (folder / "gate.xml").read_bytes()) is not is_good
-
-
-def test_the_action_gives_all_the_script_reads() -> None:
-    action, script = ((ACTION / name).read_text("utf-8") for name in ("action.yml", "gate.sh"))
-    for name in ("JUDGE", "LABELLED", "CRITERIA", "JUDGED"):
-        assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in action
-        assert f"${{{name}" in script or f"${name}" in script
-
-
-def test_so_is_a_pytest_of_its_own(repository: tuple[Path, bool]) -> None:
-    folder, is_good = repository
-    (folder / "test_judge.py").write_text(
-        "import memalign as ma\n\n\n"
-        "def test_the_judge_is_good_enough(tmp_path):\n"
-        "    registry = ma.Registry(f\"sqlite:///{tmp_path / 'judge.db'}\")\n"
-        '    registry.import_bundle("judge.json", name="judge")\n'
-        "    found = ma.evaluate(registry.load('judge'), 'held_out.jsonl', unseen=True, judged='judged.jsonl')\n"
-        "    result = ma.gate(found, minimum={'accuracy': 0.8})\n"
-        "    assert result.outcome == 'pass', str(result)\n",
-        "utf-8",
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(folder),
-        "test_judge.py",
-    ]
-    ran = subprocess.run(command, cwd=folder, env=without_a_key(folder), capture_output=True, text=True, check=False)
-    assert ran.returncode == (0 if is_good else 1), ran.stdout
-    if not is_good:
-        assert "judge: worse, on 60 unseen cases" in ran.stdout

@@ -342,15 +342,6 @@ def test_what_a_run_lacks_is_named_before_anything_is_asked(tmp_path: Path) -> N
     assert "lacks halubench" in ended.stderr
 
 
-def test_the_authors_grid_names_tasks_and_methods_that_are_there() -> None:
-    grid = tomllib.loads((BENCHMARKS / "authors_grid.toml").read_text("utf-8"))
-    sources = tomllib.loads((BENCHMARKS / "sources.toml").read_text("utf-8"))
-    assert set(grid["methods"]) <= set(import_module("learns").METHODS)
-    assert {task.partition("_")[0] for task in grid["tasks"]} <= {name.partition("_")[0] for name in sources}
-    assert {f"autoj_{name}" for name in sources["autoj"]["criteria"]} <= set(grid["tasks"])
-    assert (grid["taught"], grid["unseen"], grid["runs"], grid["k"]) == (50, 0, 3, 5)
-
-
 # -- attacks.py and house_rules.py -------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -118,47 +117,3 @@ def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
     assert all(0.5 <= each["confidence"] <= 1 for each in judgments(here / "judged-2.jsonl"))
     assert all(each["usage"]["calls"] == 5 for each in judgments(here / "judged-2.jsonl"))
-
-
-def test_any_other_server(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Endpoint(fill, models=["model.gguf"]) as server:
-        assert len(follow(server, monkeypatch, "llama.cpp", COMMON)) == 4
-    assert {body["model"] for body in server.requests} == {"model.gguf"}
-
-
-@pytest.mark.parametrize(
-    ("made", "model", "said"),
-    [
-        (lambda: ollama(fill), "openai:qwen2.5:7b", "use this address"),
-        (lambda: vllm(fill, model="m"), "openai:m", "use this address"),
-        (lambda: lm_studio(fill), "openai:qwen2.5-7b-instruct", "use this address"),
-    ],
-)
-def test_each_server_names_an_incomplete_address(
-    here: Path, made: Callable[[], Endpoint], model: str, said: str
-) -> None:
-    with made() as server:
-        address = server.base_url.removesuffix("/v1")
-        create = ["create", "tone", "--value-type", "bool", "--instructions", "Good? {{ outputs }}", "--model", model]
-        assert CliRunner().invoke(app, [*create, "--base-url", address]).exit_code == 0
-        failed = CliRunner().invoke(app, ["judge", "tone", "new.jsonl"])
-    assert failed.exit_code == 2
-    assert f"A server answers at {server.base_url}: {said} (--base-url" in failed.stderr
-
-
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (lambda: ollama(fill), "It serves qwen2.5:7b, llama3.2:latest."),
-        (lambda: vllm(fill, model="Qwen/Qwen2.5-32B-Instruct"), "It serves Qwen/Qwen2.5-32B-Instruct."),
-        (lambda: lm_studio(fill), "No models loaded. Please load a model"),
-    ],
-)
-def test_a_wrong_name_is_told_by_each(here: Path, made: Callable[[], Endpoint], said: str) -> None:
-    with made() as server:
-        create = ["create", "tone", "--value-type", "bool", "--instructions", "Good? {{ outputs }}"]
-        name = f"openai:other@{server.base_url}"
-        assert CliRunner().invoke(app, [*create, "--model", name]).exit_code == 0
-        failed = CliRunner().invoke(app, ["judge", "tone", "new.jsonl"])
-    assert failed.exit_code == 2
-    assert said in failed.stderr

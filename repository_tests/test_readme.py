@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import sys
 import tomllib
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +69,6 @@ def test_the_costs_of_the_comparison_are_on_the_page_of_results() -> None:
             assert re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", measured), f"{name}: {figure}"
 
 
-def test_the_page_names_no_strangers_packages() -> None:
-    from memalign.models.catalogue import CATALOGUE
-
-    named = {word for model in CATALOGUE.values() for word in re.findall(r"[\w-]+-part", model.packages)}
-    assert named
-    assert not [name for name in named if name in README]
-
-
 def test_one_word_stands_for_the_missing_address() -> None:
     """With an address, one replacement fills every hole; until then nothing pretends to have one."""
     pages = ["README.md", "SECURITY.md", "CONTRIBUTING.md", *(f"packages/{name}/README.md" for name in PACKAGES)]
@@ -94,17 +83,6 @@ def test_one_word_stands_for_the_missing_address() -> None:
 PACKAGES = ("memalign", "memalign-server")
 
 
-def test_badges_say_what_the_packages_say() -> None:
-    projects = [
-        tomllib.loads((ROOT / f"packages/{name}/pyproject.toml").read_text("utf-8"))["project"] for name in PACKAGES
-    ]
-    for project in projects:
-        versions = re.findall(r"Python :: (3\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
-        assert f"{versions[0]} to {versions[-1]}" in (ROOT / "docs/images/python.svg").read_text("utf-8")
-        assert project["requires-python"] == f">={versions[0]}"
-        assert project["license"] in (ROOT / "docs/images/licence.svg").read_text("utf-8")
-
-
 # -- CONTRIBUTING: the way through the files ---------------------------------------------------------------------------
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -117,48 +95,11 @@ def way(heading: str) -> list[tuple[str, str]]:
     return re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", section, re.MULTILINE)
 
 
-def calls_of(action: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[Any, list[tuple[str, str]]]:
-    """What an action gives, and every function of the library that it called on its own thread, in order."""
-    calls: list[tuple[str, str]] = []
-
-    def note(frame: Any, event: str, _: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(SOURCE):
-            calls.append((path.relative_to(SOURCE).as_posix(), frame.f_code.co_name))
-
-    async def noted() -> Any:
-        sys.setprofile(note)
-        try:
-            return await action()
-        finally:
-            sys.setprofile(None)
-
-    return asyncio.run(noted()), calls
-
-
-def follows(table: list[tuple[str, str]], calls: list[tuple[str, str]]) -> str:
-    """The first step of a table that did not come after those above it; empty where the table is right."""
-    place = 0
-    for step in table:
-        if step not in calls[place:]:
-            return f"{step} {'comes earlier' if step in calls else 'was not called'}"
-        place += calls[place:].index(step) + 1
-    return ""
-
-
-def test_learning_and_judging_go_the_way_that_contributing_shows(endpoint: Endpoint) -> None:
-    instructions = "Good enough?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
-    judge = memalign.Judge(
-        name="tone", instructions=instructions, feedback_value_type=bool, model="openai:gpt-4.1-mini"
-    )
-    row = {"id": "t-1", "inputs": "When?", "outputs": "On Friday.", "value": False, "rationale": "Never promise a day."}
-    result, learning = calls_of(lambda: judge.aalign([row]))
-    judgment, judging = calls_of(lambda: result.judge.ajudge(inputs="When will it come?", outputs="On Monday."))
-    assert judgment.value is False
-    assert len(way("How a judge learns")) > 8
-    assert follows(way("How a judge learns"), learning) == ""
-    assert len(way("How a judgment is made")) > 8
-    assert follows(way("How a judgment is made"), judging) == ""
+@pytest.mark.parametrize("heading", ["How a judge learns", "How a judgment is made"])
+def test_the_ways_of_contributing_name_functions_that_exist(heading: str) -> None:
+    steps = way(heading)
+    assert len(steps) > 8
+    assert [step for step in steps if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")] == []
 
 
 def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
@@ -172,17 +113,3 @@ def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
     assert levels == sorted(levels)
     folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
     assert folders <= set(named)
-
-
-def test_contributing_names_files_and_functions_that_exist() -> None:
-    places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
-    files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
-    assert len(files) > 15
-    assert {name for name in files if not any((place / name).exists() for place in places)} == set()
-    for name in ("parse", "json_schema", "agree", "kind"):
-        assert hasattr(memalign.values.ValueType, name)
-    from memalign.cli import app
-    from memalign.models.providers import PROVIDERS
-
-    assert app._GROUPS
-    assert PROVIDERS

@@ -74,10 +74,6 @@ def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: st
     page.click("button:has-text('Make a link')")
     link = page.inner_text("[role=status] code")
     faults |= faults_of(page, "invited")
-    page.goto("/account")
-    page.click("button:has-text('Make a token')")
-    page.wait_for_selector("[role=status] code:has-text('memalign_')")
-    faults |= faults_of(page, "token")
     for case in ("late", *(str(case["id"]) for case in CASES)):
         page.goto(f"/judges/tone/review?case={case}")
         faults |= faults_of(page, f"{case}, asked")

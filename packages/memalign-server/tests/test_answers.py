@@ -10,28 +10,29 @@ import pytest
 from sqlalchemy import Connection, delete, event, select, update
 
 from memalign import Example, Judge, ValueType
+from memalign_server.pages.verdicts import question_of, scale_ends
 from memalign_server.people.people import Role, add_person
 from memalign_server.review.answers import (
     TEACHES,
     Answer,
-    differences,
-    keep_answer,
-    open_settlements,
+    draft_of,
     position,
     previous_case,
-    refresh_disputes,
     review_of,
     save,
     say_drafts,
+)
+from memalign_server.review.cases import add_cases, next_cases, progress_of
+from memalign_server.review.disputes import (
+    differences,
+    keep_answer,
+    open_settlements,
+    refresh_disputes,
     settle,
     take_over,
 )
-from memalign_server.review.cases import add_cases, case_of, next_cases, progress_of
-from memalign_server.review.drafts import draft_of
-from memalign_server.review.judges import question_of, scale_ends
 from memalign_server.store import Store
-from memalign_server.store.columns import new_id
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.tables import new_id, queue, reviews
 from server_support import world
 from tests.support import postgres
 
@@ -210,38 +211,6 @@ def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> 
     assert for_owners(tables) == [("c-00", ["zoe", "ana"])]
 
 
-def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connection) -> None:
-    for case in ("c-00", "c-01"):
-        for person, value in (("ana", False), ("ben", True)):
-            say(tables, person, case, value)
-    tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
-    (first,) = differences(tables, JUDGE, "ana", kind=YES_NO, limit=1)
-    assert first.case.example.id == "c-01"
-
-
-@pytest.mark.parametrize("chosen", [(), ("ana",), ("ana", "ben")])
-def test_the_first_of_many_differences_is_found_without_reading_all(
-    tables: Connection, chosen: tuple[str, ...]
-) -> None:
-    put_in(tables, 60, "d")
-    for number in range(60):
-        for person, value in (("ana", False), ("ben", True)):
-            say(tables, person, f"d-{number:02}", value)
-    for person in chosen:
-        tables.execute(update(reviews).where(reviews.c.person == person).values(kept_revision=reviews.c.revision))
-    sizes: list[int] = []
-
-    @event.listens_for(tables, "before_cursor_execute")
-    def note(_connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any) -> None:
-        sizes.append(len(parameters))
-
-    of_ben = differences(tables, JUDGE, "ben", kind=YES_NO, limit=1)
-    of_owners = open_settlements(tables, JUDGE, kind=YES_NO, limit=1)
-    assert [row.case.example.id for row in (*of_ben, *of_owners)] == ["d-00"]
-    assert max(sizes) < 40, "values of one statement"
-    assert len(sizes) < 8, "statements"
-
-
 @pytest.mark.parametrize(("holder", "teaches"), [("ana", ["ana"]), ("ben", ["ben"]), ("", [])])
 def test_what_an_owner_settles_alone_is_taught(tables: Connection, holder: str, teaches: list[str]) -> None:
     kept_by_both(tables)
@@ -313,12 +282,6 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
     assert previous_case(tables, JUDGE, "ana") == "c-01"
 
 
-def test_at_the_end_the_position_is_the_last(tables: Connection) -> None:
-    for n in range(12):
-        say(tables, "ana", f"c-{n:02}", True)
-    assert place(tables) == (12, 12)
-
-
 # -- the question ------------------------------------------------------------------------------------------------------
 
 
@@ -357,13 +320,24 @@ def test_the_ends_of_a_scale_are_read_from_the_instructions(words: str, ends: tu
     assert scale_ends(judge) == ends
 
 
-def test_only_scores_have_ends() -> None:
-    judge = Judge(name=JUDGE, instructions="1 = cold, 5 = warm {{ outputs }}", feedback_value_type=bool)
-    assert scale_ends(judge) is None
+@pytest.mark.parametrize("chosen", [(), ("ana",), ("ana", "ben")])
+def test_the_first_of_many_differences_is_found_without_reading_all(
+    tables: Connection, chosen: tuple[str, ...]
+) -> None:
+    put_in(tables, 60, "d")
+    for number in range(60):
+        for person, value in (("ana", False), ("ben", True)):
+            say(tables, person, f"d-{number:02}", value)
+    for person in chosen:
+        tables.execute(update(reviews).where(reviews.c.person == person).values(kept_revision=reviews.c.revision))
+    sizes: list[int] = []
 
+    @event.listens_for(tables, "before_cursor_execute")
+    def note(_connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any) -> None:
+        sizes.append(len(parameters))
 
-def test_a_case_by_its_id_says_what_it_is(tables: Connection) -> None:
-    kept_by_both(tables)
-    case = case_of(tables, JUDGE, "c-00")
-    assert case is not None
-    assert (case.disputed, case.held_out, case.settled) == (True, False, None)
+    of_ben = differences(tables, JUDGE, "ben", kind=YES_NO, limit=1)
+    of_owners = open_settlements(tables, JUDGE, kind=YES_NO, limit=1)
+    assert [row.case.example.id for row in (*of_ben, *of_owners)] == ["d-00"]
+    assert max(sizes) < 40, "values of one statement"
+    assert len(sizes) < 8, "statements"

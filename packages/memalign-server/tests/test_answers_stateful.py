@@ -20,19 +20,22 @@ from memalign_server.review.answers import (
     TEACHES,
     Answer,
     Review,
-    differences,
-    keep_answer,
-    open_settlements,
+    draft_of,
+    end_draft,
     previous_case,
-    refresh_disputes,
     review,
     review_of,
     save,
+)
+from memalign_server.review.cases import add_cases, cases_of, next_cases
+from memalign_server.review.disputes import (
+    differences,
+    keep_answer,
+    open_settlements,
+    refresh_disputes,
     settle,
     take_over,
 )
-from memalign_server.review.cases import add_cases, cases_of, next_cases
-from memalign_server.review.drafts import draft_of, end_draft
 from memalign_server.store import Store
 from memalign_server.store.tables import drafts, people, queue, reviews
 from server_support import world

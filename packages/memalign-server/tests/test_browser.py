@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SCRIPT_ERRORS: list[str] = []
-PAGES = ("/", "/judges/tone/review", "/judges/tone/review?case=late", "/judges/tone/teach", "/judges/tone/learned",
-         "/judges/tone/trust", "/judges/tone/setup", "/account")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -223,28 +221,6 @@ def test_people_who_differ_see_each_other_and_an_owner_settles(chromium: Browser
         owner.wait_for_selector("#foot:not(.back)")
         with Store(url).read() as connection:
             assert connection.execute(select(queue.c.settled).where(queue.c.case_id == "late")).scalar_one() == "ben"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault(chromium: Browser, url: str, scheme: Any) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    with served(url) as address:
-        page = opened(chromium, address, color_scheme=scheme, viewport={"width": 390, "height": 800})
-        page.goto("/judges/tone/review?case=late")
-        answered(page, "n")
-        page.keyboard.type("Show sympathy first.")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#foot:not(.back)")
-        faults_of: dict[str, list[str]] = {}
-        for path in PAGES:
-            page.goto(path)
-            faults = Axe().run(page).response["violations"]
-            faults_of |= {
-                f"{path} {fault['id']}": [node["html"][:200] for node in fault["nodes"][:3]] for fault in faults
-            }
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
-        assert faults_of == {}
 
 
 def test_a_time_is_in_the_readers_zone_and_language(chromium: Browser, url: str) -> None:

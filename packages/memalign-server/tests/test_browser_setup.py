@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from memalign_server.store import Store
 from server_support import world
 from test_browser import chromium, no_script_fails, opened, served, url
@@ -75,17 +73,6 @@ def test_a_file_is_shown_and_added(chromium: Browser, url: str, tmp_path: Path) 
         page.goto("/judges/tone/setup?open=cases")
         page.set_input_files("input[type=file]", file)
         page.wait_for_selector("[role=alert]:has-text('june.csv has no rows')")
-
-
-@pytest.mark.parametrize("model", ["scripted", "openai:gpt-4.1-mini"])
-def test_a_model_is_tried(chromium: Browser, url: str, model: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        page.goto("/judges/tone/setup?open=question")
-        page.fill("input[name=model]", model)
-        page.click("text=Try it")
-        page.wait_for_selector("text=It works." if model == "scripted" else "text=a provider's key is missing")
-        assert page.input_value("input[name=model]") == model
 
 
 def test_an_invitation_is_copied(chromium: Browser, url: str) -> None:

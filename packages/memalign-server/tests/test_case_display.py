@@ -105,13 +105,6 @@ def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:
         assert "script" not in tags(page.text).tags
 
 
-def test_hidden_characters_are_shown_by_number() -> None:
-    assert (
-        str(visible("a\N{RIGHT-TO-LEFT OVERRIDE}b"))
-        == "a\N{LEFT TORTOISE SHELL BRACKET}202E\N{RIGHT TORTOISE SHELL BRACKET}b"
-    )
-
-
 def test_a_request_and_its_reply_are_named_as_in_the_instructions() -> None:
     blocks = cut({"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."})
     assert [(block.speaker, block.label) for block in blocks] == [
@@ -158,24 +151,10 @@ def test_a_tool_that_failed_says_so(content: Any, failed: bool, line: str) -> No
     assert (tool.failed, str(tool.html)) == (failed, line)
 
 
-def test_a_conversation_before_a_reply_is_not_what_is_judged() -> None:
-    blocks = cut({"conversation": TALK[:1] + TALK[-1:], "outputs": "Done."})
-    assert [block.speaker for block in blocks] == ["customer", "company", "reply"]
-
-
 def test_sql_and_code_have_colours() -> None:
     assert '<span class="k">SELECT</span>' in only({"outputs": "SELECT a FROM b WHERE c > 3"}).html
     assert '<span class="k">SELECT</span>' in only({"outputs": {"sql": "SELECT 1 FROM t"}}).html
     assert "k" in re.findall(r'class="(\w+)"', only({"outputs": "def f():\n    return 1"}).html)
-
-
-def test_a_pair_has_its_differences_marked_if_it_is_alike() -> None:
-    sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
-    blocks = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
-    assert [(block.kind, block.label) for block in blocks[1:]] == [("side", "A"), ("side", "B")]
-    assert [re.findall("<mark>(.*?)</mark>", block.html) for block in blocks[1:]] == [["Monday"], ["Friday"]]
-    other = cut({"outputs": {**sides, "B": "We do not know."}}, "A|B|tie")
-    assert not any("<mark>" in block.html for block in other)
 
 
 def test_json_is_folded_traces_are_trees() -> None:
@@ -194,3 +173,12 @@ def test_a_long_text_is_shown_whole_in_its_paragraphs() -> None:
     block = only({"outputs": "word " * 3000 + "\n\n" + "end " * 3000})
     assert block.html.count("word") == block.html.count("end") == 3000
     assert block.html.count("<p") == 2
+
+
+def test_a_pair_has_its_differences_marked_if_it_is_alike() -> None:
+    sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
+    blocks = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
+    assert [(block.kind, block.label) for block in blocks[1:]] == [("side", "A"), ("side", "B")]
+    assert [re.findall("<mark>(.*?)</mark>", block.html) for block in blocks[1:]] == [["Monday"], ["Friday"]]
+    other = cut({"outputs": {**sides, "B": "We do not know."}}, "A|B|tie")
+    assert not any("<mark>" in block.html for block in other)

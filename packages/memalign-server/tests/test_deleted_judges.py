@@ -38,20 +38,6 @@ def taught(client: TestClient, judge: str = "tone") -> None:
     answer(client, "okafor-2", judge=judge, value="true")
 
 
-def tables_with(url: str, *texts: str) -> set[str]:
-    """The tables of the database in which a text stands."""
-    registry = world.opened(url)
-    found, metadata = set[str](), MetaData()
-    with registry._database.read() as connection:
-        metadata.reflect(connection)
-        for table in metadata.sorted_tables:
-            for row in connection.execute(select(table)):
-                values = [bytes(each) if isinstance(each, bytes | memoryview) else str(each).encode() for each in row]
-                if any(text.encode() in value for text in texts for value in values):
-                    found.add(table.name)
-    return found
-
-
 def rows_of(url: str, judge: int) -> dict[str, int]:
     """How many rows of each table belong to a judge's number."""
     found, metadata = dict[str, int](), MetaData()
@@ -89,7 +75,7 @@ def test_a_deleted_judge_leaves_no_row(way: str, shared: world.Shared) -> None:
         done = CliRunner().invoke(app, ["delete", "tone", "--yes", "--registry", url])
         assert done.exit_code == 0, done.output
     assert rows_of(url, number) == {}
-    assert tables_with(url, "Okafor", "okafor-1", WORDS) == set()
+    assert world.tables_with(url, "Okafor", "okafor-1", WORDS) == set()
 
 
 def test_a_judge_that_is_gone_has_no_jobs_and_its_heir_nothing(shared: world.Shared) -> None:

@@ -11,12 +11,11 @@ from sqlalchemy import Column, String, Table, Text, insert, select
 from memalign import Example, ValueType
 from memalign.errors import RegistryError
 from memalign.registry import other_tables
-from memalign_server.review.answers import Answer, save, settle
+from memalign_server.review.answers import Answer, drafts_of, save, save_draft
 from memalign_server.review.cases import add_cases
-from memalign_server.review.drafts import drafts_of, save_draft
+from memalign_server.review.disputes import settle
 from memalign_server.store import Store
-from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, from_json, metadata
-from memalign_server.store.tables import drafts, queue
+from memalign_server.store.tables import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, drafts, from_json, metadata, queue
 from memalign_server.store.tables import jobs as table
 from memalign_server.work.jobs import Jobs
 from server_support import world

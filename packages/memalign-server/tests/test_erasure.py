@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import MetaData, select, text
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from memalign import Registry
@@ -62,17 +62,7 @@ class Site:
         return world.opened(self.url)
 
     def tables_with(self, *words: str) -> set[str]:
-        """Table and column of every value that holds one of the words, in whatever case."""
-        found, metadata = set[str](), MetaData()
-        with self.registry()._database.read() as connection:
-            metadata.reflect(connection)
-            for table in metadata.sorted_tables:
-                for row in connection.execute(select(table)).mappings():
-                    for column, value in row.items():
-                        data = bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
-                        if any(word.lower().encode() in data.lower() for word in words):
-                            found.add(f"{table.name}.{column}")
-        return found
+        return world.tables_with(self.url, *words)
 
     def files_with(self, *words: str) -> set[str]:
         """The files of the database that hold one of the words; none on a server, whose files are out of reach."""
@@ -142,17 +132,6 @@ def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site) ->
     assert site.tables_with("three weeks late")  # somebody else's
     with pytest.raises(UnknownKey):
         site.registry().erase("tone", matching="OKAFOR")
-
-
-def test_cases_are_erased_by_id_wherever_they_are(site: Site) -> None:
-    spread(site)
-    ids = sorted(ALL)
-    preview = site.registry().erase("tone", ids, dry_run=True)
-    assert set(preview.cases) == ALL
-    receipt = site.registry().erase("tone", ids)
-    assert receipt.complete, receipt.left
-    assert len(receipt.keys) == 6
-    assert site.nowhere("okafor")
 
 
 def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:

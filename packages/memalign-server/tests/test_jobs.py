@@ -14,7 +14,6 @@ from sqlalchemy import update
 
 from memalign.errors import InputError
 from memalign_server.store import Store
-from memalign_server.store.columns import later
 from memalign_server.store.tables import jobs as table
 from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.kinds import Work
@@ -143,22 +142,6 @@ def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:
     assert found.result["counts"].startswith("1 case, 1 comment")
     assert found.result["complete"] is False
     assert "before what is left was searched" in found.result["problem"]
-
-
-def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
-    jobs, _ = undone(tmp_path, "done", "teach", {})
-    jobs.start("erase", "tone", {}, asked_by="ana")
-    with jobs.store.write() as connection:
-        connection.execute(update(table).values(state="done", ended_at=later(-31 * 86400)))
-    jobs.start("queue", "tone", {}, asked_by="ana")
-    assert {job.kind for job in jobs.recent("tone")} == {"erase", "queue"}
-
-
-def test_whoever_waits_reads_no_result(tmp_path: Path) -> None:
-    jobs, job = undone(tmp_path, "done", "teach", {})
-    with jobs.store.write() as connection:
-        connection.execute(update(table).values(result="no JSON"))
-    assert [found.result for found in (jobs.find(job, result=False), *jobs.recent("tone")) if found] == [None, None]
 
 
 @pytest.mark.parametrize(

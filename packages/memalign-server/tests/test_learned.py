@@ -17,10 +17,9 @@ from memalign import Example, Judge
 from memalign.errors import ModelUnavailable
 from memalign_server.review.answers import Answer, review_of, save
 from memalign_server.review.cases import QueuedCase, add_cases, cases_of, next_cases
+from memalign_server.review.learned import turned_unanswered
 from memalign_server.review.teaching import teachable_count
-from memalign_server.review.turning import turned_unanswered
-from memalign_server.store.columns import new_id
-from memalign_server.store.tables import jobs, queue, reviews
+from memalign_server.store.tables import jobs, new_id, queue, reviews
 from server_support import world
 from server_support.reviewing import post, put_in, wait
 
@@ -177,22 +176,6 @@ def test_what_comes_next_has_the_new_versions_verdict(site: Site) -> None:
     assert site.case("c1").version == 2, "and so do answered ones that measure it"
 
 
-def test_whoever_reviews_on_always_has_the_new_versions_verdict(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    with site.server.store.write() as connection:
-        coming = next_cases(connection, "tone", "local", n=40)
-        old = [case.example.id for case in coming[1:]]
-        connection.execute(update(queue).where(queue.c.case_id.in_(old)).values(version=1))
-    before = len(site.server.jobs.recent("tone"))
-    for _ in range(2):
-        site.client.get("/judges/tone/review")
-        wait(site.client)
-    assert len(site.server.jobs.recent("tone")) == before + 1, "and what is judged by it is not judged again"
-    with site.server.store.read() as connection:
-        assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
-
-
 @pytest.mark.parametrize("noted", [True, False], ids=["what was taught is noted", "it is not"])
 def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(noted: bool, site: Site) -> None:
     explain_three(site)
@@ -203,25 +186,6 @@ def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(noted: bool
             connection.execute(update(reviews).values(taught=0))
     site.teach()
     assert [(site.case(case).version, site.version) for case in ("c1", "c5")] == [(2, 2)] * 2
-
-
-def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:
-    explain_three(site)
-    with site.server.store.write() as connection:
-        add_cases(connection, "tone", [Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.") for n in range(60)])
-        connection.execute(update(queue).where(queue.c.case_id.like("n%")).values(rank=0))
-    site.teach()
-    with site.server.store.read() as connection:
-        unasked = connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all()
-    assert len(unasked) >= 40, "an upload is judged by its own job, and once"
-
-
-def test_a_taught_case_is_judged_with_itself_hidden(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    judgment = site.case("c9").judgment
-    assert judgment is not None
-    assert (judgment.value, judgment.decided_by) == (False, "model"), "its label says yes"
 
 
 def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None:
@@ -414,28 +378,6 @@ def test_an_erased_case_is_in_no_report_of_a_trial(site: Site) -> None:
     assert '"c5"' not in results
 
 
-def test_a_colleagues_sentence_carries_their_name(site: Site) -> None:
-    site.answer("c5", False, "No sympathy at all.", person="ben")
-    site.teach()
-    page = site.page()
-    assert "It knows nothing from you yet." in page
-    assert "Everything it knows 1 sentence, ben\N{RIGHT SINGLE QUOTATION MARK}s" in page
-
-
-def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    for text in ("reply 9", "REPLY  9", "reply 9. bye"):
-        assert "1 case holds it. “Reply 9.” Look at it" in site.page(find=text)
-    assert "“Reply 10.” Answer it" in site.page(find="REPLY 10")
-    assert "No case holds it." in site.page(find="reply 99")
-
-
-def test_a_case_of_the_memory_alone_is_found_and_leads_nowhere(site: Site) -> None:
-    site.server.registry.align("tone", [{"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}])
-    assert site.page(find="the archive").endswith("1 case holds it. “From the archive.”")
-
-
 def test_no_case_that_measures_the_judge_is_asked_because_its_verdict_turned(site: Site) -> None:
     explain_three(site)
     site.teach()
@@ -469,12 +411,6 @@ def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None
         owner = Site(shared.signed_in("owner"))
         owner.do("learned/better", guideline=own.id, text="Be brief.", tried="Be brief.", action="keep")
         assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}, "it is still the reviewer's too"
-
-
-def test_before_anything_is_taught_the_page_says_how_to_begin(site: Site) -> None:
-    page = site.page()
-    assert "It knows nothing yet. Explain 3 answers and it learns. Review" in page
-    assert "Cases that came out differently" not in page
 
 
 def test_a_wording_that_could_not_be_tried_is_still_in_its_field(tmp_path: Path, site: Site) -> None:
@@ -516,14 +452,6 @@ def keys_of(site: Site) -> list[str]:
     return [str(key) for key in conflict.feedback]
 
 
-def test_comments_that_contradict_stand_side_by_side(quarrel: Site) -> None:
-    page = quarrel.page()
-    assert (
-        "These two say different things “Say sorry, always.” You This holds “Never say sorry.” ben This holds" in page
-    )
-    assert "Both hold" in page
-
-
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
@@ -538,3 +466,17 @@ def test_a_conflict_is_settled_once(quarrel: Site, holds: str, words: set[str | 
     assert {quarrel.review("c5").rationale, quarrel.review("c6", "ben").rationale} == words
     quarrel.answer("c7", False, "Be quick.")
     assert "different things" not in quarrel.teach(), "and it does not come back"
+
+
+def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    for text in ("reply 9", "REPLY  9", "reply 9. bye"):
+        assert "1 case holds it. “Reply 9.” Look at it" in site.page(find=text)
+    assert "“Reply 10.” Answer it" in site.page(find="REPLY 10")
+    assert "No case holds it." in site.page(find="reply 99")
+
+
+def test_a_case_of_the_memory_alone_is_found_and_leads_nowhere(site: Site) -> None:
+    site.server.registry.align("tone", [{"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}])
+    assert site.page(find="the archive").endswith("1 case holds it. “From the archive.”")

@@ -49,13 +49,6 @@ def test_a_database_that_is_down_may_answer_later(
     assert "db.internal" not in answer.text
 
 
-def test_an_unknown_judge_is_a_problem(local: TestClient) -> None:
-    answer = local.post("/api/v1/judges/nobody/teach")
-    assert answer.status_code == 404
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["error"] == "JudgeNotFound"
-
-
 @pytest.mark.parametrize("role", ["reviewer", "owner"])
 @pytest.mark.parametrize("name", ["ana", "local"])
 def test_nobody_is_added_by_a_page_of_an_open_server(local: TestClient, name: str, role: str) -> None:

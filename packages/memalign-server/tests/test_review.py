@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ from server_support.reviewing import answer, card, post, put_in, send
 from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from fastapi.testclient import TestClient
@@ -45,21 +43,6 @@ def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
     assert REASON not in before
     assert f"You say No. The judge said Yes:</b> “{REASON}”" in answer(queued, "late", value="false").text
     assert "You both say Yes." in answer(queued, "thanks", value="true").text
-
-
-def test_a_page_asks_the_database_few_things(queued: TestClient) -> None:
-    answer(queued, "late", value="false")
-    statements: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        statements.append(statement)
-
-    for query in ("", "?case=late"):
-        statements.clear()
-        event.listen(Engine, "before_cursor_execute", note)
-        assert queued.get(f"/judges/tone/review{query}").status_code == 200
-        event.remove(Engine, "before_cursor_execute", note)
-        assert sum(statement.startswith("SELECT") for statement in statements) <= 15
 
 
 def test_one_form_saves_once(queued: TestClient) -> None:
@@ -146,11 +129,6 @@ def test_back_turns_the_foot_first_and_then_goes_to_the_case_before(queued: Test
     assert REASON not in page
     assert 'href="/judges/tone/review?case=late">← Back' in page
     assert "Case 1 of 5" in queued.get("/judges/tone/review?case=late").text
-
-
-def test_a_verdict_that_changes_leaves_the_words(queued: TestClient) -> None:
-    answer(queued, "late", value="false", rationale="Show sympathy first.")
-    assert "Show sympathy first." in answer(queued, "late", value="true").text
 
 
 def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
@@ -307,25 +285,16 @@ def test_a_model_that_is_down_loses_nothing(tmp_path: Any) -> None:
         assert "Case 2 of 5" in client.get("/judges/tone/review").text
 
 
-@pytest.fixture
-def many(tmp_path: Path) -> Iterator[TestClient]:
-    """Sixty judged cases, of a judge that turns strict once it has learned a guideline."""
-    world.registry(tmp_path, script=turning)
-    with TestClient(world.server(tmp_path, script=turning), base_url=world.ADDRESS) as client:
-        put_in(client, [{"id": f"c-{n}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n}."} for n in range(60)])
-        yield client
+def test_a_page_asks_the_database_few_things(queued: TestClient) -> None:
+    answer(queued, "late", value="false")
+    statements: list[str] = []
 
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
 
-def test_the_next_answers_test_what_was_taught(many: TestClient) -> None:
-    many.cookies.set("memalign_later", "100")  # the card that asks whether to teach is put off
-    for _ in range(30):  # more than are looked at again
-        case = card(many.get("/judges/tone/review"))["case"]
-        answer(many, case, value="false", rationale="Show sympathy first.")
-    post(many, "/judges/tone/teach")
-    reviewing.wait(many)
-    cases = many.get("/judges/tone/download/cases.jsonl").text.splitlines()
-    judged = {row["id"]: row["version"] for row in map(json.loads, cases)}
-    for _ in range(12):
-        case = card(many.get("/judges/tone/review"))["case"]
-        assert judged[case] == 2
-        answer(many, case, value="false")
+    for query in ("", "?case=late"):
+        statements.clear()
+        event.listen(Engine, "before_cursor_execute", note)
+        assert queued.get(f"/judges/tone/review{query}").status_code == 200
+        event.remove(Engine, "before_cursor_execute", note)
+        assert sum(statement.startswith("SELECT") for statement in statements) <= 15

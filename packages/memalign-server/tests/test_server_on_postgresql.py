@@ -64,7 +64,6 @@ def local_there() -> Iterator[TestClient]:
         test_people.test_a_link_used_twice_at_once_admits_one,
         test_people.test_a_session_ends_in_the_database,
         test_people.test_who_is_removed_is_out_and_finds_their_answers_again,
-        test_people.test_a_new_token_takes_the_place_of_the_old_one,
         test_api.test_no_thumb_changes_what_somebody_said_on_the_page,
     ],
     ids=named,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
 from fastapi.testclient import TestClient
-from openpyxl import Workbook
 
 from memalign.errors import ModelUnavailable
-from memalign_server.review.judges import question_of
 from memalign_server.store.tables import queue
 from server_support import world
 from server_support.reviewing import CASES, answer, post, put_in, wait
@@ -78,28 +74,12 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
     assert len(registry_of(local).history("tone")) == 2  # nothing was changed
 
 
-def test_all_that_the_model_is_told_can_be_changed(local: TestClient) -> None:
-    text = "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
-    post(local, f"{SETUP}/question", question="How warm is it?", kind="int:1..5", instructions=text)
-    judge = registry_of(local).load("tone")
-    assert (judge.instructions, judge.value_type.spec, question_of(judge)) == (text, "int:1..5", "How warm is it?")
-
-
 def test_the_kind_of_answer_stays_once_there_are_answers(local: TestClient) -> None:
     put_in(local)
     answer(local, "late", value="false")
     assert 'name="kind"' not in local.get(f"{SETUP}?open=question").text
     refused = post(local, f"{SETUP}/question", question="Warm?", kind="int:1..5")
     assert (refused.status_code, "the kind of answer stays" in refused.text) == (422, True)
-
-
-def test_a_judge_of_another_type_keeps_it(local: TestClient) -> None:
-    registry_of(local).create(world.judge("mood").replace(feedback_value_type="happy|sad|neither"))
-    page = local.get("/judges/mood/setup?open=question").text
-    assert "happy|sad|neither" in page
-    assert 'name="kind"' not in page
-    post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
-    assert registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
 
 
 def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
@@ -109,12 +89,6 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
     tried = post(local, "/judges/try", **trial).text
     assert "On the first case it said: <b>Yes</b>, “It answers the question.”" in tried
     assert len(registry_of(local).history("tone")) == 1
-
-
-def test_a_trial_of_a_taught_case_asks_the_model(local: TestClient) -> None:
-    put_in(local)
-    registry_of(local).align("tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}])
-    assert "<b>Yes</b>" in post(local, "/judges/try", judge="tone", question="Is it kind?", model="scripted").text
 
 
 @pytest.mark.parametrize(
@@ -175,26 +149,6 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     assert "2 cases, 0 of them answered." in local.get(SETUP).text
 
 
-def test_fields_of_a_question_are_named_in_the_readers_language(local: TestClient) -> None:
-    local.headers["accept-language"] = "pt"
-    made = local.post("/judges", data={"question": "Está bem?", "model": "scripted"}, follow_redirects=False)
-    cases, columns = made.headers["location"].partition("?")[0] + "/cases", ["customer_message", "agent_reply"]
-    for what in ("show", "cases"):
-        page = local.post(cases, files={"file": ("a.csv", TABLE)}, data={"what": what, "column": columns}).text
-        assert ("<th>Pedido </th><th>Resposta </th>" in page) == (what == "show")
-    page = local.get("/judges/está-bem/review").text
-    assert re.findall("<h2>(.*?)</h2>", page) == ["Pedido", "Resposta"]
-
-
-def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
-    book, body = Workbook(), io.BytesIO()
-    for row in (("Question", "Answer", "Date"), ("Where is it?", "On its way.", "2026-06-01")):
-        book.active.append(row)
-    book.save(body)
-    page = sent(local, "june.xlsx", body.getvalue()).text
-    assert "<td>Where is it?</td><td>On its way.</td>" in page
-
-
 def test_it_says_how_many_are_new_and_how_many_were_there(local: TestClient) -> None:
     sent(local, "a.csv", TABLE, "cases")
     more = TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n"
@@ -227,12 +181,6 @@ def test_another_file_is_not_read_by_the_columns_of_the_first(local: TestClient)
         page = sent(local, "july.csv", TABLE, column=column).text
         assert "<option selected>agent_reply</option>" in page
         assert "Add 2 cases" in page
-
-
-def test_a_file_of_bad_rows_alone_adds_nothing(local: TestClient) -> None:
-    assert (
-        "1 row cannot be used and is left out." in sent(local, "a.csv", "customer_message,agent_reply\nWhere?,\n").text
-    )
 
 
 def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
@@ -288,23 +236,12 @@ def test_pairs_and_conversations_are_taken_in(
     assert case["id"].startswith("c-")
 
 
-def test_a_side_of_a_pair_may_be_in_any_column(local: TestClient) -> None:
-    pair = world.judge("other").replace(
-        feedback_value_type="A|B|tie", instructions="Better? {{ inputs }} {{ outputs }}"
-    )
-    registry_of(local).create(pair)
-    file, column = {"file": ("a.csv", "asked,inputs,b\nq,one,two\n")}, ["asked", "inputs", "b"]
-    page = local.post("/judges/other/setup/cases", files=file, data={"column": column})
-    assert (page.status_code, "<td>q</td><td>one</td><td>two</td>" in page.text) == (200, True)
-
-
 def test_feedback_in_a_file_is_taught_by_its_own_button(local: TestClient) -> None:
     lines = "\n".join(json.dumps({**case, "value": True, "rationale": "Fine."}) for case in CASES[:2])
     assert "2 rows have a verdict or a comment of a person." in sent(local, "f.jsonl", lines).text
     sent(local, "f.jsonl", lines, "feedback")
     wait(local)
-    assert len(registry_of(local).load("tone").memory.cases) == 2
-    assert '"source":"local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('": "', '":"')
+    assert {note.source for note in registry_of(local).load("tone").memory.annotations()} == {"local"}
 
 
 def test_feedback_on_a_case_that_measures_the_judge_is_not_taught(local: TestClient) -> None:

@@ -18,9 +18,9 @@ from memalign import Judge, ValueType
 from memalign.evaluation import review_feedback
 from memalign.testing import HashEmbedding
 from memalign_server.people.people import Role
-from memalign_server.review.answers import settle
 from memalign_server.review.cases import cases_of
-from memalign_server.review.judging import judge_cases
+from memalign_server.review.disputes import settle
+from memalign_server.review.teaching import judge_cases
 from memalign_server.server import Server
 from memalign_server.store.tables import queue, reviews
 from server_support import world
@@ -114,16 +114,6 @@ def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> Non
     assert heading(local) == "On 10 cases it had never learned from, it agreed with you on 10."
 
 
-def test_where_too_few_cases_are_held_out_more_are_asked_for(local: TestClient) -> None:
-    put_in(local, CASES)
-    hold_out(local, *(f"c-{n:02}" for n in range(5)))
-    answer_all(local, "yyy")
-    words = page(local)
-    assert words.startswith("7 more answers and you will know.")
-    assert "Review 2" in words
-    assert words.endswith("One in four new cases is counted here, and there are not enough of them yet. Add cases")
-
-
 def test_only_what_is_held_out_counts(local: TestClient) -> None:
     put_in(local, CASES)
     hold_out(local, "c-00", "c-01")
@@ -162,7 +152,6 @@ def test_the_number_before_teaching_stands_beside_the_number_now(queued: TestCli
     chart = 'aria-label="Before: 25 percent, between 7 and 57 is likely. Now: 75 percent, between 43 and 93 is likely."'
     assert chart in queued.get(TRUST).text
     figures = queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]
-    assert figures["versions_as_they_were_answered"].keys() == {"1"}
     assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
 
 
@@ -177,20 +166,6 @@ def test_the_number_before_teaching_goes_with_its_question(queued: TestClient, t
     assert figures["before_teaching"] == {"cases": 0}
 
 
-def test_too_few_cases_for_a_figure_tell_their_number_alone(tmp_path: Path) -> None:
-    with scoring(tmp_path, "int:1..5", 3) as people:
-        for person, score in zip(people, "35", strict=True):
-            answer(person, "c-00", value=score)
-        answer(people[1], "c-01", value="3")
-        figures = people[0].get(f"{TRUST}/figures.json").json()
-    assert figures["held_out_cases"] == {
-        "now": {"cases": 1},
-        "before_teaching": {"cases": 0},
-        "versions_as_they_were_answered": {"1": {"cases": 1}},
-    }
-    assert figures["people"] == {"krippendorff_alpha": None, "cases_that_several_answered": 1}
-
-
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
     store, judge = server(queued).store, server(queued).judges.latest("tone").judge
     with store.read() as connection:
@@ -199,19 +174,6 @@ def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) 
         asyncio.run(judge_cases(store, judge, version, examples, latest=unused))
     with store.read() as connection:
         assert [case.version for case in cases_of(connection, "tone", ["c-00"])] == [3]
-
-
-def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClient) -> None:
-    row = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy."}
-    put_in(local, CASES)
-    hold_out(local)
-    answer_all(local, "yyyyyyyyyyyy")
-    job = local.post("/api/v1/judges/tone/align", json={"feedback": [row]})
-    assert job.status_code == 202
-    wait(local)
-    with server(local).store.read() as connection:
-        versions = {case.version for case in cases_of(connection, "tone", [f"c-{n:02}" for n in range(12)])}
-    assert versions == {2}
 
 
 def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient, tmp_path: Path) -> None:
@@ -265,15 +227,6 @@ def test_nobody_reads_of_a_case_that_they_have_not_answered(ana_and_ben: tuple[T
     answer_all(ben, "n")
     assert "\u201cWait 0 days.\u201d it said Yes, you said No" in page(ben)
     assert "Wait 1 days" not in page(ben)
-
-
-def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
-    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
-    put_in(owner, CASES)
-    answer_all(reviewer, "yynn")
-    answer_all(zoe, "yyy")
-    assert "reviewer and zoe agree on 2 of 3." in page(owner)
 
 
 @contextmanager
@@ -337,10 +290,6 @@ def test_the_download_has_what_a_statistician_asks_for(tmp_path: Path) -> None:
     assert "ana" not in download.text
 
 
-def test_teaching_is_not_asked_for_on_this_page(queued: TestClient) -> None:
-    assert post(queued, TRUST).status_code == 405
-
-
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: world.Shared) -> None:
     world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
@@ -358,3 +307,12 @@ def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: w
     with server(owner).store.read() as connection:
         blind = select(reviews.c.case_id).where(reviews.c.person == "owner", reviews.c.blind_value.is_not(None))
         assert connection.execute(blind).scalars().all() == ["c-02"]
+
+
+def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
+    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
+    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
+    put_in(owner, CASES)
+    answer_all(reviewer, "yynn")
+    answer_all(zoe, "yyy")
+    assert "reviewer and zoe agree on 2 of 3." in page(owner)

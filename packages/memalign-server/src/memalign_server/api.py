@@ -23,8 +23,7 @@ from memalign.types import FeedbackKey
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import PROGRAM, Person
 from memalign_server.problems import Problem
-from memalign_server.review.answers import LONGEST, Answer, Review, review_of, save
-from memalign_server.review.blind import mark_seen, reviewed
+from memalign_server.review.answers import LONGEST, Answer, Review, mark_seen, review_of, reviewed, save
 from memalign_server.review.cases import (
     CaseState,
     QueuedCase,
@@ -36,7 +35,7 @@ from memalign_server.review.cases import (
     store_judgments,
 )
 from memalign_server.server import JUDGE, Here, Server
-from memalign_server.store.columns import new_id
+from memalign_server.store.tables import new_id
 from memalign_server.work.jobs import Job
 
 PREFIX = "/api/v1"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from starlette.middleware.sessions import SessionMiddleware
+from starlette.staticfiles import StaticFiles
 
 from memalign.errors import RegistryError
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
 from memalign_server import api
-from memalign_server.pages import people
-from memalign_server.pages import routes as pages
-from memalign_server.people.access import ANYBODY, TEAM, Identity
-from memalign_server.people.headers import SafeHeaders
-from memalign_server.problems import PROBLEMS, unreachable
-from memalign_server.review.judges import Judges
-from memalign_server.server import Server
+from memalign_server.pages import erasing, learned, people, question, review, setup, trust
+from memalign_server.pages.rendering import answer_error
+from memalign_server.people.access import ANYBODY, TEAM, Identity, SafeHeaders
+from memalign_server.problems import PROBLEMS, RAISED, unreachable
+from memalign_server.server import Judges, Server
 from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
@@ -72,9 +72,12 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     app.state.server = server
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
     app.include_router(api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
-    for router in pages.ROUTERS:
+    pages = (page.router for page in (people, review, learned, trust, question, setup, erasing))
+    for router in (*pages, people.experts):
         app.include_router(router, include_in_schema=False, dependencies=[TEAM])
-    pages.install_pages(app)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+    for kind in RAISED:
+        app.add_exception_handler(kind, answer_error)
     app.add_middleware(Identity, server=server)
     app.add_middleware(  # what must come back from an OpenID provider, for ten minutes
         SessionMiddleware,

@@ -80,7 +80,7 @@ class Settings:
         registry: The URL of the database of judges, people and jobs.
         public_url: How browsers reach the server, where that is not its own address: behind a proxy, for example.
         openid: Who vouches for people, beside personal links.
-        api_token: The token of programs, beside the one that an owner may make.
+        api_token: The token of programs; without one there is no way in for them.
         mlflow: The tracking URI that cases are pulled from.
     """
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
+from sqlalchemy import MetaData, select
 
 from memalign import Judge, Registry
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign_server import Settings, create_app
-from memalign_server.people.people import Role, add_person, list_people, make_link, make_token, owner_link
+from memalign_server.people.people import Role, add_person, list_people, make_link, owner_link
 from memalign_server.server import Server
 from memalign_server.store import Store
 from tests.support import postgres
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 ADDRESS = "http://127.0.0.1:8321"
+TOKEN = "the token of programs in all tests"
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 ROWS: list[dict[str, Any]] = [
     {"id": "t-1", "inputs": "My order is late.", "outputs": "It is in transit.", "value": False, "rationale": "Cold."},
@@ -80,6 +82,20 @@ def opened(url: str, *, script: Any = answer) -> Registry:
     return Registry(url, models=models(script))
 
 
+def tables_with(url: str, *words: str) -> set[str]:
+    """Table and column of every value in the database that holds one of the words, in whatever case."""
+    columns, metadata = set[str](), MetaData()
+    with opened(url)._database.read() as connection:
+        metadata.reflect(connection)
+        for table in metadata.sorted_tables:
+            for row in connection.execute(select(table)).mappings():
+                for column, value in row.items():
+                    data = bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+                    if any(word.lower().encode() in data.lower() for word in words):
+                        columns.add(f"{table.name}.{column}")
+    return columns
+
+
 def link(url: str, name: str, role: Role = Role.OWNER) -> str:
     """The path of a new personal link of somebody, who is added where that is needed."""
     with Store(url).write() as connection:
@@ -95,13 +111,9 @@ class Shared:
         self.app = app
         self.server: Server = app.state.server
 
-    def token(self) -> str:
-        with self.server.store.write() as connection:
-            return make_token(connection)
-
     def program(self) -> TestClient:
         """A program with the API token."""
-        return TestClient(self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {self.token()}"})
+        return TestClient(self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {TOKEN}"})
 
     def browser(self, **settings: Any) -> TestClient:
         """A browser that nobody has signed in with."""
@@ -130,7 +142,7 @@ def populate(url: str) -> None:
 def shared_server(folder: Path, **settings: Any) -> Iterator[Shared]:
     """A server of a team that others can reach, as long as it is used."""
     populate(f"sqlite:///{folder / 'memalign.db'}")
-    app = server(folder, **{"host": "0.0.0.0", **settings})
+    app = server(folder, **{"host": "0.0.0.0", "api_token": TOKEN, **settings})
     with TestClient(app, base_url=ADDRESS):
         yield Shared(app)
 

@@ -14,10 +14,11 @@ from markupsafe import Markup, escape
 from memalign.content import Turn, sides_of, span_tree, turns_of
 from memalign.errors import InputError
 from memalign.judge import Judge
+from memalign.registry.residue import strings
 from memalign.types import Example
 from memalign_server.pages.texts import code, prose, visible
 
-__all__ = ["Block", "Node", "blocks_of", "label_of"]
+__all__ = ["Block", "Node", "blocks_of", "case_text", "label_of"]
 
 Speaker = Literal["customer", "company", "reply", "reference", "steps", "system"]
 
@@ -98,6 +99,12 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
         if value != {}:
             blocks += _field(name, value, label, judged="outputs" not in content)
     return blocks
+
+
+def case_text(example: Example) -> str:
+    """The text whose first line tells a person which case it is: the reply, the request, or whatever there is."""
+    whole = [text for text in (example.outputs, example.inputs) if isinstance(text, str) and text.strip()]
+    return next(iter(whole or strings(list(example.content.values()))), "")
 
 
 def label_of(field: str, judge: Judge) -> str:

@@ -33,8 +33,7 @@ from memalign_server.people.people import name_key
 from memalign_server.problems import Refused
 from memalign_server.review.cases import cases_of, parts_of
 from memalign_server.server import JUDGE, Here, Server
-from memalign_server.store.columns import to_json
-from memalign_server.store.tables import drafts, jobs, reviews
+from memalign_server.store.tables import drafts, jobs, reviews, to_json
 from memalign_server.work.jobs import Job
 
 __all__ = ["Mention", "router"]

@@ -14,18 +14,24 @@ from memalign.align import dismiss_conflict, edit_guideline
 from memalign.errors import InputError
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
+from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import error_text, link, render
+from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import previous_case, say_drafts
-from memalign_server.review.blind import hidden_from
-from memalign_server.review.cases import cases_of, progress_of
-from memalign_server.review.finding import case_text, find_cases
-from memalign_server.review.judges import question_of
+from memalign_server.review.answers import hidden_from, previous_case, say_drafts
+from memalign_server.review.cases import cases_of, find_cases, progress_of
+from memalign_server.review.learned import (
+    Turn,
+    confirmed,
+    rephrased,
+    today_of,
+    turned_unanswered,
+    turns_of,
+    withdrawal_of,
+)
 from memalign_server.review.teaching import teachable_count, untaught_words
-from memalign_server.review.turning import Turn, today_of, turned_unanswered, turns_of
-from memalign_server.review.wording import confirmed, rephrased, withdrawal_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.work.jobs import Job
 

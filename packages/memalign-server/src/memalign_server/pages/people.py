@@ -1,4 +1,4 @@
-"""The doors: a personal link, an OpenID provider, the way out. Behind them the account, and the experts of Set up."""
+"""The doors: a personal link, an OpenID provider, the way out. Behind them the first page, the account, and the experts of Set up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from fastapi import APIRouter, Depends, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import AfterValidator
 
-from memalign_server.pages.languages import LANGUAGES
-from memalign_server.pages.rendering import LANGUAGE_COOKIE, render
+from memalign_server.pages.rendering import LANGUAGE_COOKIE, LANGUAGES, link, render
 from memalign_server.pages.setup import Screen, Setup
-from memalign_server.people.access import COOKIE, OWNER
+from memalign_server.pages.verdicts import question_of
+from memalign_server.people.access import COOKIE, OWNER, Asking
 from memalign_server.people.openid import OpenId
 from memalign_server.people.people import (
     SESSION_SECONDS,
@@ -19,13 +19,13 @@ from memalign_server.people.people import (
     add_person,
     end_session,
     make_link,
-    make_token,
     person_of_link,
     remove_person,
     start_session,
     take_link,
 )
 from memalign_server.problems import Problem, Refused
+from memalign_server.review.cases import progress_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.settings import Settings
 
@@ -145,13 +145,31 @@ def _end(request: Request, server: Server) -> None:
             end_session(connection, session)
 
 
-# -- the account page --------------------------------------------------------------------------------------------------
+# -- the first page, and the account --------------------------------------------------------------------------------------------------
+
+
+@router.get("/")
+def home_page(request: Request, server: Here, person: Asking) -> Response:
+    """The one judge's Review; the list, where there are several or none."""
+    names = [judge.name for judge in server.registry.list()]
+    if len(names) == 1:
+        return RedirectResponse(link(names[0], "review"), 303)
+    return judges_page(request, server, person)
+
+
+@router.get("/judges")
+def judges_page(request: Request, server: Here, person: Asking) -> Response:
+    """All judges by their questions, and for owners a new one."""
+    judges = [server.judges.latest(judge.name).judge for judge in server.registry.list()]
+    with server.store.read() as connection:
+        rows = [(judge.name, question_of(judge), progress_of(connection, judge.name, person.name)) for judge in judges]
+    return render(request, "home.html", page="home", judges=rows)
 
 
 @router.get("/account")
 def account_page(request: Request) -> Response:
-    """Who one is, the language, the way out; for owners the token of programs."""
-    return render(request, "account.html", page="account", token="")
+    """Who one is, the language, the way out."""
+    return render(request, "account.html", page="account")
 
 
 @router.post("/language")
@@ -162,14 +180,6 @@ def choose_language(language: Annotated[str, Form()], back: BackOfForm = "/") ->
     answer = RedirectResponse(back, 303)
     answer.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
     return answer
-
-
-@router.post("/token", dependencies=[OWNER])
-def renew_token(request: Request, server: Here) -> Response:
-    """A new API token in the place of the old one; the page shows it this once."""
-    with server.store.write() as connection:
-        token = make_token(connection)
-    return render(request, "account.html", page="account", token=token)
 
 
 # -- the experts, in a block of Set up ---------------------------------------------------------------------------------

@@ -27,12 +27,12 @@ from memalign.types import Example
 from memalign.values import ValueType
 from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.setup import Screen, Setup
+from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Refused
-from memalign_server.review.blind import mark_seen
+from memalign_server.review.answers import mark_seen
 from memalign_server.review.cases import list_cases
-from memalign_server.review.judges import question_of
 from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
 

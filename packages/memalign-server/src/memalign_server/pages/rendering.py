@@ -1,24 +1,80 @@
-"""Pages from templates, in the reader's language; every value in them is escaped."""
+"""Pages from templates, in the reader's language, every value escaped; and errors as pages, for programs as JSON."""
 
 from __future__ import annotations
 
+import gettext
 import re
-from functools import lru_cache
+from datetime import datetime
+from functools import cache, lru_cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from memalign_server.pages.languages import LANGUAGES, Language, language_of
+from memalign.errors import MemalignError
+from memalign.values import Value, value_text
 from memalign_server.pages.texts import visible
 from memalign_server.people.people import Person
-from memalign_server.problems import Problem, Refused
+from memalign_server.problems import Problem, Refused, problem_of
 
-__all__ = ["LANGUAGE_COOKIE", "MEASURING", "error_text", "in_english", "link", "render", "speaking"]
+LANGUAGES = {"en": "English", "pt": "Português", "es": "Español"}
+_NONE = "\N{EN DASH}"
+_CATALOGUES = Path(__file__).parent.parent / "locales"
+
+
+class Language:
+    """One language: `say` a sentence and `count` things; `parts` take the places of `{names}`."""
+
+    def __init__(self, code: str) -> None:
+        self.code, self._catalogue = code, gettext.translation("messages", _CATALOGUES, [code], fallback=True)
+
+    def say(self, english: str, **parts: object) -> str:
+        """The sentence in this language; it is markup if a part is."""
+        sentence = self._catalogue.gettext(english)
+        if any(isinstance(part, Markup) for part in parts.values()):
+            sentence = escape(sentence)
+        return sentence.format_map(parts) if parts else sentence
+
+    def count(self, n: int, singular: str, plural: str) -> str:
+        """`singular` for 1 and `plural` for other numbers, `{n}` being the number."""
+        return self._catalogue.ngettext(singular, plural, n).format(n=self.number(n))
+
+    def number(self, value: float, digits: int = 0) -> str:
+        """A number with this language's marks: 1,234.5 in English, 1.234,5 in the others."""
+        text = f"{value:,.{digits}f}"
+        return text if self.code == "en" else text.translate(str.maketrans(",.", ".,"))
+
+    def percent(self, share: float | None) -> str:
+        """A share of 1 as whole percent."""
+        return _NONE if share is None else f"{self.number(100 * share)}{'' if self.code == 'en' else chr(0xA0)}%"
+
+    def time(self, at: str | None) -> str:
+        """A time in this language's format; the page's script shows it in the reader's time zone."""
+        day = "%b %d, %Y" if self.code == "en" else "%d/%m/%Y"
+        text = f"{datetime.fromisoformat(at):{day}, %H:%M} UTC" if at else ""
+        return Markup('<time datetime="{}">{}</time>').format(at, text) if at else text
+
+    def verdict(self, value: Value | None) -> str:
+        """A label as people read it."""
+        if value is None or isinstance(value, bool):
+            return _NONE if value is None else self.say("Yes") if value else self.say("No")
+        return self.number(value, 2) if isinstance(value, float) else value_text(value)
+
+
+language = cache(Language)
+
+
+def language_of(chosen: str | None, accepted: str | None) -> Language:
+    """The language that a person chose, else the first that their browser asks for and we have, else English."""
+    wanted = [part.strip()[:2].lower() for part in (accepted or "").split(",")]  # browsers send the preferred one first
+    return language(next((code for code in (chosen, *wanted) if code in LANGUAGES), "en"))
+
 
 LANGUAGE_COOKIE = "memalign_language"
 MEASURING = "memalign_measuring"
@@ -83,3 +139,44 @@ def _templates() -> Environment:
     environment.globals["link"] = link
     environment.filters["visible"] = visible
     return environment
+
+
+def answer_error(request: Request, error: Exception) -> Response:
+    """An error that was raised on purpose, for people or for a program."""
+    problem = problem_of(error)
+    status, headers = problem.status_code, dict(problem.headers or {})
+    of_htmx = request.headers.get("hx-request") == "true"
+    for_people = of_htmx or "text/html" in request.headers.get("accept", "text/html")
+    if request.url.path.startswith(("/api/", "/health")) or not for_people:
+        body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": problem.detail}
+        return JSONResponse({**body, **problem.more}, status, headers, media_type="application/problem+json")
+    if status == 401 and request.method == "GET" and not of_htmx:
+        back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/sign-in?{urlencode({'back': back})}", 303)
+    answer = _page(request, problem, error)
+    answer.headers.update(headers)
+    return answer
+
+
+def _page(request: Request, problem: Problem, error: Exception) -> Response:
+    language = speaking(request)
+    say = language.say
+    headings = {
+        401: say("Sign in first"),
+        403: say("You may not do this"),
+        404: say("Not here"),
+        405: say("Not here"),
+        409: say("Somebody was quicker"),
+        422: say("Something is missing"),
+        502: say("The model does not answer"),
+        503: say("Not available now"),
+    }
+    if isinstance(error, Problem | Refused | MemalignError):
+        detail = error_text(request, error)
+    elif isinstance(error, RequestValidationError):
+        detail = in_english(language, problem.detail)
+    else:
+        detail = ""  # Starlette says nothing beyond the heading
+    heading = headings.get(problem.status_code, say("Something went wrong"))
+    rows = problem.more.get("rows", [])[:20]
+    return render(request, "error.html", status=problem.status_code, heading=heading, detail=detail, rows=rows)

@@ -14,18 +14,15 @@ from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.learned import ask_to_teach
 from memalign_server.pages.rendering import MEASURING, error_text, link, render, speaking
-from memalign_server.pages.verdicts import choices_of, verdict_text
+from memalign_server.pages.verdicts import choices_of, question_of, scale_ends, verdict_text
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.problems import Problem, Refused
-from memalign_server.review import answers
-from memalign_server.review.answers import LONGEST, Answer, review_of
-from memalign_server.review.blind import mark_seen, reviewed
+from memalign_server.review import answers, disputes
+from memalign_server.review.answers import LONGEST, Answer, draft_of, mark_seen, review_of, reviewed, save_draft
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
-from memalign_server.review.drafts import draft_of, save_draft
 from memalign_server.review.evidence import is_measured
-from memalign_server.review.judges import Loaded, question_of, scale_ends
 from memalign_server.review.teaching import teachable_count
-from memalign_server.server import JUDGE, Here
+from memalign_server.server import JUDGE, Here, Loaded
 
 __all__ = ["router"]
 
@@ -141,15 +138,15 @@ def review_page(
     judge, name, loaded = screen.judge, screen.person.name, screen.loaded
     kind = loaded.judge.value_type
     card: QueuedCase | None = None
-    waiting: answers.Difference | None = None
+    waiting: disputes.Difference | None = None
     template, behind = None, False
     busy = screen.busy
     with screen.server.store.read() as connection:
         if case is not None:
             card = _named(connection, judge, case)
-        elif differing := answers.differences(connection, judge, name, kind=kind, limit=1):
+        elif differing := disputes.differences(connection, judge, name, kind=kind, limit=1):
             waiting, template = differing[0], "differ.html"
-        elif screen.person.owner and (open_ones := answers.open_settlements(connection, judge, kind=kind, limit=1)):
+        elif screen.person.owner and (open_ones := disputes.open_settlements(connection, judge, kind=kind, limit=1)):
             waiting, template = open_ones[0], "settle.html"
         elif not again and ask_to_teach(screen.request, teachable_count(connection, judge, name)):
             return RedirectResponse(link(judge, "teach"), 303)
@@ -262,9 +259,9 @@ def choose(screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, 
     with screen.server.store.write() as connection:
         _named(connection, judge, case)
         if not other:
-            answers.keep_answer(connection, judge, name, case)
+            disputes.keep_answer(connection, judge, name, case)
         elif revision.isdecimal() and len(revision) < 10:
-            answers.take_over(connection, judge, name, case, other, kind=kind, revision=int(revision))
+            disputes.take_over(connection, judge, name, case, other, kind=kind, revision=int(revision))
     return screen.go()
 
 
@@ -280,7 +277,7 @@ def settle(screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, 
         queued = _named(connection, judge, case)
         answer = review_of(connection, judge, name, case) if name else None
         if queued.disputed and (not name or (answer is not None and str(answer.revision) == revision)):
-            answers.settle(connection, judge, case, name)
+            disputes.settle(connection, judge, case, name)
     return screen.go()
 
 

@@ -24,11 +24,11 @@ from memalign.types import Feedback, as_json, json_line
 from memalign_server.pages.content import label_of
 from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
+from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import list_people
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.cases import add_cases, list_cases, measuring_names, new_cases
-from memalign_server.review.judges import question_of
 from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
 from memalign_server.work.jobs import Job
@@ -147,9 +147,9 @@ def take_cases(
         job = setup.start("align", feedback=list(map(as_json, feedback)), skip_invalid=True)
         return setup.redirect("learned", job=job.id)
     with setup.server.store.write() as connection:
-        added = add_cases(connection, setup.judge, upload.cases)
-    judging = setup.start("queue").id if added.added else None
-    return setup.redirect(open="cases", job=judging, added=len(added.added), repeated=added.repeated)
+        added, repeated = add_cases(connection, setup.judge, upload.cases)
+    judging = setup.start("queue").id if added else None
+    return setup.redirect(open="cases", job=judging, added=added, repeated=repeated)
 
 
 def _preview(setup: Setup, upload: Upload) -> Response:

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
+from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import MEASURING, link, render
 from memalign_server.people.access import Asking
 from memalign_server.review.evidence import ENOUGH, figures_of, trust_of
-from memalign_server.review.finding import case_text
 from memalign_server.server import JUDGE, Here
 
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])

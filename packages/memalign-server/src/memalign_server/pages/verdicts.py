@@ -1,14 +1,19 @@
-"""The choices of a verdict: what each button says and sends, and the key that presses it."""
+"""The judge's question, and the choices of a verdict: what each button says and sends, and the key that presses it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from memalign.judge import Judge
 from memalign.values import Value, ValueType, value_text
-from memalign_server.pages.languages import Language
+from memalign_server.pages.rendering import Language
 
-__all__ = ["Choice", "choices_of", "verdict_text"]
-
+_IN_PLACE = "\0"  # of a field
+_FIELD = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_SENTENCE = re.compile(r"[^.!?]+[.!?]*")
+_WORDS = r"([^\W\d][^\n,;.()]*?)(?=\s+(?:and|to)\s+\d|[\n,;.()]|$)"
+_MEANING = rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
 _MOST = 9
 _TIES = frozenset(("tie", "equal", "draw"))
 
@@ -43,3 +48,22 @@ def verdict_text(kind: ValueType, value: Value | None, language: Language) -> st
     if value is None or kind.kind != "choice" or not ties:
         return language.verdict(value)
     return language.say("Equal") if str(value).lower() in ties else language.say("{side} is better", side=value)
+
+
+def question_of(judge: Judge) -> str:
+    """What experts decide, from the instructions: the first question, or else the first line without a field."""
+    text = _FIELD.sub(_IN_PLACE, judge.instructions)
+    sentences = (sentence.strip() for line in text.splitlines() for sentence in _SENTENCE.findall(line))
+    question = next((one for one in sentences if one.endswith("?") and _IN_PLACE not in one), None)
+    lines = (line.strip() for line in text.splitlines())
+    return question or next((line for line in lines if line and _IN_PLACE not in line), judge.name)
+
+
+def scale_ends(judge: Judge) -> tuple[str, str] | None:
+    """What the lowest and the highest score mean in the instructions: `1 = cold, 5 = warm`; None if they do not say."""
+    labels = judge.value_type.labels if judge.value_type.kind == "int" else ()
+    if len(labels) < 2:
+        return None
+    ends = [re.search(_MEANING.format(label), judge.instructions, re.IGNORECASE) for label in (labels[0], labels[-1])]
+    low, high = ((end[1] or end[2]).strip() if end else "" for end in ends)
+    return (low, high) if low and high else None

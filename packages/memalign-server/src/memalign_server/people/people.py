@@ -16,12 +16,10 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from memalign_server.problems import Refused
 from memalign_server.settings import OpenIdProvider
-from memalign_server.store.columns import later, new_id, now
-from memalign_server.store.tables import people, reviews, server_settings, sessions
+from memalign_server.store.tables import later, new_id, now, people, reviews, sessions
 
 SESSION_SECONDS = 90 * 86400
 _LINK_SECONDS = 7 * 86400
-_TOKEN = server_settings.c.name == "api_token"
 
 
 class Role(StrEnum):
@@ -179,19 +177,6 @@ def person_of_session(connection: Connection, secret: str, provider: OpenIdProvi
         return None if row is None else _person(row, row.role)
     role = None if provider is None else provider.role_of(row.subject, row.email)
     return None if role is None else _person(row, role)
-
-
-def make_token(connection: Connection) -> str:
-    """Make an API token, which takes the place of the one before."""
-    secret = f"memalign_{secrets.token_urlsafe(32)}"  # scanners of published code know it by how it begins
-    connection.execute(delete(server_settings).where(_TOKEN))
-    connection.execute(insert(server_settings).values(name="api_token", value=digest(secret)))
-    return secret
-
-
-def is_token(connection: Connection, secret: str) -> bool:
-    """Whether this is the API token that an owner made."""
-    return connection.execute(select(server_settings.c.value).where(_TOKEN)).scalar() == digest(secret)
 
 
 def _person(row: Row[Any], role: str) -> Person:

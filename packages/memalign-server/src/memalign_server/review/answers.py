@@ -1,29 +1,22 @@
-"""What experts say of cases: saved at once, once, and never over what another tab has said since.
-
-Two people who answered a case differently see each other's answer. Where both keep their own, an owner chooses whose
-holds. Until then neither is taught.
-"""
+"""What experts say of cases: saved at once, once, and never over what another tab has said since."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, insert, or_, select, true, update
 
 from memalign.judge import Judge
-from memalign.types import FeedbackKey
+from memalign.types import FeedbackKey, Judgment
 from memalign.values import Value, ValueType
-from memalign_server.people.people import LOCAL
 from memalign_server.problems import Refused
-from memalign_server.review.cases import Progress, QueuedCase, case_of, cases_of, own_review, parts_of
-from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
-from memalign_server.store.columns import from_json, new_id, now, to_json
+from memalign_server.review.cases import Progress, QueuedCase, case_of, own_review, parts_of
+from memalign_server.store import Store
 from memalign_server.store.erasing import forget_judgments
-from memalign_server.store.store import Store
-from memalign_server.store.tables import people, queue, reviews
+from memalign_server.store.tables import drafts, from_json, new_id, now, queue, reviews, to_json
 
 State = Literal["answered", "skipped", "unclear", "undone"]
 
@@ -39,7 +32,7 @@ TEACHES: ColumnElement[bool] = and_(
 )
 """The condition, of `reviews` joined to `queue`, under which a judge may learn an answer."""
 
-_TAKEN_OVER = "taken over"  # in place of a form: the person agreed with a colleague
+TAKEN_OVER = "taken over"  # in place of a form: the person agreed with a colleague
 _NOTHING = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
 _FEW = 20  # cases whose answers are read at once, where the first that waits is enough
 
@@ -134,23 +127,23 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     if (before is None or passed) and not answer.seen:
         values |= _blind(case, value)
     old = None if before is None else before.value
-    same = _same(old, value, kind)
+    same = same_value(old, value, kind)
     if before is None:
         connection.execute(insert(reviews).values(judge=judge, case_id=case_id, person=person, **values))
     else:
         if same and before.kept_revision == before.revision:
             values["kept_revision"] = values["revision"]  # only the words are new
-        connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
+        connection.execute(update(reviews).where(own_row(reviews, judge, person, case_id)).values(**values))
     if not same:  # what it contradicts is open again, and is shown to those who kept theirs
         other = case.settled not in (None, "", person)
         holder = review_of(connection, judge, str(case.settled), case_id) if other else None
-        stays = holder is not None and (value is None or _same(holder.value, value, kind))
-        ((_, verdicts),) = _verdicts(connection, judge, [case_id])
-        differing = [v.person for v in verdicts if value is not None and not _same(v.value, value, kind)]
+        stays = holder is not None and (value is None or same_value(holder.value, value, kind))
+        ((_, verdicts),) = verdicts_on(connection, judge, [case_id])
+        differing = [v.person for v in verdicts if value is not None and not same_value(v.value, value, kind)]
         of_case = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person.in_(differing))
         connection.execute(update(reviews).where(*of_case).values(kept_revision=0))
-        disputed = not stays and _differ(verdicts, kind)
-        _mark_dispute(connection, judge, case_id, disputed, case.settled if stays else None)
+        disputed = not stays and differ(verdicts, kind)
+        mark_dispute(connection, judge, case_id, disputed, case.settled if stays else None)
     after = review_of(connection, judge, person, case_id)
     assert after is not None  # just written, in this transaction
     return Saved(outcome="saved", review=after)
@@ -167,7 +160,7 @@ def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, 
         before = review_of(connection, judge, person, case_id)
         if before is None or before.state != "answered" or (case_ids and case_id not in case_ids):
             continue
-        if before.form == _TAKEN_OVER and not case_ids:
+        if before.form == TAKEN_OVER and not case_ids:
             continue  # these words are of the verdict that the person gave up
         words = (draft.words or "").strip()
         if len(words) > LONGEST:
@@ -183,7 +176,7 @@ def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, 
 
 def review_of(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:
     """A person's answer on a case, or None."""
-    row = connection.execute(select(reviews).where(_key(judge, person, case_id))).one_or_none()
+    row = connection.execute(select(reviews).where(own_row(reviews, judge, person, case_id))).one_or_none()
     return None if row is None else review(row)
 
 
@@ -223,143 +216,28 @@ def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
     return blind
 
 
-def _key(judge: str, person: str, case_id: str) -> ColumnElement[bool]:
-    return and_(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
+def own_row(table: Any, judge: str, person: str, case_id: str) -> ColumnElement[bool]:
+    """The condition for a person's row on a case, of `reviews` or `drafts`."""
+    return and_(table.c.judge == judge, table.c.case_id == case_id, table.c.person == person)
 
 
-def _same(one: Value | None, other: Value | None, kind: ValueType) -> bool:
+def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
+    """Whether two verdicts agree; none agrees with none."""
     return one is other if one is None or other is None else kind.agree(one, other)
 
 
-# -- people who differ -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A case on which people differ, with their answers, the earliest first.
-
-    Where it waits for one person, `own` is theirs and `answers` are those that say otherwise; else it waits for an
-    owner, because everybody has kept theirs.
-    """
-
-    case: QueuedCase
-    answers: tuple[Review, ...]
-    own: Review | None = None
-
-
-def differences(
-    connection: Connection, judge: str, person: str, *, kind: ValueType, limit: int = 20
-) -> list[Difference]:
-    """The cases that a person and somebody else answered differently, and that wait for this person's choice.
-
-    Nearly equal scores of a `kind` are no difference. Cases that the person has kept or an owner has settled do not
-    wait. The person's earliest answer comes first.
-    """
-    unchosen = (VERDICT, reviews.c.kept_revision != reviews.c.revision)
-    query = _disputed(judge).join(reviews, own_review(judge, person)).where(*unchosen).order_by(reviews.c.updated_at)
-    waiting = (
-        (tuple(other for other in verdicts if not _same(other.value, own.value, kind)), own)
-        for _, verdicts in _verdicts(connection, judge, connection.execute(query).scalars())
-        for own in verdicts
-        if own.person == person
-    )
-    return _first_cases(connection, judge, waiting, limit)
-
-
-def take_over(
-    connection: Connection,
-    judge: str,
-    person: str,
-    case_id: str,
-    other: str,
-    *,
-    kind: ValueType,
-    revision: int | None = None,
-) -> Saved:
-    """Give a person's answer the verdict of the `other` one, a colleague: they agree now.
-
-    The person's own words were about the verdict that they give up. They become a draft, so that they are not lost, and
-    are not taught with the new verdict. It is a conflict if the colleague's answer is not of this `revision` any more.
-    Raises InputError if one of the two has no answer on the case.
-    """
-    own, theirs = (review_of(connection, judge, name, case_id) for name in (person, other))
-    if own is None or theirs is None or own.value is None or theirs.value is None:
-        raise Refused("you and {other} have not both answered this case any more: look at it again", other=other)
-    if revision is not None and revision != theirs.revision:
-        return Saved(outcome="conflict", review=own)
-    if _same(own.value, theirs.value, kind):
-        return Saved(outcome="repeated", review=own)
-    typed = draft_of(connection, judge, person, case_id)
-    if own.rationale is not None and typed.words is None:  # nothing newer was typed
-        save_draft(connection, judge, person, case_id, own.rationale, revision=typed.revision)
-    answer = Answer(state="answered", value=theirs.value, form=_TAKEN_OVER, revision=own.revision, seen=True)
-    return save(connection, judge, person, case_id, answer, kind=kind)
-
-
-def keep_answer(connection: Connection, judge: str, person: str, case_id: str) -> None:
-    """Note that a person has seen a colleague's answer and keeps their own: an owner chooses once everybody does."""
-    own = (_key(judge, person, case_id), reviews.c.state == "answered")
-    connection.execute(update(reviews).where(*own).values(kept_revision=reviews.c.revision))
-
-
-def open_settlements(connection: Connection, judge: str, *, kind: ValueType, limit: int = 20) -> list[Difference]:
-    """The cases that only an owner can settle: everybody who differs has kept their answer, or has left the team."""
-    team = {LOCAL.name, *connection.execute(select(people.c.name)).scalars()}
-    chosen = or_(reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team))
-    of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, VERDICT)
-    several = select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery() > 1
-    query = _disputed(judge).where(several).order_by(queue.c.number)  # most cases wait for somebody and are not read
-    waiting = (
-        (differing, None)
-        for _, verdicts in _verdicts(connection, judge, connection.execute(query).scalars())
-        if (differing := tuple(v for v in verdicts if any(not _same(v.value, w.value, kind) for w in verdicts)))
-        and all(answer.kept_revision == answer.revision or answer.person not in team for answer in differing)
-    )
-    return _first_cases(connection, judge, waiting, limit)
-
-
-def settle(connection: Connection, judge: str, case_id: str, holder: str) -> None:
-    """Choose whose answer on a case holds. It alone is taught, until somebody answers the case differently.
-
-    An empty `holder` leaves the case out. Raises InputError for a holder who has no answer on the case.
-    """
-    answer = review_of(connection, judge, holder, case_id) if holder else None
-    if holder and (answer is None or answer.value is None):
-        raise Refused("{person} has no answer on this case any more: look at it again", person=holder)
-    _mark_dispute(connection, judge, case_id, False, holder)
-
-
-def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:
-    """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
-    of_several = select(reviews.c.case_id).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.case_id)
-    in_question = or_(
-        queue.c.disputed == 1, queue.c.settled.is_not(None), queue.c.case_id.in_(of_several.having(func.count() > 1))
-    )
-    query = select(queue.c.case_id, queue.c.disputed, queue.c.settled).where(queue.c.judge == judge, in_question)
-    before = {row.case_id: row for row in connection.execute(query)}
-    for case_id, verdicts in _verdicts(connection, judge, before):
-        row = before[case_id]
-        settled = row.settled if row.settled in {"", *(answer.person for answer in verdicts)} else None
-        disputed = settled is None and _differ(verdicts, kind)
-        if (disputed, settled) != (bool(row.disputed), row.settled):
-            _mark_dispute(connection, judge, case_id, disputed, settled)
-
-
-def _mark_dispute(connection: Connection, judge: str, case_id: str, disputed: bool, settled: str | None) -> None:
+def mark_dispute(connection: Connection, judge: str, case_id: str, disputed: bool, settled: str | None) -> None:
+    """Note whether people differ on a case, and whose answer holds."""
     case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
     connection.execute(update(queue).where(case).values(disputed=int(disputed), settled=settled))
 
 
-def _differ(verdicts: Iterable[Review], kind: ValueType) -> bool:
-    return any(not _same(one.value, other.value, kind) for one, other in combinations(verdicts, 2))
+def differ(verdicts: Iterable[Review], kind: ValueType) -> bool:
+    """Whether two of the verdicts do not agree."""
+    return any(not same_value(one.value, other.value, kind) for one, other in combinations(verdicts, 2))
 
 
-def _disputed(judge: str) -> Select[Any]:
-    """The ids of cases on which people differ; both kinds are named because the index begins with them."""
-    return select(queue.c.case_id).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
-
-
-def _verdicts(connection: Connection, judge: str, case_ids: Iterable[str]) -> Iterator[tuple[str, list[Review]]]:
+def verdicts_on(connection: Connection, judge: str, case_ids: Iterable[str]) -> Iterator[tuple[str, list[Review]]]:
     """Each case with everybody's verdicts on it, the earliest first; a few cases are read at a time."""
     for part in parts_of(case_ids, _FEW):
         answers = answers_on(connection, judge, *part)
@@ -367,13 +245,131 @@ def _verdicts(connection: Connection, judge: str, case_ids: Iterable[str]) -> It
             yield case_id, [answer for answer in answers if answer.case_id == case_id and answer.value is not None]
 
 
-def _first_cases(
-    connection: Connection, judge: str, waiting: Iterable[tuple[tuple[Review, ...], Review | None]], limit: int
-) -> list[Difference]:
-    """The first that wait, with their cases; where answers have gone since, nobody may differ any more."""
-    first = {answers[0].case_id: (answers, own) for answers, own in islice(filter(lambda row: row[0], waiting), limit)}
-    pairs = ((case, *first[case.example.id]) for case in cases_of(connection, judge, list(first)))
-    return [Difference(case=case, answers=answers, own=own) for case, answers, own in pairs]
+# -- drafts: words that are typed and not yet given to an answer; nobody else sees them, no judge learns them ----------
+
+
+DRAFT_LENGTH = 100_000
+"""Characters of a draft: ten times what an answer holds, so that too much can be typed, read about and shortened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What a person has typed on a case.
+
+    Attributes:
+        words: The text, empty where the person deleted it all; None where nothing waits.
+        revision: How often it was changed; 0 where nobody has typed.
+    """
+
+    words: str | None = None
+    revision: int = 0
+
+
+def draft_of(connection: Connection, judge: str, person: str, case_id: str) -> Draft:
+    """What a person has typed on a case."""
+    query = select(drafts.c.words, drafts.c.revision).where(own_row(drafts, judge, person, case_id))
+    row = connection.execute(query).one_or_none()
+    return Draft() if row is None else Draft(words=row.words, revision=row.revision)
+
+
+def drafts_of(connection: Connection, judge: str, person: str) -> dict[str, Draft]:
+    """Everything that a person has typed and not yet given to an answer, by the case's id."""
+    query = select(drafts).where(drafts.c.judge == judge, drafts.c.person == person, drafts.c.words.is_not(None))
+    return {row.case_id: Draft(words=row.words, revision=row.revision) for row in connection.execute(query)}
+
+
+def save_draft(connection: Connection, judge: str, person: str, case_id: str, words: str, *, revision: int) -> Draft:
+    """Keep all that is in the field of a case, which was filled with the draft of a `revision`; returns the new draft.
+
+    Words that were typed over an older revision, in another window, are joined to those that were saved since: none of
+    the two is lost. Raises InputError for more than `DRAFT_LENGTH` characters.
+    """
+    words = words.replace("\x00", "")
+    before = draft_of(connection, judge, person, case_id)
+    if before.revision != revision:
+        answer = select(reviews.c.rationale).where(own_row(reviews, judge, person, case_id))
+        saved = before.words if before.words is not None else connection.execute(answer).scalar_one_or_none()
+        words = _joined(saved or "", words)
+    if len(words) > DRAFT_LENGTH:
+        raise Refused("your words have {n} characters; keep them under {most}", n=len(words), most=DRAFT_LENGTH)
+    return before if before.words == words else _write(connection, judge, person, case_id, before, words)
+
+
+def end_draft(connection: Connection, judge: str, person: str, case_id: str) -> None:
+    """Note that an answer holds the words now; what was typed before it and arrives later is joined to them."""
+    _write(connection, judge, person, case_id, draft_of(connection, judge, person, case_id), None)
+
+
+def _joined(one: str, other: str) -> str:
+    if one.strip() in other:
+        return other
+    return one if other.strip() in one else f"{one}\n{other}"
+
+
+def _write(connection: Connection, judge: str, person: str, case_id: str, before: Draft, words: str | None) -> Draft:
+    values: dict[str, Any] = {"words": words, "revision": before.revision + 1, "updated_at": now()}
+    if before.revision:
+        connection.execute(update(drafts).where(own_row(drafts, judge, person, case_id)).values(**values))
+    else:
+        connection.execute(insert(drafts).values(judge=judge, case_id=case_id, person=person, **values))
+    return Draft(words=words, revision=before.revision + 1)
+
+
+# -- blind first: before their answer a person is told neither the judge's verdict nor what others say -----------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewedCase:
+    """What one person may know of a case. While it is `hidden`, that is no verdict and nobody else's answer."""
+
+    own: Review | None
+    hidden: bool
+    judgment: Judgment | None = None
+    agree: bool | None = None
+    others: tuple[Review, ...] = ()
+
+
+def reviewed(connection: Connection, judge: Judge, person: str, case: QueuedCase) -> ReviewedCase:
+    """A case as a person may see it."""
+    name, case_id = judge.name, case.example.id
+    own = review_of(connection, name, person, case_id)
+    if own is None or own.state != "answered":
+        return ReviewedCase(own=own, hidden=True)
+    judgment, agree = case.judgment, None
+    if judgment is not None and judgment.value is not None and own.value is not None:
+        agree = judge.value_type.agree(judgment.value, own.value)
+    others = tuple(answer for answer in answers_on(connection, name, case_id) if answer.person != person)
+    return ReviewedCase(own=own, hidden=False, judgment=judgment, agree=agree, others=others)
+
+
+def hidden_from(connection: Connection, judge: str, person: str, ids: Collection[str]) -> frozenset[str]:
+    """Those of a few cases that are queued and that the person has not answered."""
+    answered = exists().where(own_review(judge, person), reviews.c.state == "answered")
+    query = select(queue.c.case_id).where(queue.c.judge == judge, queue.c.case_id.in_(ids), ~answered)
+    return frozenset(connection.execute(query).scalars())
+
+
+def mark_seen(store: Store, judge: str, person: str, content: str) -> None:
+    """Note that a person was told the verdict on the queued case of this content: no answer of theirs is blind.
+
+    If they skipped it or called it unclear, it is asked once more.
+    """
+    passed = and_(reviews.c.state.in_(("skipped", "unclear")), reviews.c.blind_value.is_(None))
+    query = select(queue.c.case_id, reviews.c.state).outerjoin(reviews, own_review(judge, person))
+    query = query.where(queue.c.judge == judge, queue.c.content_hash == content)
+    query = query.where(or_(reviews.c.person.is_(None), passed))  # an answer would still be blind
+    with store.read() as connection:  # most requests are about no case of the queue, and should not lock
+        if connection.execute(query).first() is None:
+            return
+    with store.write() as connection:
+        at = now()
+        for case_id, state in connection.execute(query).all():
+            if state is None:
+                row = {"judge": judge, "case_id": case_id, "person": person, "state": "undone", "form": ""}
+                connection.execute(insert(reviews).values(**row, revision=0, created_at=at, updated_at=at))
+            else:
+                own = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
+                connection.execute(update(reviews).where(*own).values(state="undone"))
 
 
 # -- the way through the cases -----------------------------------------------------------------------------------------
@@ -425,7 +421,7 @@ def withdrawn(
         cases = {key.id for key in keys}
         forget_judgments(connection, judge, guidelines=guidelines, cases=cases, versions=taught - empty)
         for key in keys:
-            own = update(reviews).where(_key(judge, key.source, key.id))
+            own = update(reviews).where(own_row(reviews, judge, key.source, key.id))
             answer = own
             if words_only:
                 answer = own.where(or_(reviews.c.taught == 0, reviews.c.taught == reviews.c.revision))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from secrets import randbelow
 from typing import Any, Literal, TypeVar
 
@@ -30,11 +31,11 @@ from sqlalchemy import (
 from memalign.evaluation.label_next import silence
 from memalign.judge import Judge
 from memalign.memory.retrieval import RELEVANT
+from memalign.registry.residue import strings
 from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
-from memalign_server.store.columns import from_json, now, to_json
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.tables import from_json, now, queue, reviews, to_json
 
 CaseState = Literal["open", "answered", "skipped", "unclear"]
 """What a case is for one person."""
@@ -47,6 +48,7 @@ VERDICT_LENGTH = 200
 LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 _CHANCES = 1_000_000
+_MOST_FOUND = 20  # cases of one search
 
 
 T = TypeVar("T")
@@ -81,14 +83,6 @@ class QueuedCase:
     def is_behind(self, version: int) -> bool:
         """Whether an older version of the judge than this one gave the verdict."""
         return self.version is not None and self.version < version
-
-
-@dataclass(frozen=True, kw_only=True)
-class Added:
-    """What became of cases that were put in: ids that are new, and how many cases were in the queue already."""
-
-    added: tuple[str, ...]
-    repeated: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +133,8 @@ def measuring_names(connection: Connection, judge: str) -> set[str]:
     return {name for row in connection.execute(query) for name in row}
 
 
-def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> Added:
-    """Put cases in the queue of a judge, unjudged; content that is in it already stays as it is.
+def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> tuple[int, int]:
+    """Put cases in the queue of a judge, unjudged; returns how many are new, and how many it has and leaves as they are.
 
     Of several with one id the last counts. Raises InputError for too long an id.
     """
@@ -163,8 +157,7 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
         )
     for part in parts_of(rows):
         connection.execute(insert(queue), part)
-    repeated = len({example.id for example in examples}) - len(new)
-    return Added(added=tuple(example.id for example in new), repeated=repeated)
+    return len(new), len({example.id for example in examples}) - len(new)
 
 
 def store_judgments(
@@ -341,3 +334,21 @@ def parts_of(values: Iterable[T], size: int = _AT_ONCE) -> Iterator[list[T]]:
     """The values in parts, each as long as one statement takes."""
     rest = list(values)
     return (rest[start : start + size] for start in range(0, len(rest), size))
+
+
+def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]:
+    """The cases of the queue and of the memory that hold a text, in whatever letters and with whatever blanks."""
+    wanted = _plain(text)
+    if not wanted:
+        return []
+    query = select(queue.c.example).where(queue.c.judge == judge.name).order_by(queue.c.number)
+    words = [to_json(word)[1:-1] for word in wanted.split()]  # as JSON spells them: most rows need not be read
+    rows = (row for row in connection.execute(query).scalars() if all(word in row.casefold() for word in words))
+    queued = (Example.from_dict(from_json(row)) for row in rows)
+    cases = {case.id: case for case in (*queued, *(case.example for case in judge.memory.cases))}
+    holding = (case for case in cases.values() if wanted in _plain(" ".join(strings(list(case.content.values())))))
+    return list(islice(holding, _MOST_FOUND))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

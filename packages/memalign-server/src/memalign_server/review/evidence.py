@@ -21,8 +21,7 @@ from memalign.types import Example
 from memalign.values import Value, ValueType
 from memalign_server.review.answers import VERDICT
 from memalign_server.review.cases import cases_of, own_review
-from memalign_server.store.columns import from_json
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.tables import from_json, queue, reviews
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
@@ -105,7 +104,6 @@ class _Measured:
     version: int
     first: Value | None
     first_version: int | None
-    at_answer: tuple[int, Value] | None  # the version of that moment, and what it had said
 
 
 def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -> Trust:
@@ -133,19 +131,12 @@ def is_measured(connection: Connection, judge: str, kind: ValueType) -> bool:
 def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str, Any]:
     """All figures of a judge for a program or a report, as JSON has them."""
     cases = _measured(connection, judge, kind)
-    versions: dict[int, list[tuple[Value, Value]]] = defaultdict(list)
-    for case in cases:
-        if case.at_answer is not None:
-            versions[case.at_answer[0]].append((case.at_answer[1], case.answer))
     alpha, common = _people_agreement(connection, judge, kind)
     return {
         "judge": judge,
         "held_out_cases": {
             "now": _figures([(case.verdict, case.answer) for case in cases], kind),
             "before_teaching": _figures(_firsts(cases), kind),
-            "versions_as_they_were_answered": {
-                str(version): _figures(versions[version], kind) for version in sorted(versions)
-            },
         },
         "people": {"krippendorff_alpha": alpha, "cases_that_several_answered": common},
     }
@@ -179,7 +170,6 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
         verdict = _parsed(kind, rows[0].verdict)
         if verdict is None or not all(kind.agree(first, other) for other in others):
             continue
-        asked_of = next((row for row in rows if row.judge_version is not None), None)
         cases.append(
             _Measured(
                 case_id=case_id,
@@ -189,7 +179,6 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
                 version=rows[0].version,
                 first=_value(rows[0].first_value),
                 first_version=rows[0].first_version,
-                at_answer=asked_of and (asked_of.judge_version, _value(asked_of.judge_value)),
             )
         )
     newest = max((case.version for case in cases), default=0)

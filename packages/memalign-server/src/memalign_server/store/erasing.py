@@ -16,9 +16,8 @@ from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, 
 from memalign.registry.other_tables import Erased, Passage, Words
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
-from memalign_server.store import columns as marks
-from memalign_server.store.columns import from_json, metadata, to_json
-from memalign_server.store.tables import jobs, queue
+from memalign_server.store import tables as marks
+from memalign_server.store.tables import from_json, jobs, metadata, queue, to_json
 
 _ERASED = "(erased)"
 _SENTENCE = 500  # characters: longer texts name no key in passing

@@ -22,7 +22,7 @@ from memalign.registry import Registry
 from memalign.registry.tables import judges
 from memalign_server.problems import Refused
 from memalign_server.store import Store
-from memalign_server.store.columns import from_json, later, new_id, now, to_json
+from memalign_server.store.tables import from_json, later, new_id, now, to_json
 from memalign_server.store.tables import jobs as table
 from memalign_server.work.kinds import KINDS, Kind, Work
 

@@ -14,11 +14,20 @@ from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, Judgment
-from memalign_server.review.answers import left_behind, refresh_disputes, withdrawn
+from memalign_server.review.answers import left_behind, withdrawn
 from memalign_server.review.cases import add_cases, cases_ahead, cases_of
-from memalign_server.review.judging import AHEAD, judge_again, judge_cases, judge_hidden, unjudged
-from memalign_server.review.teaching import lessons_of, mark_taught, overruled
-from memalign_server.review.wording import cases_for_trial, rephrased
+from memalign_server.review.disputes import refresh_disputes
+from memalign_server.review.learned import cases_for_trial, rephrased
+from memalign_server.review.teaching import (
+    AHEAD,
+    judge_again,
+    judge_cases,
+    judge_hidden,
+    lessons_of,
+    mark_taught,
+    overruled,
+    unjudged,
+)
 from memalign_server.store import Store
 
 __all__ = ["KINDS", "Kind", "Work"]
@@ -272,7 +281,7 @@ async def pull(work: Work) -> dict[str, Any]:
 async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Example]) -> dict[str, Any]:
     """Put cases in the queue; judge every case there that is not judged, and what comes next where that is old."""
     with work.store.write() as connection:
-        added = add_cases(connection, work.judge, examples)
+        added, repeated = add_cases(connection, work.judge, examples)
     with work.store.read() as connection:
         old = [case.example for case in cases_ahead(connection, work.judge, n=AHEAD) if case.is_behind(version)]
     cases, no_lower = [*await work.unjudged(), *old], {case.id for case in old}
@@ -281,8 +290,8 @@ async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Exa
     # A case that keeps its older verdict is not one that could not be judged.
     problems = [judgment.error for judgment in judgments if judgment.error is not None and judgment.id not in no_lower]
     return {
-        "added": len(added.added),
-        "known": added.repeated,
+        "added": added,
+        "known": repeated,
         "judged": sum(judgment.error is None for judgment in judgments),
         "failed": len(problems),
         "problem": next(iter(problems), None),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import memalign as ma
 from memalign.errors import ConfigurationError, InputError, ModelUnavailable
 from memalign.integrations.engines import EngineTask
-from memalign.judge import signature_of
 from memalign.models.base import ChatReply
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
@@ -73,11 +71,6 @@ def test_a_task_keeps_its_rate() -> None:
     assert verdicts["id"].to_pylist() == [f"i-{n}" for n in range(100)]
 
 
-def test_an_empty_table_has_no_verdict() -> None:
-    assert len(EngineTask(judge_of(paid(0.0)), 1)(rows(0))) == 0
-    assert len(EngineTask(judge_of(paid(0.0)), 1, rows_per_second=5)(rows(0))) == 0
-
-
 def test_a_call_of_unknown_price_stops_the_task() -> None:
     model = paid(None)
     with pytest.raises(ConfigurationError, match="max_cost cannot hold"):
@@ -107,9 +100,3 @@ def test_workers_use_the_model_that_the_driver_is_told(monkeypatch: pytest.Monke
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEMALIGN_MODEL", "openai:test")
     assert EngineTask(judge_of(None), 1).judge.model == "openai:test"
-
-
-def test_a_judge_travels_to_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    judge = judge_of("openai:test").replace(parameters={"models": PRICES})
-    assert signature_of(pickle.loads(pickle.dumps(judge))) == signature_of(judge)

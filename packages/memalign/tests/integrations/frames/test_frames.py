@@ -254,28 +254,12 @@ def test_the_verdicts_of_a_frame_have_its_index() -> None:
     assert list(judged["value"]) == [True, True, True]
 
 
-def test_judgments_are_a_sequence() -> None:
-    judgments = judge().judge_many(ROWS)
-    assert judgments == list(judgments)
-    assert judgments != judgments[:2]
-    assert [judgment.id for judgment in judgments[1:]] == ["t-2", "t-3"]
-
-
 def test_a_library_that_is_missing_is_named() -> None:
     script = (
         "import sys; sys.modules['polars'] = None; import memalign as ma; ma.to_frame([{'id': 'a'}], library='polars')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "ConfigurationError: a DataFrame of polars needs polars: pip install polars" in done.stderr
-
-
-def test_what_has_no_fields_makes_no_frame() -> None:
-    with pytest.raises(InputError, match="use pandas, polars or pyarrow"):
-        ma.to_frame([{"id": "a"}], library="excel")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="a record has fields; int has none"):
-        ma.to_frame([1])
-    with pytest.raises(InputError, match="not str"):
-        ma.to_frame("judged.jsonl")
 
 
 def test_frame_libraries_are_imported_only_when_used() -> None:

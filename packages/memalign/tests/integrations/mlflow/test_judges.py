@@ -22,8 +22,8 @@ from mlflow.genai.scorers import (
 )
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from memalign.integrations.mlflow.base_judges import base_of, core_label, mlflow_label, value_type_of
-from tests.support.endpoint import Endpoint, system_of
+from memalign.integrations.mlflow.base_judges import base_of, value_type_of
+from tests.support.endpoint import Endpoint
 from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
 
@@ -52,12 +52,6 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
 )
 def test_a_value_type_of_mlflow_becomes_ours(theirs, ours):
     assert value_type_of(theirs).spec == ours
-
-
-def test_a_choice_without_text_comes_back_unchanged():
-    assert mlflow_label(Literal[1, 3, 9], "3") == 3
-    assert core_label(value_type_of(Literal[1, 3, 9]), 3) == "3"
-    assert core_label(value_type_of(Literal[1, 3, 9]), 3.0) == "3"  # as a tracking server sends it
 
 
 @pytest.mark.parametrize("theirs", [list[str], dict[str, bool], Optional[bool], int | None])  # noqa: UP045
@@ -130,13 +124,6 @@ def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
         assert all(headers["x-team"] == "support" for headers in server.headers)
 
 
-def test_a_reflection_model_of_its_own_distils(endpoint: Endpoint):
-    aligned = tone_judge().align(fetched(lesson(1), labelled(2)), MemAlignOptimizer(reflection_lm="openai:/large"))
-    aligned(inputs="q", outputs="answer 9")
-    models = {("changes" in str(body["response_format"])): body["model"] for body in endpoint.requests}
-    assert models == {True: "large", False: "small"}
-
-
 def test_an_embedding_model_embeds_known_cases_once(endpoint: Endpoint):
     optimizer = MemAlignOptimizer(embedding_model="openai:/embed", embedding_dim=32)
     aligned = tone_judge().align(fetched(lesson(1)), optimizer)
@@ -202,19 +189,6 @@ def test_built_in_guidelines_become_instructions():
     base = base_of(Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small"))
     assert "- Be kind." in base.instructions
     assert base.template_variables >= {"inputs", "outputs"}
-
-
-def test_a_built_in_judge_learns(endpoint: Endpoint):
-    judge = RelevanceToQuery(model="openai:/small")
-    trace_id = traced(1)
-    says(trace_id, "no", "say: case 1 is unkind", name=judge.name)
-    endpoint.answer = lambda body: (
-        {"rationale": "r", "value": "no" if "unkind" in system_of(body) else "yes"}
-        if "judgment" in str(body["response_format"])
-        else {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "case 1 is unkind", "guideline": ""}]}
-    )
-    aligned = judge.align(fetched(trace_id), MemAlignOptimizer())
-    assert aligned(inputs={"question": "q"}, outputs="a").value == "no"
 
 
 def _custom() -> Any:

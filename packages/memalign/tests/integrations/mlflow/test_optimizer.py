@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import mlflow
@@ -12,12 +11,10 @@ from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
-from tests.support.mlflow_world import INSTRUCTIONS, Mind, fetched, labelled, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import INSTRUCTIONS, fetched, labelled, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
-
-UNKIND = "case {} is unkind"
 
 
 @pytest.fixture
@@ -105,14 +102,6 @@ def test_people_called_user_are_all_kept(endpoint):
     assert aligned.unalign([trace_id])._episodic_memory == []
 
 
-def test_what_a_person_said_before_is_noted(endpoint):
-    trace_id = traced(1)
-    first = says(trace_id, True, "say: nothing")
-    says(trace_id, False, "say: case 1 is unkind")
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    assert any(first in note for note in aligned.alignment.notes)
-
-
 def test_two_rules_of_one_comment_are_both_kept(endpoint):
     rules = ["Never promise a day.", "Say sorry first."]
     endpoint.answer = lambda body: {
@@ -190,12 +179,8 @@ def test_a_trace_already_deleted_can_be_unaligned(aligned, experiment):
         ({"retrieval_k": True}, "retrieval_k must be a positive integer"),
         ({"embedding_dim": -1}, "embedding_dim must be a positive integer"),
         ({"shard_size": "10"}, "shard_size must be a positive integer"),
-        ({"authority": "ana"}, r"authority must be a list, such as \['ana'\]"),
-        ({"reflection_lm": 3}, "reflection_lm must be the name of a model, such as 'openai:/gpt-4.1-mini', got 3"),
-        ({"embedding_model": 3}, "embedding_model must be the name of a model"),
-        ({"parameters": [1]}, "parameters must be a dict"),
+        ({"authority": "ana"}, "authority is a list of sources"),
         ({"value_type": "int:5..1"}, "5..1"),
-        ({"progress": "yes"}, "progress must be a function"),
     ],
 )
 def test_an_impossible_setting_is_refused_when_given(arguments, message):
@@ -218,27 +203,6 @@ def test_unaligning_needs_a_list_of_traces(aligned, traces):
     refused(error)
 
 
-def test_one_trace_instead_of_a_list_is_refused(aligned):
-    (trace,) = fetched(aligned._episodic_trace_ids[0])
-    for wrong in (aligned.align, aligned.unalign):
-        with pytest.raises(MlflowException, match="must be a list of Trace objects") as error:
-            wrong(trace)
-        refused(error)
-
-
-def test_a_label_outside_the_judge_stops_the_align(endpoint):
-    wrong = traced(1)
-    says(wrong, "perhaps", "say: nothing")
-    traces = fetched(wrong, lesson(2))
-    with pytest.raises(MlflowException) as error:
-        tone_judge().align(traces, MemAlignOptimizer())
-    assert wrong in refused(error)
-    assert "use true or false" in refused(error)
-    assert asked(endpoint) == 0
-    aligned = tone_judge().align(traces, MemAlignOptimizer(skip_invalid=True))
-    assert len(aligned._episodic_memory) == 1
-
-
 def test_a_missing_field_is_the_callers_error(aligned, endpoint):
     before = asked(endpoint)
     with pytest.raises(MlflowException, match="needs outputs") as error:
@@ -257,11 +221,3 @@ def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
-
-
-def test_optimizers_are_independent_of_each_other(endpoint: Endpoint, mind: Mind):
-    first, second = fetched(lesson(1)), fetched(lesson(2))
-    optimizer = MemAlignOptimizer()
-    with ThreadPoolExecutor(2) as pool:
-        judges = list(pool.map(lambda traces: tone_judge().align(traces, optimizer), [first, second]))
-    assert [judge._semantic_memory[0].guideline_text for judge in judges] == [UNKIND.format(1), UNKIND.format(2)]

@@ -157,13 +157,6 @@ def test_without_an_experiment_registering_says_so(aligned):
         aligned.register(experiment_id="987654")
 
 
-def test_other_scorers_are_read_by_mlflow_as_before(endpoint):
-    tone_judge(name="plain").register()
-    assert type(scorers.get_scorer(name="plain")) is InstructionsJudge
-    with pytest.raises(MlflowException, match="was never aligned"):
-        load("plain")
-
-
 # -- from MLflow's optimizer, from our registry, and back -------------------------------------------------------------------
 
 
@@ -259,13 +252,6 @@ def test_any_judge_is_a_scorer_with_its_scale(endpoint):
     assert load("quality").memalign_judge.value_type.spec == "int:1..5"
 
 
-@pytest.mark.parametrize("given", ["tone", tone_judge()])
-def test_only_a_judge_becomes_a_scorer(given):
-    with pytest.raises(MlflowException, match=r"as_scorer takes a memalign\.Judge") as error:
-        as_scorer(given)
-    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
-
-
 def test_a_conversation_judge_is_a_session_scorer(endpoint):
     judge = ma.Judge(
         name="resolved", feedback_value_type=bool, model="openai:small", instructions="Resolved? {{ conversation }}"
@@ -306,11 +292,3 @@ def test_a_runs_page_escapes_what_people_wrote(experiment):
     page = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/report.html")
     for shown in (page, run.data.tags["mlflow.note.content"]):
         assert "<script" not in shown
-
-
-def test_a_verdict_names_its_guidelines_words_and_traces(aligned):
-    item = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
-    said = aligned(**item).metadata["memalign.guidelines"]
-    (first,) = (each for each in said if "case 1" in each)
-    assert first.startswith("G")
-    assert any(trace_id in first for trace_id in aligned._episodic_trace_ids)

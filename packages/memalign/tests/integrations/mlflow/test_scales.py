@@ -8,7 +8,6 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from memalign.integrations.mlflow.base_judges import value_type_of
 from tests.support.endpoint import system_of
 from tests.support.mlflow_world import fetched, says, tone_judge, traced
 
@@ -38,10 +37,3 @@ def test_a_label_outside_the_scale_is_refused():
     judge = tone_judge(feedback_value_type=int, instructions="Rate 1-5. {{ outputs }}")
     with pytest.raises(MlflowException, match="a whole number from 1 to 5"):
         judge.align(fetched(trace_id), MemAlignOptimizer(value_type="int:1..5"))
-
-
-def test_unbounded_floats_agree_only_where_equal():
-    scale = value_type_of(float)
-    assert scale.agree(3.0, 3.0)
-    assert not scale.agree(3.0, 30.0)
-    assert scale.json_schema() == {"type": "number"}

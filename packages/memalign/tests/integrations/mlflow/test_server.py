@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import mlflow
 import pytest
-from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
 from mlflow.genai.scorers import ScorerSamplingConfig
 
@@ -63,12 +62,6 @@ def test_a_hundred_rows_each_see_their_own_examples(endpoint: Endpoint):
     assert endpoint.max_in_flight > 4
 
 
-def test_four_workers_on_sqlite_keep_examples_apart(endpoint: Endpoint, monkeypatch):
-    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
-    endpoint.latency = 0.05
-    every_row_has_its_verdict(learned=10)
-
-
 # -- scheduled scorers -----------------------------------------------------------------------------------------------------
 
 
@@ -87,20 +80,3 @@ def test_a_gateway_judge_is_scheduled_changed_and_stopped(endpoint: Endpoint):
     assert stopped.status.value == "STOPPED"
     assert stopped.model == "gateway:/house"
     assert load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value is False
-
-
-@pytest.mark.usefixtures("on_server", "endpoint")
-def test_a_judge_of_another_model_is_not_scheduled():
-    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer()).register()
-    own = tone_judge(name="own").register()
-    for judge in (aligned, own):
-        with pytest.raises(MlflowException, match="does not use a gateway model") as error:
-            judge.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
-        assert error.value.error_code == "INVALID_PARAMETER_VALUE"
-
-
-@pytest.mark.usefixtures("endpoint")
-def test_an_unregistered_judge_is_not_scheduled():
-    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
-    with pytest.raises(MlflowException, match="not registered"):
-        aligned.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))

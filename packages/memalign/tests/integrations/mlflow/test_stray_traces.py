@@ -52,14 +52,6 @@ def test_nor_do_they_on_a_tracking_server(server, endpoint, experiment):
     teaches_and_judges(served, endpoint)
 
 
-def test_an_evaluation_has_the_traces_of_its_rows(endpoint, experiment):
-    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
-    before = there(experiment)
-    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(4)]
-    mlflow.genai.evaluate(data=rows, scorers=[aligned])
-    assert there(experiment) == before + len(rows)
-
-
 def test_a_judge_of_traces_leaves_none(endpoint, experiment):
     trace_id, new = traced(1), traced(2)
     says(trace_id, False, "say: Look at the tools.")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai.judges import make_judge
-from mlflow.genai.judges.base import Judge
 from mlflow.genai.scorers import Scorer
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
-from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, tone_judge
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
@@ -63,16 +61,6 @@ def test_a_copy_judges_learns_and_forgets_too(aligned, made):
     assert len(aligned._semantic_memory) == 2
 
 
-def test_a_judge_is_also_a_scorer_of_mlflow(aligned):
-    assert isinstance(aligned, Judge)
-    assert isinstance(aligned, Scorer)
-    assert [field.name for field in aligned.get_output_fields()] == ["result", "rationale"]
-
-
-def test_a_printed_judge_tells_how_much_it_learned(aligned):
-    assert repr(aligned) == str(aligned) == "MemAlignJudge(name='tone', model='openai:/small', guidelines=2, traces=2)"
-
-
 def test_all_settings_survive_align_and_registration(aligned, endpoint, monkeypatch):
     aligned.register()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -101,29 +89,7 @@ def test_aggregations_are_metrics_of_an_evaluation(aligned):
     assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
 
 
-def test_many_may_ask_a_loaded_judge_at_once(aligned):
-    aligned.register()
-    loaded = load("tone")
-    with ThreadPoolExecutor(8) as pool:
-        verdicts = list(pool.map(lambda _: loaded(**CASE).value, range(16)))
-    assert verdicts == [False] * 16
-
-
 # -- one trace, several words ----------------------------------------------------------------------------------------------
-
-
-def test_a_changed_trace_costs_nothing_for_the_other(endpoint):
-    one, two = lesson(1), traced(2)
-    given = says(two, False, "say: case 2 is unkind")
-    aligned = tone_judge().align(fetched(one, two), MemAlignOptimizer())
-    mlflow.update_assessment(
-        trace_id=two,
-        assessment_id=given,
-        assessment=mlflow.entities.Feedback(name="tone", value=False, rationale="say: case 2 is rude"),
-    )
-    again = aligned.align(fetched(one, two))
-    assert {each.guideline_text for each in again._semantic_memory} == {"case 1 is unkind", "case 2 is rude"}
-    assert [row.status for row in again.alignment.rows] == ["unchanged", "changed"]
 
 
 # -- models in this process ------------------------------------------------------------------------------------------------

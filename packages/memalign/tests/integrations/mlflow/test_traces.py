@@ -11,9 +11,6 @@ from memalign.integrations.mlflow.assessments import read_feedback
 from memalign.integrations.mlflow.traces import content_of
 from tests.support.mlflow_world import fetched, says, traced
 
-FIELDS = ("inputs", "outputs")
-
-
 JUDGE = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
 
 
@@ -44,12 +41,6 @@ def test_the_last_override_in_a_chain_counts():
     assert said(trace_id) == [("ben", True, None)]
 
 
-def test_a_person_overridden_by_programs_said_nothing():
-    trace_id = traced(1)
-    override(trace_id, says(trace_id, False, by="ana"), True, by="gpt", kind="LLM_JUDGE")
-    assert said(trace_id) == []
-
-
 def test_the_latest_word_of_a_person_counts():
     trace_id = traced(1)
     says(trace_id, True, "fine")
@@ -59,12 +50,6 @@ def test_the_latest_word_of_a_person_counts():
     assert [(row.source, row.value) for row in found.rows] == [("ana", False), ("ben", True)]
     (note,) = found.notes
     assert note.startswith(f"{trace_id}: of what ana said the latest counts, and a-")
-
-
-def test_a_label_and_name_keep_their_case():
-    trace_id = traced(1)
-    says(trace_id, "Very Good", by="Ana.Silva@Example.org")
-    assert said(trace_id) == [("Ana.Silva@Example.org", "Very Good", None)]
 
 
 def test_nobody_in_particular_is_unknown():

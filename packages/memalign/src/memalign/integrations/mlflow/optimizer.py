@@ -84,23 +84,11 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             number = getattr(self, name)
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number <= 0):
                 raise invalid(f"{name} must be a positive integer, got {number!r}")
-        for name, protocol in (("reflection_lm", ChatModel), ("embedding_model", EmbeddingModel)):
-            model = getattr(self, name)
-            if model is not None and not isinstance(model, (str, protocol)):
-                raise invalid(f"{name} must be the name of a model, such as 'openai:/gpt-4.1-mini', got {model!r}")
-        if not isinstance(self.parameters or {}, Mapping):
-            raise invalid(f"parameters must be a dict, such as {{'samples': 3}}, got {self.parameters!r}")
-        for name in ("authority", "policy"):
-            value = getattr(self, name)
-            if isinstance(value, str) or (value is not None and not isinstance(value, Iterable)):
-                raise invalid(f"{name} must be a list, such as [{value!r}], got {value!r}")
-            object.__setattr__(self, name, None if value is None else tuple(value))
-        if self.progress is not None and not callable(self.progress):
-            raise invalid(f"progress must be a function of stage, done and total, got {self.progress!r}")
         if self.value_type is not None:
             value_type_of(None, self.value_type)
-        object.__setattr__(self, "parameters", dict(self.parameters or {}))
-        self._memalign(None, None)  # keys and addresses may follow until the first align
+        checked = self._memalign(None, None)  # keys and addresses may follow until the first align
+        for name in ("authority", "policy"):
+            object.__setattr__(self, name, getattr(checked, name))
 
     # -- learning and forgetting ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,160 @@
+"""People who answered a case differently: each sees the other's answer, and where both keep theirs an owner settles.
+
+Until then neither is taught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, or_, select, update
+
+from memalign.values import ValueType
+from memalign_server.people.people import LOCAL
+from memalign_server.problems import Refused
+from memalign_server.review.answers import (
+    TAKEN_OVER,
+    VERDICT,
+    Answer,
+    Review,
+    Saved,
+    differ,
+    draft_of,
+    mark_dispute,
+    own_row,
+    review_of,
+    same_value,
+    save,
+    save_draft,
+    verdicts_on,
+)
+from memalign_server.review.cases import QueuedCase, cases_of, own_review
+from memalign_server.store.tables import people, queue, reviews
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A case on which people differ, with their answers, the earliest first.
+
+    Where it waits for one person, `own` is theirs and `answers` are those that say otherwise; else it waits for an
+    owner, because everybody has kept theirs.
+    """
+
+    case: QueuedCase
+    answers: tuple[Review, ...]
+    own: Review | None = None
+
+
+def differences(
+    connection: Connection, judge: str, person: str, *, kind: ValueType, limit: int = 20
+) -> list[Difference]:
+    """The cases that a person and somebody else answered differently, and that wait for this person's choice.
+
+    Nearly equal scores of a `kind` are no difference. Cases that the person has kept or an owner has settled do not
+    wait. The person's earliest answer comes first.
+    """
+    unchosen = (VERDICT, reviews.c.kept_revision != reviews.c.revision)
+    query = _disputed(judge).join(reviews, own_review(judge, person)).where(*unchosen).order_by(reviews.c.updated_at)
+    waiting = (
+        (tuple(other for other in verdicts if not same_value(other.value, own.value, kind)), own)
+        for _, verdicts in verdicts_on(connection, judge, connection.execute(query).scalars())
+        for own in verdicts
+        if own.person == person
+    )
+    return _first_cases(connection, judge, waiting, limit)
+
+
+def take_over(
+    connection: Connection,
+    judge: str,
+    person: str,
+    case_id: str,
+    other: str,
+    *,
+    kind: ValueType,
+    revision: int | None = None,
+) -> Saved:
+    """Give a person's answer the verdict of the `other` one, a colleague: they agree now.
+
+    The person's own words were about the verdict that they give up. They become a draft, so that they are not lost, and
+    are not taught with the new verdict. It is a conflict if the colleague's answer is not of this `revision` any more.
+    Raises InputError if one of the two has no answer on the case.
+    """
+    own, theirs = (review_of(connection, judge, name, case_id) for name in (person, other))
+    if own is None or theirs is None or own.value is None or theirs.value is None:
+        raise Refused("you and {other} have not both answered this case any more: look at it again", other=other)
+    if revision is not None and revision != theirs.revision:
+        return Saved(outcome="conflict", review=own)
+    if same_value(own.value, theirs.value, kind):
+        return Saved(outcome="repeated", review=own)
+    typed = draft_of(connection, judge, person, case_id)
+    if own.rationale is not None and typed.words is None:  # nothing newer was typed
+        save_draft(connection, judge, person, case_id, own.rationale, revision=typed.revision)
+    answer = Answer(state="answered", value=theirs.value, form=TAKEN_OVER, revision=own.revision, seen=True)
+    return save(connection, judge, person, case_id, answer, kind=kind)
+
+
+def keep_answer(connection: Connection, judge: str, person: str, case_id: str) -> None:
+    """Note that a person has seen a colleague's answer and keeps their own: an owner chooses once everybody does."""
+    own = (own_row(reviews, judge, person, case_id), reviews.c.state == "answered")
+    connection.execute(update(reviews).where(*own).values(kept_revision=reviews.c.revision))
+
+
+def open_settlements(connection: Connection, judge: str, *, kind: ValueType, limit: int = 20) -> list[Difference]:
+    """The cases that only an owner can settle: everybody who differs has kept their answer, or has left the team."""
+    team = {LOCAL.name, *connection.execute(select(people.c.name)).scalars()}
+    chosen = or_(reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team))
+    of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, VERDICT)
+    several = select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery() > 1
+    query = _disputed(judge).where(several).order_by(queue.c.number)  # most cases wait for somebody and are not read
+    waiting = (
+        (differing, None)
+        for _, verdicts in verdicts_on(connection, judge, connection.execute(query).scalars())
+        if (differing := tuple(v for v in verdicts if any(not same_value(v.value, w.value, kind) for w in verdicts)))
+        and all(answer.kept_revision == answer.revision or answer.person not in team for answer in differing)
+    )
+    return _first_cases(connection, judge, waiting, limit)
+
+
+def settle(connection: Connection, judge: str, case_id: str, holder: str) -> None:
+    """Choose whose answer on a case holds. It alone is taught, until somebody answers the case differently.
+
+    An empty `holder` leaves the case out. Raises InputError for a holder who has no answer on the case.
+    """
+    answer = review_of(connection, judge, holder, case_id) if holder else None
+    if holder and (answer is None or answer.value is None):
+        raise Refused("{person} has no answer on this case any more: look at it again", person=holder)
+    mark_dispute(connection, judge, case_id, False, holder)
+
+
+def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:
+    """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
+    of_several = select(reviews.c.case_id).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.case_id)
+    in_question = or_(
+        queue.c.disputed == 1, queue.c.settled.is_not(None), queue.c.case_id.in_(of_several.having(func.count() > 1))
+    )
+    query = select(queue.c.case_id, queue.c.disputed, queue.c.settled).where(queue.c.judge == judge, in_question)
+    before = {row.case_id: row for row in connection.execute(query)}
+    for case_id, verdicts in verdicts_on(connection, judge, before):
+        row = before[case_id]
+        settled = row.settled if row.settled in {"", *(answer.person for answer in verdicts)} else None
+        disputed = settled is None and differ(verdicts, kind)
+        if (disputed, settled) != (bool(row.disputed), row.settled):
+            mark_dispute(connection, judge, case_id, disputed, settled)
+
+
+def _disputed(judge: str) -> Select[Any]:
+    """The ids of cases on which people differ; both kinds are named because the index begins with them."""
+    return select(queue.c.case_id).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
+
+
+def _first_cases(
+    connection: Connection, judge: str, waiting: Iterable[tuple[tuple[Review, ...], Review | None]], limit: int
+) -> list[Difference]:
+    """The first that wait, with their cases; where answers have gone since, nobody may differ any more."""
+    first = {answers[0].case_id: (answers, own) for answers, own in islice(filter(lambda row: row[0], waiting), limit)}
+    pairs = ((case, *first[case.example.id]) for case in cases_of(connection, judge, list(first)))
+    return [Difference(case=case, answers=answers, own=own) for case, answers, own in pairs]
