@@ -341,3 +341,12 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     assert [row.case.example.id for row in (*of_ben, *of_owners)] == ["d-00"]
     assert max(sizes) < 40, "values of one statement"
     assert len(sizes) < 8, "statements"
+
+
+def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connection) -> None:
+    for case in ("c-00", "c-01"):
+        for person, value in (("ana", False), ("ben", True)):
+            say(tables, person, case, value)
+    tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
+    (first,) = differences(tables, JUDGE, "ana", kind=YES_NO, limit=1)
+    assert first.case.example.id == "c-01"

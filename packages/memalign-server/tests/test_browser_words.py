@@ -410,3 +410,38 @@ def test_an_unsent_answer_waits_for_its_owner(chromium: Browser, people: str) ->
         sign_in(page, people, "ana", back=LATE)
         page.wait_for_selector(".foot.back")
         assert rows(people).keys() == {("late", "ana")}
+
+
+def test_words_that_are_shortened_after_a_look_elsewhere_stay_short(chromium: Browser, url: str) -> None:
+    with served(url) as address:
+        page = opened(chromium, address)
+        explain(page, f"{WORDS} Or rather not.")
+        page.evaluate("Object.defineProperty(document, 'visibilityState', { value: 'hidden' })")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} Or rather not.")
+        until(page, NOTHING_UNSAVED)
+        page.fill(FIELD, WORDS)
+        words_saved(page)
+        has_words(page)
+        page.keyboard.press("Enter")
+        next_case(page)
+        assert rows(url)["late", "local"].rationale == WORDS
+
+
+def test_the_account_says_what_is_unsent_before_somebody_signs_out(chromium: Browser, people: str) -> None:
+    with served(people) as address:
+        page = opened(chromium, address)
+        sign_in(page, people, "ana")
+        page.goto(LATE)
+        page.route(
+            lambda address: REVIEW in address,
+            lambda route: route.abort() if route.request.method == "POST" else route.continue_(),
+        )
+        page.keyboard.press("n")
+        page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
+        page.goto("/account")
+        page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
+        sign_out(page)
+        page.unroute_all()
+        sign_in(page, people, "ana", back=LATE)
+        page.wait_for_selector(".foot.back")

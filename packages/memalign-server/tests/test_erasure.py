@@ -403,3 +403,14 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site
     assert site.nowhere("okafor")
     cases = [json.loads(line) for line in site.client.get("/judges/tone/download/cases.jsonl").text.splitlines()]
     assert [case["judgment"]["rationale"] for case in cases] == ["It is polite."] * len(OTHERS)
+
+
+def test_cases_are_erased_by_id_wherever_they_are(site: Site) -> None:
+    spread(site)
+    ids = sorted(ALL)
+    preview = site.registry().erase("tone", ids, dry_run=True)
+    assert set(preview.cases) == ALL
+    receipt = site.registry().erase("tone", ids)
+    assert receipt.complete, receipt.left
+    assert len(receipt.keys) == 6
+    assert site.nowhere("okafor")

@@ -15,6 +15,7 @@ from sqlalchemy import update
 from memalign.errors import InputError
 from memalign_server.store import Store
 from memalign_server.store.tables import jobs as table
+from memalign_server.store.tables import later
 from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.kinds import Work
 from server_support import world
@@ -224,3 +225,19 @@ def test_what_work_gave_is_not_kept_if_an_erasure_ran_meanwhile(tmp_path: Path) 
     assert (ending.state, ending.result) == ("failed", None)
     assert ending.problem is not None
     assert "an erasure took" in ending.problem
+
+
+def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
+    jobs, _ = undone(tmp_path, "done", "teach", {})
+    jobs.start("erase", "tone", {}, asked_by="ana")
+    with jobs.store.write() as connection:
+        connection.execute(update(table).values(state="done", ended_at=later(-31 * 86400)))
+    jobs.start("queue", "tone", {}, asked_by="ana")
+    assert {job.kind for job in jobs.recent("tone")} == {"erase", "queue"}
+
+
+def test_whoever_waits_reads_no_result(tmp_path: Path) -> None:
+    jobs, job = undone(tmp_path, "done", "teach", {})
+    with jobs.store.write() as connection:
+        connection.execute(update(table).values(result="no JSON"))
+    assert [found.result for found in (jobs.find(job, result=False), *jobs.recent("tone")) if found] == [None, None]

@@ -480,3 +480,46 @@ def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
 def test_a_case_of_the_memory_alone_is_found_and_leads_nowhere(site: Site) -> None:
     site.server.registry.align("tone", [{"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}])
     assert site.page(find="the archive").endswith("1 case holds it. “From the archive.”")
+
+
+def test_whoever_reviews_on_always_has_the_new_versions_verdict(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    with site.server.store.write() as connection:
+        coming = next_cases(connection, "tone", "local", n=40)
+        old = [case.example.id for case in coming[1:]]
+        connection.execute(update(queue).where(queue.c.case_id.in_(old)).values(version=1))
+    before = len(site.server.jobs.recent("tone"))
+    for _ in range(2):
+        site.client.get("/judges/tone/review")
+        wait(site.client)
+    assert len(site.server.jobs.recent("tone")) == before + 1, "and what is judged by it is not judged again"
+    with site.server.store.read() as connection:
+        assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
+
+
+def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:
+    explain_three(site)
+    with site.server.store.write() as connection:
+        add_cases(connection, "tone", [Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.") for n in range(60)])
+        connection.execute(update(queue).where(queue.c.case_id.like("n%")).values(rank=0))
+    site.teach()
+    with site.server.store.read() as connection:
+        unasked = connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all()
+    assert len(unasked) >= 40, "an upload is judged by its own job, and once"
+
+
+def test_a_taught_case_is_judged_with_itself_hidden(site: Site) -> None:
+    explain_three(site)
+    site.teach()
+    judgment = site.case("c9").judgment
+    assert judgment is not None
+    assert (judgment.value, judgment.decided_by) == (False, "model"), "its label says yes"
+
+
+def test_comments_that_contradict_stand_side_by_side(quarrel: Site) -> None:
+    page = quarrel.page()
+    assert (
+        "These two say different things “Say sorry, always.” You This holds “Never say sorry.” ben This holds" in page
+    )
+    assert "Both hold" in page

@@ -316,3 +316,29 @@ def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Sh
     answer_all(reviewer, "yynn")
     answer_all(zoe, "yyy")
     assert "reviewer and zoe agree on 2 of 3." in page(owner)
+
+
+def test_too_few_cases_for_a_figure_tell_their_number_alone(tmp_path: Path) -> None:
+    with scoring(tmp_path, "int:1..5", 3) as people:
+        for person, score in zip(people, "35", strict=True):
+            answer(person, "c-00", value=score)
+        answer(people[1], "c-01", value="3")
+        figures = people[0].get(f"{TRUST}/figures.json").json()
+    assert figures["held_out_cases"] == {
+        "now": {"cases": 1},
+        "before_teaching": {"cases": 0},
+    }
+    assert figures["people"] == {"krippendorff_alpha": None, "cases_that_several_answered": 1}
+
+
+def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClient) -> None:
+    row = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy."}
+    put_in(local, CASES)
+    hold_out(local)
+    answer_all(local, "yyyyyyyyyyyy")
+    job = local.post("/api/v1/judges/tone/align", json={"feedback": [row]})
+    assert job.status_code == 202
+    wait(local)
+    with server(local).store.read() as connection:
+        versions = {case.version for case in cases_of(connection, "tone", [f"c-{n:02}" for n in range(12)])}
+    assert versions == {2}

@@ -74,3 +74,16 @@ def test_every_row_has_a_verdict_on_two_workers(server: Server) -> None:
     earlier = pa.Table.from_pylist(verdicts)
     more = on_ray.judge(ray.data.from_items(rows(25)), JUDGE, tasks=1, done=earlier).take_all()
     assert sorted(row["id"] for row in more) == [f"i-{n:02}" for n in range(20, 25)]
+
+
+def test_all_workers_together_keep_the_limit(server: Server) -> None:
+    from memalign.integrations import ray as on_ray
+
+    cost = on_ray.judge(ray.data.from_items(rows(1)), JUDGE, tasks=1).take_all()[0]["cost"]
+    server.asked.clear()
+    ds = ray.data.from_items(rows(20)).repartition(4)
+    verdicts = on_ray.judge(ds, JUDGE, tasks=2, batch_size=5, max_cost=8.5 * cost, rows_per_second=200).take_all()
+    judged = sum(row["error"] is None for row in verdicts)
+    assert 4 <= judged == sum(server.asked.values()) <= 8
+    assert len(verdicts) == 20
+    assert all("NotJudged" in row["error"] for row in verdicts if row["error"])

@@ -10,7 +10,7 @@ from mlflow.exceptions import MlflowException
 import memalign
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from memalign.integrations.mlflow.routes import judge_model
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import Endpoint, bad_request
 from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
 
 if TYPE_CHECKING:
@@ -202,3 +202,12 @@ def test_an_address_that_only_litellm_reads_is_refused(here: Endpoint, monkeypat
         MemAlignOptimizer(reflection_lm="anthropic:/large").align(tone_judge(), fetched(lesson(1)))
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"
     assert asked(here) == 0
+
+
+def test_a_refused_key_is_named_by_its_variable(here: Endpoint, monkeypatch):
+    monkeypatch.setenv("DATABRICKS_HOST", here.base_url.removesuffix("/v1").replace("://", "://ana:hunter2@"))
+    monkeypatch.setenv("DATABRICKS_TOKEN", "theirs")
+    here.answer = bad_request("Invalid access token", status=401)
+    with pytest.raises(MlflowException, match="Check DATABRICKS_TOKEN") as error:
+        tone_judge(model="databricks:/small").align(fetched(lesson(1)), MemAlignOptimizer())
+    assert "hunter2" not in str(error.value)

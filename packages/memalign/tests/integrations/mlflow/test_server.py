@@ -80,3 +80,9 @@ def test_a_gateway_judge_is_scheduled_changed_and_stopped(endpoint: Endpoint):
     assert stopped.status.value == "STOPPED"
     assert stopped.model == "gateway:/house"
     assert load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value is False
+
+
+def test_four_workers_on_sqlite_keep_examples_apart(endpoint: Endpoint, monkeypatch):
+    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
+    endpoint.latency = 0.05
+    every_row_has_its_verdict(learned=10)

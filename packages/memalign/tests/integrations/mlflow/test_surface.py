@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -118,3 +119,11 @@ def test_missing_abilities_of_a_local_model_are_named(changes, message):
     with pytest.raises(MlflowException, match=message) as error:
         MemAlignOptimizer().align(judge, fetched(lesson(1)))
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+def test_many_may_ask_a_loaded_judge_at_once(aligned):
+    aligned.register()
+    loaded = load("tone")
+    with ThreadPoolExecutor(8) as pool:
+        verdicts = list(pool.map(lambda _: loaded(**CASE).value, range(16)))
+    assert verdicts == [False] * 16
