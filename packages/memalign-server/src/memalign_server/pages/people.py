@@ -1,4 +1,4 @@
-"""The doors: a personal link, an OpenID provider, the way out. Behind them the first page, the account, and the experts of Set up."""
+"""The doors: a personal link, OpenID, the way out. Behind them the first page, the account, the experts of Set up."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _end(request: Request, server: Server) -> None:
             end_session(connection, session)
 
 
-# -- the first page, and the account --------------------------------------------------------------------------------------------------
+# -- the first page, and the account -----------------------------------------------------------------------------------
 
 
 @router.get("/")

@@ -134,7 +134,7 @@ def measuring_names(connection: Connection, judge: str) -> set[str]:
 
 
 def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> tuple[int, int]:
-    """Put cases in the queue of a judge, unjudged; returns how many are new, and how many it has and leaves as they are.
+    """Put cases in the queue of a judge, unjudged; returns how many are new, and how many it has already.
 
     Of several with one id the last counts. Raises InputError for too long an id.
     """
