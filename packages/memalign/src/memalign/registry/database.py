@@ -338,18 +338,19 @@ _POOLS: weakref.WeakSet[Engine] = weakref.WeakSet()
 def _postgresql(url: URL, busy_timeout: float) -> Engine:
     defaults = {"client_encoding": "utf8", "application_name": "memalign", "connect_timeout": "10"}  # seconds
     try:
-        engine = create_engine(
-            url.set(query={**defaults, **url.query}),
-            hide_parameters=True,
-            pool_timeout=busy_timeout,
-            pool_pre_ping=True,
-            connect_args={"prepare_threshold": None},  # a pooler between us and the server may know none of them
-        )
+        import psycopg  # noqa: F401  # SQLAlchemy's driver
     except ImportError as error:
         raise ConfigurationError(
             f"a registry on PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]', which "
             "memalign[postgresql] brings"
         ) from None
+    engine = create_engine(
+        url.set(query={**defaults, **url.query}),
+        hide_parameters=True,
+        pool_timeout=busy_timeout,
+        pool_pre_ping=True,
+        connect_args={"prepare_threshold": None},  # a pooler between us and the server may know none of them
+    )
     _POOLS.add(engine)
     return engine
 
