@@ -1,4 +1,4 @@
-"""Every error of a provider's library is one of ours."""
+"""Every error of a provider's library is one of ours; what may pass is tried again."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pydantic_ai import exceptions
 from memalign.errors import InvalidOutput, ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.provider_errors import PromptTooLong, failure_of
 from memalign.models.providers import Target
+from memalign.models.retry import AttemptFailed, Retry
 
 TARGET = Target(provider="openai", model="m", base_url="http://x/v1")
 
@@ -183,3 +184,47 @@ def _refused() -> httpx2.ConnectError:
 def test_a_failure_names_its_cause(error, reason):
     failed = failure_of(error, TARGET)
     assert failed.reason == reason
+
+
+QUICK = Retry(attempts=3, base_seconds=0.001)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "requested", "least", "most"),
+    [(1, None, 0.5, 1), (2, None, 1, 2), (3, None, 2, 4), (9, None, 60, 60), (1, 20, 20, 21), (1, 3600, 60, 60)],
+)
+def test_waits_double_and_stop_at_the_longest(attempt, requested, least, most):
+    assert least <= Retry(base_seconds=1, max_wait=60).wait(attempt, requested=requested) <= most
+
+
+@pytest.mark.parametrize(
+    ("failures", "attempts", "message"),
+    [
+        ([AttemptFailed(ModelUnavailable, "down", retry=True)] * 2, 3, None),
+        (
+            [AttemptFailed(RateLimited, "HTTP 429", advice="Ask later.", retry=True)] * 3,
+            3,
+            r"^openai:m at http://x: HTTP 429 \(3 attempts\)\. Ask later\.$",
+        ),
+        ([AttemptFailed(ModelUnavailable, "gone")], 1, r"^openai:m at http://x: gone$"),
+        ([TypeError("a bug")], 1, "a bug"),
+    ],
+)
+async def test_what_may_pass_is_tried_again_and_nothing_else(
+    failures: list[Exception], attempts: int, message: str | None
+):
+    waiting, numbers = list(failures), []
+
+    async def attempt(number: int) -> str:
+        numbers.append(number)
+        if waiting:
+            raise waiting.pop(0)
+        return "up"
+
+    if message is None:
+        assert await QUICK.run(attempt, subject="openai:m") == "up"
+    else:
+        last = failures[-1]
+        with pytest.raises(last.error if isinstance(last, AttemptFailed) else type(last), match=message):
+            await QUICK.run(attempt, subject="openai:m at http://x")
+    assert len(numbers) == attempts
