@@ -1,4 +1,4 @@
-"""A hub of files on loopback that misbehaves on request: breaks off, refuses, knows no ranges, sends elsewhere."""
+"""A hub of files on loopback that misbehaves on request: breaks off, refuses, knows no ranges."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import NamedTuple, Self
 
 
 class Asked(NamedTuple):
-    """One request: its path, and two of its headers."""
+    """One request: its path, and the range that it wants."""
 
     path: str
     range: str | None
-    authorization: str | None
 
 
 class Hub:
@@ -26,8 +25,6 @@ class Hub:
         self.hang_up_after: list[int] = []
         """Bytes to send before hanging up, one entry a request."""
         self.ranges_known = True
-        self.wrong_ranges = False
-        self.redirect_to: str | None = None
         self.asked: list[Asked] = []
         """The requests for files; not those for their size alone (HEAD)."""
         hub = self
@@ -39,14 +36,9 @@ class Hub:
             def do_GET(self) -> None:
                 wanted = self.headers.get("Range")
                 if self.command == "GET":
-                    hub.asked.append(Asked(self.path, wanted, self.headers.get("Authorization")))
+                    hub.asked.append(Asked(self.path, wanted))
                 if hub.faults:
                     self.send_error(hub.faults.pop(0))
-                    return
-                if hub.redirect_to is not None:
-                    self.send_response(302)
-                    self.send_header("Location", hub.redirect_to + self.path)
-                    self.end_headers()
                     return
                 body = hub.files.get(self.path)
                 start = int(re.sub(r"\D", "", wanted)) if wanted and hub.ranges_known else 0
@@ -55,8 +47,7 @@ class Hub:
                     return
                 self.send_response(206 if start else 200)
                 if start:
-                    first = start + 1 if hub.wrong_ranges else start
-                    self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+                    self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
                 self.send_header("Content-Length", str(len(body) - start))
                 self.end_headers()
                 if self.command == "HEAD":

@@ -51,7 +51,7 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
             raise InputError(
                 f"header {name}: $NAME or ${{NAME}} names an environment variable; write $$ for a dollar sign"
             )
-        _check_variables(name, value, InputError)
+        _check_variables(name, Template(value).get_identifiers(), InputError)
         rest = _VARIABLE.sub("", value)
         remainder = _SCHEME.sub("", rest).strip(" ;,")
         if _SECRET_VALUE.search(rest) or (remainder and _SECRET_NAME.search(name)):
@@ -73,12 +73,17 @@ def filled_headers(headers: Mapping[str, str], model: str) -> dict[str, str]:
         ConfigurationError: A variable is not set, holds what no header can, or may not go to that model.
     """
     filled = {}
+    address = address_of(parse_name(model)[1])[1]
+    trusted = {*re.split(r"[\s,]+", os.environ.get(SERVERS, "")), *servers_of_this_machine()}
     for name, value in headers.items():
-        if variables := Template(value).get_identifiers():
-            _check_variables(name, value, ConfigurationError)
-            _check_address(name, variables, model)
-        missing = [variable for variable in variables if not os.environ.get(variable)]
-        if missing:
+        variables = Template(value).get_identifiers()
+        _check_variables(name, variables, ConfigurationError)
+        if variables and address is not None and _origin(address) not in map(_origin, trusted):
+            raise ConfigurationError(
+                f"header {name}: {' and '.join(variables)} may not go to {address}: {SERVERS} does not name that "
+                f"address. If you trust it with this key, set {SERVERS}={address}"
+            )
+        if missing := [variable for variable in variables if not os.environ.get(variable)]:
             raise ConfigurationError(
                 f"{model}: its header {name} needs the environment variable {missing[0]}, which is not set"
             )
@@ -91,26 +96,13 @@ def filled_headers(headers: Mapping[str, str], model: str) -> dict[str, str]:
     return filled
 
 
-def _check_variables(name: str, value: str, error: type[InputError | ConfigurationError]) -> None:
-    for variable in Template(value).get_identifiers():
+def _check_variables(name: str, variables: list[str], error: type[InputError | ConfigurationError]) -> None:
+    for variable in variables:
         if not variable.startswith(PREFIX):
             raise error(
                 f"header {name}: {variable} is not sent; only variables named {PREFIX}… are. Set one such, and name "
                 f"it: '{name}: ${PREFIX}KEY'"
             )
-
-
-def _check_address(name: str, variables: list[str], model: str) -> None:
-    """Raise ConfigurationError where the model has an address that nothing on this machine names."""
-    address = address_of(parse_name(model)[1])[1]
-    if address is None:
-        return
-    named = {*re.split(r"[\s,]+", os.environ.get(SERVERS, "")), *servers_of_this_machine()}
-    if _origin(address) not in map(_origin, named):
-        raise ConfigurationError(
-            f"header {name}: {' and '.join(variables)} may not go to {address}: {SERVERS} does not name that address. "
-            f"If you trust it with this key, set {SERVERS}={address}"
-        )
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None] | None:
