@@ -192,14 +192,3 @@ def test_an_error_is_one_json_document_on_stdout(memalign: Run) -> None:
     lost = memalign("show", "tone", "--json")
     assert list(json.loads(lost.out)) == ["error"]
     assert lost.err.startswith("error: there is no registry at memalign.db")
-
-
-def test_a_download_is_not_begun_unasked(memalign: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path / "models"))
-    refused = memalign("models", "pull", "qwen2.5-coder-0.5b")
-    assert refused.code == 2
-    assert "491 MB" in refused.err
-    assert "--yes" in refused.err
-    listed = memalign("models", "list", "--json").json["models"]
-    assert [each["installed"] for each in listed] == [False, False]
-    assert "local:qwen2.5-coder-1.5b" in memalign("models", "list").out

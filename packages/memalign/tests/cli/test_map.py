@@ -53,12 +53,7 @@ def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
     assert memalign("align", tone, labels, "--map", MAP).code == 0
     assert memalign("edit", tone, "--map", "none").code == 0
     assert memalign("show", tone, "--json").json["columns"] == {}
-    refused = memalign("align", tone, labels)
-    assert refused.code == 2
-    assert (
-        "has no column for inputs, outputs, value. Its columns are ticket, question, answer, label, comment. "
-        "Name the right ones: --map inputs=COLUMN,outputs=COLUMN,value=COLUMN" in refused.err
-    )
+    assert memalign("align", tone, labels).code == 2
     assert memalign("edit", tone, "--map", MAP).code == 0
     assert memalign("judge", tone, labels).code == 0
 
@@ -179,13 +174,6 @@ def test_a_wrong_mapping_says_what_is_wrong(memalign: Run, tone: str, labels: Pa
     assert done.code == 2
     assert said in done.err.replace("\n", " ")
     assert memalign("show", tone, "--json").json["version"] == 1
-
-
-def test_a_judges_own_verdicts_stay_nobodys_feedback(memalign: Run, tone: str, held_out: Path) -> None:
-    assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
-    refused = memalign("align", tone, "judged.jsonl", "--source", "ana")
-    assert refused.code == 2
-    assert "the verdict of a judge" in refused.err
 
 
 def test_json_lines_of_stdin_are_mapped_too(memalign: Run, tone: str) -> None:
