@@ -29,8 +29,7 @@ from memalign_server.people.access import COOKIE
 from memalign_server.people.people import Role, add_person, start_session
 from memalign_server.review.cases import add_cases, store_judgments
 from memalign_server.store import Store
-from memalign_server.store.columns import now
-from memalign_server.store.tables import reviews
+from memalign_server.store.tables import now, reviews
 
 REPLY = "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. " * 6
 REASON = "It is polite, says when the order arrives, and asks for nothing that the customer has said already."

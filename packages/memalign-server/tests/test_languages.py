@@ -36,11 +36,11 @@ def sentences() -> set[str]:
             place = PLACES.get(call.node.name, len(call.args)) if isinstance(call.node, nodes.Name) else len(call.args)
             texts |= {part.value for part in call.args[place : place + 1] if isinstance(part, nodes.Const)}
     for path in SOURCE.rglob("*.py"):
-        calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
-        for call in calls if path.stem != "api" else ():  # programs read it
-            name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-            place = PLACES.get(name, len(call.args))
-            constants = [part.value for part in call.args[place : place + 1] if isinstance(part, ast.Constant)]
+        written = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        for code in written if path.stem != "api" else ():  # programs read it
+            name = code.func.id if isinstance(code.func, ast.Name) else getattr(code.func, "attr", "")
+            place = PLACES.get(name, len(code.args))
+            constants = [part.value for part in code.args[place : place + 1] if isinstance(part, ast.Constant)]
             texts |= {text for text in constants if isinstance(text, str)}
     return texts
 

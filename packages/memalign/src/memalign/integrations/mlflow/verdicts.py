@@ -114,8 +114,8 @@ def ask_mlflow(core: memalign.Judge, base: Any, content: Mapping[str, Any], argu
     cases: list[str] = []
     if memory.cases and content:
         with translated():
-            hits, _ = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits, Calls()))
-        cases = [hit.case.id for hit in reversed(hits)]  # next to the item, the most useful one
+            similar_cases, _ = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits, Calls()))
+        cases = [case.id for case in reversed(similar_cases)]  # next to the item, the most useful one
     text, parts = instructions_with(base.instructions, memory), named_parts(core.instructions)
     similar = (case for name in cases if (case := memory.case(name)) is not None)
     if examples := [shown_case(memory, case, parts, EXAMPLE_TOKENS)[0] for case in similar]:
