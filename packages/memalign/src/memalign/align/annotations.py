@@ -77,8 +77,8 @@ def checked_rows(
 
 def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, RowStatus]:
     """What each row is to the memory, by its key."""
-    known = ((row, memory.annotation(row.key)) for row in rows)
-    return {row.key: "new" if old is None else "unchanged" if old.says(row) else "changed" for row, old in known}
+    pairs = ((row, memory.annotation(row.key)) for row in rows)
+    return {row.key: "new" if old is None else "unchanged" if old.says(row) else "changed" for row, old in pairs}
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:

@@ -341,11 +341,11 @@ class DistilCall:
             prompt = render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
             return self._asking(prompt, ONE_RULE, "rule")
         refused = {label: self.refused[key] for label, key in self._labels.items() if key in self.refused}
-        shown: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
-        prompt = render_distil(**task, **shown, guidelines=self._standing, records=records, refused=refused)
+        asked_for: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
+        prompt = render_distil(**task, **asked_for, guidelines=self._standing, records=records, refused=refused)
         ids = [guideline.id for guideline in self._standing]
         values = [value_text(label) for label in self.judge.value_type.labels]
-        return self._asking(prompt, changes_schema(list(self._labels), ids, **shown, values=values), "changes")
+        return self._asking(prompt, changes_schema(list(self._labels), ids, **asked_for, values=values), "changes")
 
     def _checks_request(self, record: DistilRecord, rule: str) -> ChatRequest:
         instructions, value_type = self.judge.instructions, self.judge.value_type

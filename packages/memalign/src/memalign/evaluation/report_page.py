@@ -249,7 +249,7 @@ def _errors(wrong: Sequence[ReportedCase], *, by_kind: bool) -> list[tuple[str, 
 
 
 def _by_part(value_type: ValueType, evaluation: Evaluation) -> list[Section]:
-    """The figure by label, group and source, where there are two of a kind with cases enough; a source's cases have the labels that it gave itself."""
+    """The figure by label, group and source, where two of a kind have cases enough; a source's have its own labels."""
     annotations, score = annotations_by_case(evaluation.rows), value_type.kind == "float"
     parts: dict[str, dict[str, list[ScoredCase]]] = {"label": {}, "group": {}, "source": {}}
     for case in evaluation.cases:

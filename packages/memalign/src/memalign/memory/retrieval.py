@@ -93,23 +93,23 @@ def similar_cases(
         k: How many.
         judge: Only verdicts of the judge of this fingerprint rank the cases; None: all do, see `was_misjudged`.
     """
-    shown = list(memory.duplicates(example)[:1])
+    chosen = list(memory.duplicates(example)[:1])
     if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
-        return tuple(shown)
-    kinds = {kind for case in shown for kind in _kinds(case)}
+        return tuple(chosen)
+    kinds = {kind for case in chosen for kind in _kinds(case)}
     for case in _nearest(memory, example, vector):
-        if len(shown) >= CANDIDATES_PER_SLOT * k:
+        if len(chosen) >= CANDIDATES_PER_SLOT * k:
             break
         own = _kinds(case)
-        if memory.label(case) is not None and kinds.isdisjoint(own) and not _is_near_copy(memory, case, shown):
+        if memory.label(case) is not None and kinds.isdisjoint(own) and not _is_near_copy(memory, case, chosen):
             kinds.update(own)
-            shown.append(case)
+            chosen.append(case)
 
     def rank(case: Case) -> tuple[bool, bool]:  # of equal rank they stay in the order of their likeness
         other = case.example.content_hash != example.content_hash
         return other, not was_misjudged(memory, case, value_type, judge)
 
-    return tuple(sorted(shown, key=rank)[:k])
+    return tuple(sorted(chosen, key=rank)[:k])
 
 
 def _kinds(case: Case) -> tuple[str, ...]:
@@ -119,13 +119,13 @@ def _kinds(case: Case) -> tuple[str, ...]:
     return (f"words {words or case.example.content_hash}", *([] if group is None else [f"group {group}"]))
 
 
-def _is_near_copy(memory: Memory, case: Case, shown: Sequence[Case]) -> bool:
+def _is_near_copy(memory: Memory, case: Case, chosen: Sequence[Case]) -> bool:
     """Whether a case that is shown says the same. The scale of other embedders than the in-process one is unknown."""
     if not (memory.embedding_model or "").startswith(ENGLISH_CENTRED):
         return False
     import numpy as np
 
-    own, *others = (np.frombuffer(each.vector or b"", dtype=np.float32) for each in (case, *shown))
+    own, *others = (np.frombuffer(one.vector or b"", dtype=np.float32) for one in (case, *chosen))
     return any(own.shape == other.shape and own @ other >= NEAR_COPY for other in others)
 
 
