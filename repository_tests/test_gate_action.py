@@ -76,3 +76,10 @@ def test_the_script_passes_good_judges_and_fails_worse(repository: tuple[Path, b
     assert ran.returncode == (0 if is_good else 1), ran.stderr
     assert ("The gate: pass" if is_good else "The gate: worse") in (folder / "summary.md").read_text("utf-8")
     assert (b"<failure" in (folder / "gate.xml").read_bytes()) is not is_good
+
+
+def test_the_action_gives_all_the_script_reads() -> None:
+    action, script = ((ACTION / name).read_text("utf-8") for name in ("action.yml", "gate.sh"))
+    for name in ("JUDGE", "LABELLED", "CRITERIA", "JUDGED"):
+        assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in action
+        assert f"${{{name}" in script or f"${name}" in script

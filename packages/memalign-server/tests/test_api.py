@@ -233,6 +233,11 @@ def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callabl
     assert learned(local) == {}
 
 
+def test_a_result_of_a_hundred_thousand_rows_is_looked_up_in_pieces(local: TestClient) -> None:
+    rows = [{"id": str(number)} for number in range(100_000)]
+    assert local.post(f"{TONE}/align", json={"feedback": rows}).status_code == 202
+
+
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
 def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient) -> None:
     for method, path, body in (
@@ -349,7 +354,7 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
         f"/judges/tone/learned?job={job}",
         f"/judges/tone/teach?job={job}",
         "/judges/tone/trust",
-        "/judges/tone/download/cases.jsonl",
+        *(f"/judges/tone/download/{name}" for name in ("cases.jsonl", "feedback.jsonl", "judge.json")),
         "/judges/tone/review?case=late",
         "/judges/tone/learned?find=three weeks",
     )
@@ -360,6 +365,7 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
         assert VERDICT not in shown, door
         assert "Never so cold." not in shown, door
     assert VERDICT in owner.get("/judges/tone/download/cases.jsonl").text
+    assert owner.get("/judges/tone/download/judge.json").json()["name"] == "tone"
     assert "Never so cold." in say(reviewer, "late").text
 
 

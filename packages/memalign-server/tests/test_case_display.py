@@ -83,6 +83,8 @@ def test_hostile_text_becomes_no_element(text: str) -> None:
         parsed = tags(str(html))
         assert set(parsed.tags) <= allowed
         assert parsed.active == []
+        assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in html
+    assert ("202E" in str(visible(text))) == ("\N{RIGHT-TO-LEFT OVERRIDE}" in text), "shown by its number"
 
 
 def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 import test_api
 import test_jobs
 import test_people
+import test_trust
 from memalign_server import Settings, create_app
 from server_support import world
 from tests.support import postgres
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.skipif(not postgres.AVAILABLE, reason="no PostgreSQL he
 
 
 def named(test: Any) -> str:
-    return str(test.__name__)
+    return str(getattr(test, "func", test).__name__)
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +79,11 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     [
         test_jobs.test_an_align_is_a_job_with_a_result,
         test_api.test_a_thumb_down_becomes_feedback_that_is_learned,
+        partial(test_api.test_what_no_database_holds_is_no_error_of_ours, "\\u0000"),
+        test_trust.test_as_many_answers_as_the_button_says_are_enough,
     ],
     ids=named,
 )
 def test_work_on_postgresql(statement: Callable[[TestClient], None], local_there: TestClient) -> None:
     statement(local_there)
+    assert local_there.get("/judges/tone/trust/figures.json").status_code == 200

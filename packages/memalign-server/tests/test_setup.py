@@ -89,6 +89,8 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
     tried = post(local, "/judges/try", **trial).text
     assert "On the first case it said: <b>Yes</b>, “It answers the question.”" in tried
     assert len(registry_of(local).history("tone")) == 1
+    registry_of(local).align("tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}])
+    assert "<b>Yes</b>" in post(local, "/judges/try", **trial).text, "the model is asked, not the taught case"
 
 
 @pytest.mark.parametrize(
@@ -242,6 +244,8 @@ def test_feedback_in_a_file_is_taught_by_its_own_button(local: TestClient) -> No
     sent(local, "f.jsonl", lines, "feedback")
     wait(local)
     assert {note.source for note in registry_of(local).load("tone").memory.annotations()} == {"local"}
+    rows = map(json.loads, local.get("/judges/tone/download/feedback.jsonl").text.splitlines())
+    assert [row["source"] for row in rows] == ["local", "local"]
 
 
 def test_feedback_on_a_case_that_measures_the_judge_is_not_taught(local: TestClient) -> None:

@@ -54,13 +54,16 @@ def test_a_missing_key_is_told_without_options(monkeypatch: pytest.MonkeyPatch):
     assert "local:/" in str(error.value)
 
 
-@pytest.mark.usefixtures("endpoint")
-def test_a_wrong_label_is_told_without_options():
+def test_a_wrong_label_is_told_without_options(endpoint: Endpoint):
     trace_id = traced(1)
     says(trace_id, "perhaps")
+    traces = fetched(trace_id, lesson(2))
     with pytest.raises(MlflowException, match=r"MemAlignOptimizer\(skip_invalid=True\)") as error:
-        tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+        tone_judge().align(traces, MemAlignOptimizer())
     assert "--" not in str(error.value)
+    assert endpoint.requests == []
+    aligned = tone_judge().align(traces, MemAlignOptimizer(skip_invalid=True))
+    assert len(aligned._episodic_memory) == 1
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/v1", None])

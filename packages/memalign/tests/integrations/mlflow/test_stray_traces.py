@@ -39,6 +39,9 @@ def teaches_and_judges(experiment: str, endpoint: Endpoint) -> None:
     aligned.unalign(traces[:1])(**CASE)
     assert len(endpoint.requests) >= 4
     assert there(experiment) == before
+    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(4)]
+    mlflow.genai.evaluate(data=rows, scorers=[aligned])
+    assert there(experiment) == before + len(rows), "those of the evaluation's rows alone"
 
 
 def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
