@@ -45,6 +45,9 @@ def test_importing_memalign_loads_no_provider_and_nothing_heavy() -> None:
     script = f"import sys, memalign; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert loaded == []
+    # A room may not share its name with a public function: importing it would put the module in the function's place.
+    script = "import memalign, memalign.evaluation, sys; sys.exit(not callable(memalign.evaluate))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_all_is_exactly_the_public_names() -> None:

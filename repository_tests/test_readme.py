@@ -34,6 +34,7 @@ def test_the_program_prints_what_the_page_shows(endpoint: Endpoint, capsys: pyte
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == output
     assert len([line for line in program.splitlines() if line.strip()]) <= 15
+    assert len(README.splitlines()) <= 120, "the page is read in one go"
 
 
 def results() -> list[list[str]]:
@@ -100,6 +101,13 @@ def test_the_ways_of_contributing_name_functions_that_exist(heading: str) -> Non
     steps = way(heading)
     assert len(steps) > 8
     assert [step for step in steps if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")] == []
+
+
+def test_contributing_names_files_that_exist() -> None:
+    places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
+    files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
+    assert len(files) > 15
+    assert {name for name in files if not any((place / name).exists() for place in places)} == set()
 
 
 def test_every_room_is_on_the_map_from_top_to_bottom() -> None:

@@ -137,8 +137,9 @@ def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -
         assert (refused.status_code, "'reviewer' has reviewed" in refused.json()["detail"]) == (409, True)
     own = ana.get(f"{TONE}/cases").json()["items"][0]["own"]
     assert (own["value"], own["rationale"], own["revision"]) == (False, "Cold.", 1)
-    for source in ("app-7", "app-7", "owner"):
-        assert owner.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": source}).status_code == 200
+    for source, up in (("app-7", True), ("app-7", False), ("app-7", True), ("owner", True)):
+        thumb = owner.post(f"{TONE}/cases/{case}/thumb", json={"up": up, "source": source})
+        assert (thumb.status_code, thumb.json()["value"]) == (200, up), "the last thumb counts"
 
 
 def test_a_thumb_needs_a_verdict_that_is_kept(local: TestClient) -> None:

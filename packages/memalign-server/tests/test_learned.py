@@ -141,6 +141,7 @@ def explain_three(site: Site) -> None:
 
 
 def test_words_become_a_sentence_and_a_number(site: Site) -> None:
+    assert "It knows nothing yet. Explain 3 answers and it learns. Review" in site.page()
     explain_three(site)
     page = site.teach()
     assert "Today: 6 answers, 4 of them explained." in page

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
 from fastapi.testclient import TestClient
+from openpyxl import Workbook
 
 from memalign.errors import ModelUnavailable
 from memalign_server.store.tables import queue
@@ -80,6 +82,18 @@ def test_the_kind_of_answer_stays_once_there_are_answers(local: TestClient) -> N
     assert 'name="kind"' not in local.get(f"{SETUP}?open=question").text
     refused = post(local, f"{SETUP}/question", question="Warm?", kind="int:1..5")
     assert (refused.status_code, "the kind of answer stays" in refused.text) == (422, True)
+    registry_of(local).create(world.judge("mood").replace(feedback_value_type="happy|sad|neither"))
+    page = local.get("/judges/mood/setup?open=question").text
+    assert ("happy|sad|neither" in page, 'name="kind"' in page) == (True, False), "a type that the page cannot choose"
+    post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
+    assert registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
+
+
+def test_all_that_the_model_is_told_can_be_changed(local: TestClient) -> None:
+    text = "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
+    post(local, f"{SETUP}/question", question="How warm is it?", kind="int:1..5", instructions=text)
+    judge = registry_of(local).load("tone")
+    assert (judge.instructions, judge.value_type.spec) == (text, "int:1..5")
 
 
 def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
@@ -192,6 +206,16 @@ def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> Non
     assert "nothing is in agent_reply" in page
     assert "3 cells and the header 2" in page
     assert "Add 3 cases" in page
+    page = sent(local, "a.csv", "customer_message,agent_reply\nWhere?,\n").text
+    assert "1 row cannot be used and is left out." in page
+
+
+def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
+    book, body = Workbook(), io.BytesIO()
+    for row in (("Question", "Answer", "Date"), ("Where is it?", "On its way.", "2026-06-01")):
+        book.active.append(row)
+    book.save(body)
+    assert "<td>Where is it?</td><td>On its way.</td>" in sent(local, "june.xlsx", body.getvalue()).text
 
 
 @pytest.mark.parametrize(
@@ -236,6 +260,14 @@ def test_pairs_and_conversations_are_taken_in(
     (case,) = map(json.loads, local.get("/judges/other/download/cases.jsonl").text.splitlines())
     assert {field: case[field] for field in content} == content
     assert case["id"].startswith("c-")
+
+
+def test_a_side_of_a_pair_may_be_in_any_column(local: TestClient) -> None:
+    instructions = "Better? {{ inputs }} {{ outputs }}"
+    registry_of(local).create(world.judge("other").replace(feedback_value_type="A|B|tie", instructions=instructions))
+    file, columns = {"file": ("a.csv", "asked,inputs,b\nq,one,two\n")}, ["asked", "inputs", "b"]
+    page = local.post("/judges/other/setup/cases", files=file, data={"column": columns})
+    assert "<td>q</td><td>one</td><td>two</td>" in page.text
 
 
 def test_feedback_in_a_file_is_taught_by_its_own_button(local: TestClient) -> None:

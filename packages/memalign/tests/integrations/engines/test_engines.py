@@ -66,9 +66,11 @@ def test_a_task_spends_its_part_over_all_tables() -> None:
 
 def test_a_task_keeps_its_rate() -> None:
     model, begin = paid(0.0), time.monotonic()
-    verdicts = EngineTask(judge_of(model), 4, rows_per_second=200)(rows(100))
+    task = EngineTask(judge_of(model), 4, rows_per_second=200)
+    verdicts = task(rows(100))
     assert time.monotonic() - begin >= 100 / 50
     assert verdicts["id"].to_pylist() == [f"i-{n}" for n in range(100)]
+    assert len(task(rows(0))) == len(EngineTask(judge_of(model), 1)(rows(0))) == 0
 
 
 def test_a_call_of_unknown_price_stops_the_task() -> None:

@@ -22,7 +22,7 @@ from mlflow.genai.scorers import (
 )
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from memalign.integrations.mlflow.base_judges import base_of, value_type_of
+from memalign.integrations.mlflow.base_judges import base_of, core_label, value_type_of
 from tests.support.endpoint import Endpoint
 from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
@@ -98,6 +98,7 @@ def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
     aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(fetched(trace_id), MemAlignOptimizer())
     assert aligned(trace=fetched(trace_id)[0]).value == 9
     assert aligned(inputs="q", outputs="a").value == 3
+    assert core_label(aligned.memalign_judge.value_type, 3.0) == "3", "as a tracking server sends it"
 
 
 # -- models --------------------------------------------------------------------------------------------------------------

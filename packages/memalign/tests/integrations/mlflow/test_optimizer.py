@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import mlflow
@@ -48,6 +49,8 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert feedback.trace_id == trace.info.trace_id
     assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(aligned._episodic_trace_ids)
     assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
+    lines = str(feedback.metadata["memalign.guidelines"])
+    assert all(part in lines for part in ("G1", "case 1 is unkind", *aligned._episodic_trace_ids))
     assert feedback.metadata["guideline"] == INSTRUCTIONS
     assert feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
 
@@ -75,6 +78,7 @@ def test_a_wrong_label_elsewhere_forgets_nothing(endpoint):
 
 def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     trace_id = traced(1)
+    before = says(trace_id, True, "say: nothing", by="ana@example.org")
     says(trace_id, False, "say: case 1 is unkind", by="ana@example.org")
     says(trace_id, False, by="ben")
     says(trace_id, True, by="eva")
@@ -83,6 +87,7 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
+    assert any(before in note for note in aligned.alignment.notes), "the latest of a person counts, and that is noted"
     assert (
         f"people differ on {trace_id}: ana@example.org gave false, ben gave false, eva gave true; false counts"
         in caplog.text
@@ -201,6 +206,9 @@ def test_unaligning_needs_a_list_of_traces(aligned, traces):
     with pytest.raises(MlflowException, match="ids of traces") as error:
         aligned.unalign(traces)
     refused(error)
+    for forget_or_learn in (aligned.align, aligned.unalign):
+        with pytest.raises(MlflowException, match="must be a list of Trace objects"):
+            forget_or_learn(fetched(aligned._episodic_trace_ids[0])[0])
 
 
 def test_a_missing_field_is_the_callers_error(aligned, endpoint):
@@ -221,3 +229,11 @@ def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
+
+
+def test_optimizers_are_independent_of_each_other(endpoint):
+    lessons, optimizer = [fetched(lesson(1)), fetched(lesson(2))], MemAlignOptimizer()
+    with ThreadPoolExecutor(2) as pool:
+        judges = list(pool.map(lambda traces: tone_judge().align(traces, optimizer), lessons))
+    learned = [[each.guideline_text for each in judge._semantic_memory] for judge in judges]
+    assert learned == [["case 1 is unkind"], ["case 2 is unkind"]]

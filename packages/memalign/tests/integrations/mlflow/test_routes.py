@@ -128,6 +128,10 @@ def test_azures_three_variables_are_the_route_of_all(here: Endpoint, elsewhere: 
         for model, call in (("small", "chat/completions"), ("large", "chat/completions"), ("embed", "embeddings"))
     }
     assert {headers["api-key"] for headers in here.headers} == {"theirs"}
+    for name in ("AZURE_API_BASE", "AZURE_API_VERSION"):
+        monkeypatch.delenv(name)
+    with pytest.raises(MlflowException, match="needs AZURE_API_BASE and AZURE_API_VERSION"):
+        optimizer.align(tone_judge(model="azure:/small"), fetched(lesson(2)))
 
 
 @pytest.mark.parametrize("provider", ["togetherai", "together_ai"])

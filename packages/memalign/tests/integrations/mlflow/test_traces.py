@@ -37,8 +37,10 @@ def test_the_last_override_in_a_chain_counts():
     trace_id = traced(1)
     first = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
     second = override(trace_id, first, False, by="ana")
-    override(trace_id, second, True, by="ben")
+    third = override(trace_id, second, True, by="ben")
     assert said(trace_id) == [("ben", True, None)]
+    override(trace_id, third, False, by="gpt", kind="LLM_JUDGE")
+    assert said(trace_id) == [], "whom a program overrides said nothing"
 
 
 def test_the_latest_word_of_a_person_counts():
