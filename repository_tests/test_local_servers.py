@@ -117,3 +117,9 @@ def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
     assert all(0.5 <= each["confidence"] <= 1 for each in judgments(here / "judged-2.jsonl"))
     assert all(each["usage"]["calls"] == 5 for each in judgments(here / "judged-2.jsonl"))
+
+
+def test_any_other_server(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Endpoint(fill, models=["model.gguf"]) as server:
+        assert len(follow(server, monkeypatch, "llama.cpp", COMMON)) == 4
+    assert {body["model"] for body in server.requests} == {"model.gguf"}

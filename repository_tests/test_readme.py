@@ -121,3 +121,6 @@ def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
     assert levels == sorted(levels)
     folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
     assert folders <= set(named)
+    picture = (ROOT / "docs/images/rooms.svg").read_text("utf-8")
+    drawn = re.findall(r'font-weight="600">(\w+)<', picture)
+    assert drawn == [name for names in order for name in names], "the picture has the same rooms"
