@@ -60,12 +60,14 @@ def test_an_interrupted_align_leaves_the_registry_unchanged(
 BUSY = """
 import sys, time
 from memalign.cli import main
+from memalign.models import local
 from memalign.models.local import LocalChatModel
 
 def read_on(*_):
     print("reading", file=sys.stderr, flush=True)
     time.sleep(60)
 
+local.load = lambda *_, **__: object()
 LocalChatModel._complete = read_on
 main()
 """
