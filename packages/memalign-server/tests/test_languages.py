@@ -7,18 +7,20 @@ import gettext
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastapi.testclient import TestClient
 from jinja2 import Environment, nodes
 
 import memalign_server
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
 from memalign_server.pages.rendering import LANGUAGES, language, language_of
-from server_support.reviewing import post
+from server_support import world
+from server_support.reviewing import answer, post, put_in, wait
 
 if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
+    from memalign.models.base import ChatRequest
 
 SOURCE = Path(memalign_server.__file__).parent
 TEMPLATES = sorted((SOURCE / "templates").glob("*.html"))
@@ -91,3 +93,58 @@ def test_a_time_in_a_sentence_is_one_for_programs_too(code: str, text: str) -> N
 def test_language_leads_to_no_other_site(local: TestClient) -> None:
     for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
         assert post(local, "/language", language="pt", back=back).headers["location"] == "/"
+
+
+ENGLISH = (
+    "the of and is are was were this that these it its with from by not has have been you your what who which when "
+    "where there they but if each every all any some more most case cases judge judged feedback answer answers "
+    "guideline guidelines version wait waits new nothing something learned please show must will can"
+)
+
+
+def english_words(page: str) -> set[str]:
+    """The English words that a page shows, without code, the judge's instructions and what is marked as English."""
+    assert re.search('<h1|id="foot"|<p', page), page[:200]
+    for line in world.INSTRUCTIONS.split("\n"):
+        page = page.replace(line, "")
+    page = re.sub(r"<(script|style|code|pre)\b.*?</\1>|<(\w+)[^>]* lang=\"?en\b.*?</\2>", " ", page, flags=re.DOTALL)
+    shown = re.findall(r'(?:title|aria-label|placeholder|alt|data-ask|data-announce)="([^"]*)"', page)
+    return set(re.findall(r"[a-z]+", " ".join([*shown, re.sub(r"<[^>]*>", " ", page)]).lower())) & {*ENGLISH.split()}
+
+
+def teacher(request: ChatRequest) -> dict[str, Any]:
+    """The scripted model, in Portuguese."""
+    reply = world.answer(request)
+    for change in reply.get("changes", ()):
+        change["text"] = "Uma resposta mostra simpatia antes dos factos."
+    return reply | ({"rationale": "Responde."} if "rationale" in reply else {})
+
+
+PAGES = (
+    "/judges", "/judges/tone/review", "/judges/tone/review?case=c-1", "/judges/tone/learned?find=atraso",
+    "/judges/tone/learned?take=G1", "/judges/tone/trust", "/judges/tone/setup?open=question", "/account", "/nowhere",
+)  # fmt: skip
+FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/judges/tone/review", {"case": "c-11", "form": "f", "state": "answered"}),
+    ("/judges/tone/setup/cases", {"what": "cases"}),
+    ("/judges/try", {"question": "Bom?", "model": "local:none"}),
+)
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_pages_show_no_english_word(code: str, tmp_path: Path) -> None:
+    world.registry(tmp_path, script=teacher)
+    headers = {"accept": "text/html, */*", "accept-language": code}
+    with TestClient(world.server(tmp_path, script=teacher), base_url=world.ADDRESS, headers=headers) as client:
+        put_in(client, [{"id": f"c-{n}", "inputs": f"Atraso {n}?", "outputs": "Em breve."} for n in range(12)])
+        for n in range(11):
+            answer(client, f"c-{n}", value="false" if n % 3 else "true", rationale="Simpatia." if n < 2 else "")
+        changed = post(client, "/judges/tone/teach").headers["location"]
+        wait(client)
+        pages = {path: client.get(path).text for path in (*PAGES, changed)}
+        pages |= {f"POST {path}": post(client, path, **fields).text for path, fields in FORMS}
+        post(client, "/judges", question="Bom?", model="scripted")  # its fields have the names of the reader's language
+        put_in(client, judge="bom")
+        own = client.get("/judges/bom/review").text
+    assert {path: words for path, page in pages.items() if (words := english_words(page))} == {}
+    assert re.findall("<h2>(.*?)</h2>", own) == {"pt": ["Pedido", "Resposta"], "es": ["Petición", "Respuesta"]}[code]
