@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import mlflow
 import pytest
+from mlflow.entities import AssessmentSource
 from mlflow.genai import scorers
 from mlflow.genai.scorers import ScorerSamplingConfig
 
+import memalign as ma
 from memalign.integrations.mlflow import MemAlignOptimizer, load
+from memalign.integrations.mlflow.assessments import read_feedback
 from tests.support.gateway import gateway_model
-from tests.support.mlflow_world import fetched, lesson, tone_judge
+from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
@@ -86,3 +90,35 @@ def test_four_workers_on_sqlite_keep_examples_apart(endpoint: Endpoint, monkeypa
     monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
     endpoint.latency = 0.05
     every_row_has_its_verdict(learned=10)
+
+
+@pytest.mark.usefixtures("on_server")
+def test_feedback_is_the_same_over_http_as_from_the_store(store: str):
+    one = traced(1)
+    says(one, False, "cold", by="User")
+    says(one, True, "warm", by="User")
+    says(one, True, by="default")
+    with contextlib.suppress(RuntimeError), mlflow.start_span("reply") as span:
+        span.set_inputs({"question": "question 5"})
+        raise RuntimeError("no stock")
+    crashed, source = str(span.trace_id), AssessmentSource(source_type="HUMAN", source_id="User")
+    first = says(crashed, False, "It crashed.", by="User")
+    mlflow.override_feedback(trace_id=crashed, assessment_id=first, value=True, source=source)
+    judge = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
+    served = read_feedback(fetched(one, crashed), "tone", judge)
+    assert sorted(row.source.partition(":")[0] for row in served.rows) == ["unknown"] * 4
+    assert len({row.key for row in served.rows}) == 4
+    assert "no stock" in served.content[crashed]["outputs"]
+    mlflow.set_tracking_uri(store)
+    assert read_feedback(fetched(one, crashed), "tone", judge) == served
+
+
+@pytest.mark.usefixtures("on_server")
+def test_a_turn_stands_for_its_session_over_http(endpoint: Endpoint):
+    turns = [traced(number, session="s-1") for number in (1, 2)]
+    says(turns[1], False, "say: case 2 is unkind", by="User")
+    judge = tone_judge(instructions="Was the customer treated kindly? {{ conversation }}")
+    MemAlignOptimizer().align(judge, fetched(*turns)).register()
+    loaded = load("tone")
+    assert loaded.align(fetched(turns[1])) is loaded
+    assert loaded.unalign(fetched(turns[1]))._semantic_memory == []
