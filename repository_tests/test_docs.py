@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +351,31 @@ def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
 def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
     text = page.read_text("utf-8")
     assert page_parts.with_parts(text) == text, "run: python repository_tests/page_parts.py"
+
+
+def attentive(body: Any) -> dict[str, Any]:
+    """The model on the picture of a terminal."""
+    if "changes" in json.dumps(body["response_format"]):
+        return {"changes": [{**change, "tests": []} for change in page_parts.LEARNED["changes"]], "conflicts": []}
+    item = body["messages"][-1]["content"].rpartition("<<<")[2]
+    sorry, asks = "sorry" in item, "return shoes" in item
+    reason = "It regrets the trouble and says what comes next." if sorry else "No word of regret, and no next step."
+    return {"findings": [], "rationale": "It names the place." if asks else reason, "value": sorry or asks}
+
+
+def test_the_picture_of_a_terminal_is_what_the_commands_print(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = (DOCS / "images/terminal.svg").read_text("utf-8")
+    drawn = "\n".join(map(unescape, re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture)))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "dumb")
+    with page_parts.Loopback(attentive) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        create = ("create", "tone", "--value-type", "bool", "--model", "openai:gpt-4.1-mini")
+        assert invoke(*create, "--instructions", page_parts.INSTRUCTIONS).code == 0
+        for command in ("align tone feedback.jsonl", "judge tone new.jsonl"):
+            printed = re.sub(r"[\d.]+ s\b", "2 s", invoke(*command.split()).out)
+            lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+            assert "\n".join([f"$ memalign {command}", *lines]) in drawn
 
 
 def variables_of_the_code() -> set[str]:
