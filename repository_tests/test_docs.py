@@ -24,6 +24,7 @@ from typing import Any
 
 import page_parts
 import pytest
+from loopback import Loopback
 
 from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
@@ -368,7 +369,7 @@ def test_the_picture_of_a_terminal_is_what_the_commands_print(reader: Any, monke
     drawn = "\n".join(map(unescape, re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture)))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "dumb")
-    with page_parts.Loopback(attentive) as server:
+    with Loopback(attentive) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         create = ("create", "tone", "--value-type", "bool", "--model", "openai:gpt-4.1-mini")
         assert invoke(*create, "--instructions", page_parts.INSTRUCTIONS).code == 0
