@@ -66,6 +66,8 @@ def test_an_address_is_given_and_taken_away():
     assert address_of("m") == ("m", None)
     with pytest.raises(ConfigurationError, match="begins with http"):
         with_address("openai:m", "localhost:8000")
+    with pytest.raises(ConfigurationError, match="takes no base_url"):
+        with_address("local:m", "http://h/v1")
 
 
 async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):

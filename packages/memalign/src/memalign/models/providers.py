@@ -234,6 +234,8 @@ def with_address(name: str, url: str | None) -> str:
     if url is not None and not url.startswith(("http://", "https://")):
         raise ConfigurationError("an address begins with http:// or https://, such as http://localhost:8000/v1")
     provider, model = parse_name(name)
+    if url is not None and provider == "local":
+        raise ConfigurationError(f"{name} runs in this process and takes no base_url")
     plain = f"{provider}:{address_of(model)[0]}"
     return plain if url is None else ":".join(parse_name(f"{plain}@{url}"))
 
