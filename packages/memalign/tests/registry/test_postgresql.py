@@ -73,7 +73,9 @@ def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[
             r"registries on postgresql\+psycopg2 are not supported; use .*psycopg://",
         ),
         ("postgresql+psycopg://ana@host", "names no database; a registry's URL ends in one"),
-        ("postgresql://ana:pw@host:port/db", "is not a registry's URL"),
+        ("postgresql://host?password=pw", "names no database; a registry's URL ends in one"),
+        ("postgresql://ana:pw@host:port/db?password=pw", "is not a registry's URL"),
+        ("sqlite:///m.db?key=pw", "takes no options"),
     ],
 )
 def test_a_url_that_cannot_be_one_says_how(url: str, says: str) -> None:

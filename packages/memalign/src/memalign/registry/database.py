@@ -114,7 +114,7 @@ class Database:
 
     def __init__(self, url: str, *, busy_timeout: float, create: bool = True) -> None:
         parsed = _parsed(url)
-        bare = parsed.difference_update_query(["password"])
+        bare = parsed.difference_update_query(["password", "sslpassword"])
         self.url = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
         self._timeout, self._milliseconds = busy_timeout, max(1, round(busy_timeout * 1000))
         self._file: Path | None = None
@@ -291,18 +291,18 @@ def _parsed(url: str) -> URL:
         parsed = make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
         scheme, slashes, rest = url.partition("://")
-        bare = f"{scheme}{slashes}{rest.rpartition('@')[2]}"  # without user and password
+        bare = f"{scheme}{slashes}{rest.rpartition('@')[2].partition('?')[0]}"  # without user, password and options
         raise ConfigurationError(f"{bare!r} is not a registry's URL; one looks like {_EXAMPLES}") from None
     if parsed.get_backend_name() == "sqlite":
         if parsed.query:
-            raise ConfigurationError(f"{url!r}: the address of a SQLite file takes no options after a question mark")
+            raise ConfigurationError("the address of a SQLite file takes no options after a question mark")
         if parsed.database in (None, "", ":memory:"):
             raise ConfigurationError(f"{url!r} names no file; a registry in memory keeps nothing. Use {_EXAMPLES}")
         return parsed
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise ConfigurationError(f"registries on {parsed.drivername} are not supported; use {_EXAMPLES}")
     if not parsed.database and "service" not in parsed.query:
-        raise ConfigurationError(f"{parsed!r} names no database; a registry's URL ends in one: {_EXAMPLES}")
+        raise ConfigurationError(f"the URL names no database; a registry's URL ends in one: {_EXAMPLES}")
     return parsed.set(drivername="postgresql+psycopg")
 
 
