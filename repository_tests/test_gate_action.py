@@ -1,4 +1,4 @@
-"""A repository whose build runs the gate: red and green, by the action's own script and through a real pytest."""
+"""A repository whose build runs the gate: red and green, by the action's own script."""
 
 from __future__ import annotations
 
@@ -83,23 +83,3 @@ def test_the_action_gives_all_the_script_reads() -> None:
     for name in ("JUDGE", "LABELLED", "CRITERIA", "JUDGED"):
         assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in action
         assert f"${{{name}" in script or f"${name}" in script
-
-
-RECIPE = """import memalign as ma
-
-def test_the_judge_is_good_enough(tmp_path):
-    registry = ma.Registry(f"sqlite:///{tmp_path / 'judge.db'}")
-    registry.import_bundle("judge.json", name="judge")
-    report = ma.evaluate(registry.load("judge"), "held_out.jsonl", unseen=True, judged="judged.jsonl")
-    result = ma.gate(report, minimum={"accuracy": 0.8})
-    assert result.outcome == "pass", str(result)
-"""
-
-
-def test_so_does_a_pytest_of_its_own(repository: tuple[Path, bool]) -> None:
-    folder, is_good = repository
-    (folder / "test_judge.py").write_text(RECIPE, "utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "test_judge.py"]
-    ran = subprocess.run(command, cwd=folder, env=without_a_key(folder), capture_output=True, text=True, check=False)
-    assert ran.returncode == (0 if is_good else 1), ran.stdout
-    assert ("judge: worse, on 60 unseen cases" in ran.stdout) is not is_good
