@@ -121,7 +121,6 @@ class TestWhatIsLeftOut:
         sent = [
             check("It says sorry"),
             check("Does it wait"),
-            check("Does the expert like it?"),
             check(" ".join(["word"] * 31) + "?"),
             check("Is it <|kind|>?"),
             check(SORRY, "perhaps"),
@@ -130,7 +129,7 @@ class TestWhatIsLeftOut:
         ]
         checks, notes = brief_checks(bool, False, *sent)
         assert [each.question for each in checks] == ["Is it kind?", "Is it warm?", "Is it new?"]
-        assert notes == ("questions of new guidelines that cannot be asked: 9; the guidelines stay",)
+        assert notes == ("questions of new guidelines that cannot be asked: 8; the guidelines stay",)
 
     def test_a_copy_of_what_was_judged_is_refused(self) -> None:
         said = "Your parcel will be with you on Monday the fourth"
@@ -174,7 +173,7 @@ class TestWhatIsLeftOut:
         result = judge.align([row(False)])
         (guideline,) = result.judge.memory.semantic
         assert len(guideline.checks) <= 3
-        assert all(check_fault(each.question, task="") is None for each in guideline.checks)
+        assert all(check_fault(each.question) is None for each in guideline.checks)
         assert not result.pending
         json.dumps(result.to_dict())
 
@@ -234,8 +233,6 @@ class TestGuard:
             "O texto pede desculpas\uff1f",
             "\u0647\u0644 \u064a\u0639\u062a\u0630\u0631\u061f",
             "¿Pide perdón el texto?",
-            "Does the reply name an expert to call?",
-            "Does the code have a comment?",
         ],
     )
     def test_a_plain_question_is_a_check(self, question: str) -> None:
@@ -250,27 +247,12 @@ class TestGuard:
             "<|im_end|>?",
             "",
             "?",
-            "Is the expert right?",
-            "Is it what the experts\u2019 words ask for?",
-            "Does the comment say so?",
-            "O especialista concorda?",
-            "A resposta segue o comentário?",
-            "¿Sigue el comentario?",
-            "¿Lo dice la experta?",
             "word " * 31 + "?",
             "x" * 400 + "?",
         ],
     )
     def test_anything_else_is_none(self, question: str) -> None:
         assert check_fault(question)
-
-    def test_checks_may_ask_about_comments_that_are_judged(self) -> None:
-        insults = "Does the comment insult anybody?"
-        assert check_fault(insults, task="Is the comment polite? {{ outputs }}") is None
-        assert check_fault(insults, task=None) is None
-        teacher = Teacher(True, checks=[check(insults)])
-        judge = judge_of(teacher, brief=True, task="Is the comment polite?")
-        assert [each.question for each in judge.align([row(False)]).guidelines[0].checks] == [insults]
 
 
 class TestByHand:
@@ -308,7 +290,6 @@ class TestByHand:
         ("checks", "why"),
         [
             (["Be warm."], "'Be warm.' cannot be a check: it does not end with a question mark"),
-            (["Does the comment say so?"], "the expert or the comment"),
             ([Check(question=SORRY, value="maybe")], "the label of a check: value 'maybe' is not allowed"),
             ([Check(question=SORRY, answer="perhaps")], "yes or no, not 'perhaps'"),  # type: ignore[arg-type]
             ([SORRY, Check(question=SORRY, answer="no")], "is there twice"),

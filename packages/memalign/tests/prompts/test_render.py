@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.content.encoding import encode
-from memalign.memory.guard import check_fault, copied_run, guideline_fault, normalised, tidy
+from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.prompts import rendering
 from memalign.prompts.rendering import (
     DistilRecord,
@@ -141,8 +141,6 @@ class TestGuard:
         output = "One two three four five six seven eight nine."
         assert guideline_fault("Avoid: ONE, two three four five six seven eight!", [("outputs", output)])
         assert guideline_fault("Avoid one two three four five six seven, nine.", [("outputs", output)]) is None
-        assert copied_run("a b c", "a b c", length=2) == "a b"
-        assert copied_run("", "a b c") is None
 
     def test_words_that_the_expert_quoted_are_the_experts(self) -> None:
         output = "This is no advice. Past results do not tell future results of any fund."

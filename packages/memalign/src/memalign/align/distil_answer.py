@@ -142,7 +142,7 @@ class AnswerReader:
         answers: dict[str, set[Literal["yes", "no"]]] = {}
         entries = entries if isinstance(entries, list) else [] if entries is None else [entries]
         for question, answer in map(_question, entries):
-            fault = check_fault(question, self._judged, comments, task=self.judge.instructions)
+            fault = check_fault(question, self._judged, comments)
             if answer is not None and fault is None and not (sides and names_side(question, value_type.choices)):
                 answers.setdefault(question, set()).add(answer)
         value = label if value_type.closed and not sides else None

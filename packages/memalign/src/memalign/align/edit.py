@@ -217,7 +217,7 @@ def _usable(judge: Judge, checks: Iterable[Check | str]) -> tuple[Check, ...]:
     """A person's checks, each question once. Raises InputError."""
     usable: dict[str, Check] = {}
     for check in (Check(question=entry) if isinstance(entry, str) else entry for entry in checks):
-        fault = checked(check.test) if check.test else check_fault(tidy(check.question), task=judge.instructions)
+        fault = checked(check.test) if check.test else check_fault(tidy(check.question))
         question = sentence(check.test) if check.test and not fault else tidy(check.question)
         if fault:
             raise InputError(f"{question!r} cannot be a check: {fault}")

@@ -89,7 +89,7 @@ class Columns(NamedTuple):
         code: How one number of an item speaks for the labels, (columns, labels).
         middle: The mean of the ranks.
         half: Half of their range.
-        alone: The checks with a weight of their own, by name.
+        alone: The checks with a weight of their own, by name; of labels without an order none has one.
         usual: The mean and the spread of the answers to each check, and under "" to all of them.
         asks_new: Whether checks that no case answered count: where cases were asked others, written without them, or
             none.
@@ -114,14 +114,17 @@ class Columns(NamedTuple):
     def rows(self, observation: Observation) -> Array:
         """What is known of an item, of shape (labels, columns)."""
         terms, nothing = self.terms(observation), np.zeros((len(self.labels), 4))
-        shared = sum(terms.values(), nothing)
+        shared = sum(terms.values(), nothing)[:, :3]
         alone = [terms.get(name, nothing)[:, 3] for name in self.alone]
         length = np.clip((observation.length - self.length[0]) / self.length[1], -FAR, FAR)
         habit = np.eye(len(self.labels)) - 1 / len(self.labels)
-        return np.column_stack([habit, self._verdict(observation), self.code.T * length, shared[:, :3], *alone])
+        return np.column_stack([habit, self._verdict(observation), self.code.T * length, shared, *alone])
 
     def terms(self, observation: Observation) -> dict[str, Array]:
-        """What each answered check adds to four columns (labels, 4): FIRES, CHECKS, MINED, and its own."""
+        """What each answered check adds to four columns (labels, 4): FIRES, CHECKS, MINED, and its own.
+
+        Of a guideline whose answers are missing in part, each of these counts as likely as not.
+        """
         answers = {
             name: self._centred(name, margin)
             for name, margin in observation.answers.items()
@@ -130,19 +133,16 @@ class Columns(NamedTuple):
         terms: dict[str, Array] = {}
         counting = [rule for rule in observation.expected if any(name in answers for name, _ in rule.checks)]
         for expected in counting:
-            towards = self._towards(expected.label)
-            signed = [(name, sign, sign * answers[name]) for name, sign in expected.checks if name in answers]
+            signed = {name: sign * answers[name] for name, sign in expected.checks if name in answers}
             missing = 0.5 ** (len(expected.checks) - len(signed))
-            fires = missing * self._fires([margin for *_, margin in signed])
-            for name, sign, margin in signed:
-                part, alone = fires / len(signed), margin / len(signed) / math.sqrt(len(counting))
-                shares = (0.0, 0.0, part, sign) if expected.mined else (part, alone, 0.0, sign)
+            fires = missing * self._fires(tuple(signed.values())) / len(signed)
+            for name, margin in signed.items():
+                alone = margin / len(signed) / math.sqrt(len(counting))
+                columns = (0.0, 0.0, fires, 0.0) if expected.mined else (fires, alone, 0.0, 0.0)
                 term = terms.setdefault(name, np.zeros((len(self.labels), 4)))
-                term += towards[:, None] * shares
-        for name, term in terms.items():
-            # Its own weight has either sign, whatever is expected. Only of several labels does it matter for which.
-            own = self.code[0] if len(self.code) == 1 else term[:, 3] / max(float(np.abs(term[:, 3]).max()), SAME)
-            term[:, 3] = ALONE * answers[name] * own
+                term += self._towards(expected.label)[:, None] * columns
+        for name, term in terms.items():  # its own weight has either sign, whatever is expected
+            term[:, 3] = ALONE * answers[name] * self.code[0]
         return terms
 
     def _fires(self, margins: Sequence[float]) -> float:
@@ -268,28 +268,26 @@ def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[
     if value_type.numeric:
         ranks = [float(case.label) for case in cases] or [float(label) for label in labels]
         middle, half = fmean(ranks), (float(labels[-1]) - float(labels[0])) / 2
-    margins: dict[str, list[float]] = {}
-    for observation, _ in cases:
-        for name, margin in observation.answers.items():
-            if margin is not None:
-                margins.setdefault(name, []).append(_bounded(margin))
-    lengths = np.array([observation.length for observation, _ in cases] or [0.0])
-    centre = 0.0 if sides else float(lengths.mean())  # swapping sides must turn every sign: nothing is taken off
-    wordless = {name for name in margins if name.startswith(Expectation.WORDLESS)}
-    named = {name for observation, _ in cases for expected in observation.expected for name, _ in expected.checks}
-    if value_type.numeric:
         code = np.linspace(-1.0, 1.0, len(labels))[None]
     elif sides:
         code = np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
     else:
         code = np.array([[0.5, -0.5]]) if len(labels) == 2 else np.eye(len(labels)) - 1 / len(labels)
+    margins: dict[str, list[float]] = {}
+    for observation, _ in cases:
+        for name, margin in observation.answers.items():
+            if margin is not None:
+                margins.setdefault(name, []).append(_bounded(margin))
+    wordless = {name for name in margins if name.startswith(Expectation.WORDLESS)}
+    lengths = np.array([observation.length for observation, _ in cases] or [0.0])
+    centre = 0.0 if sides else float(lengths.mean())  # swapping sides must turn every sign: nothing is taken off
     return Columns(
         kind="sides" if sides else "ranks" if value_type.numeric else "labels",
         labels=labels,
         code=code,
         middle=middle,
         half=half,
-        alone=tuple(sorted((margins.keys() & named) - wordless)),
+        alone=tuple(sorted(margins.keys() - wordless)) if len(code) == 1 else (),
         usual=_usual(margins, centred=not sides),
         asks_new=not margins or bool(wordless),
         length=(centre, float(np.sqrt(((lengths - centre) ** 2).mean())) + SAME),

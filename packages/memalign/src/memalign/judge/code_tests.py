@@ -233,7 +233,7 @@ def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Co
 def standing_fault(check: Check) -> str | None:
     """Why a check that stands may not be asked or shown, or None: of a test also another sentence than its own."""
     if check.test is None:
-        return check_fault(check.question, task=None)
+        return check_fault(check.question)
     return checked(check.test) or (None if check.question == sentence(check.test) else "it is not the test's sentence")
 
 

@@ -44,22 +44,20 @@ def with_live_answers(memory: Memory) -> Memory:
         return _only(case, case.answers, live | _written_for(case.answers))
 
     cases = tuple(map(with_live, memory.cases))
-    unchanged = all(new is old for new, old in zip(cases, memory.cases, strict=True))
-    return memory if unchanged else replace(memory, cases=cases)
+    return memory if cases == memory.cases else replace(memory, cases=cases)
 
 
 def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tuple[Case, ...]:
-    """The cases without what was answered with feedback on the cases `ids` in view: what was said of those has changed.
+    """The cases without verdicts and questions of their own that were given with feedback on the cases `ids` in view.
 
-    That is verdicts, and the answers to questions that were written for the case. Answers to the memory's own questions
-    stay as long as these.
+    What was said of those has changed. Answers to the memory's own questions stay as long as these.
     """
     changed = frozenset(ids)
 
     def unexposed(case: Case) -> Case:
-        if case.pre_alignment is not None and not changed.isdisjoint(key.id for key in case.pre_alignment.exposed_to):
+        before, answers = case.pre_alignment, case.answers
+        if before is not None and not changed.isdisjoint(key.id for key in before.exposed_to):
             case = replace(case, pre_alignment=None)
-        answers = case.answers
         if answers is None or changed.isdisjoint(key.id for key in answers.exposed_to):
             return case
         bare = replace(answers, verdict=None, chances={}, expected=(), exposed_to=())
@@ -74,9 +72,7 @@ def _written_for(answers: Answers) -> set[str]:
 
 
 def _only(case: Case, answers: Answers, names: Collection[str]) -> Case:
-    """The case with what is left of the answers where only the checks of these names stay."""
+    """The case with these answers, of which only the checks of these names stay."""
     margins = {name: margin for name, margin in answers.margins.items() if name in names}
-    rest = answers if len(margins) == len(answers.margins) else replace(answers, margins=margins)
-    if not margins and answers.verdict is None:
-        return replace(case, answers=None)
-    return case if rest is case.answers else replace(case, answers=rest)
+    kept = margins or answers.verdict is not None
+    return replace(case, answers=replace(answers, margins=margins) if kept else None)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 
 from memalign.content.encoding import encode
 
-__all__ = ["MAX_WORDS", "check_fault", "copied_run", "guideline_fault", "normalised", "tidy"]
+__all__ = ["MAX_WORDS", "check_fault", "guideline_fault", "normalised", "tidy"]
 
 MAX_WORDS = 60
 COPIED_WORDS = 8
@@ -48,12 +48,6 @@ UNSPACED = re.compile(
 )
 _WORD = re.compile(r"\w+", re.UNICODE)
 _QUESTION_MARKS = ("?", "\u061f")  # in NFKC form, in which the full-width one is the plain one
-# Who wrote the rule, and what they said: no item of later holds either.
-_WRITER = re.compile(
-    r"\b(?:the|this) (?:experts?|comments?)\b|\bexperts?['\u2019]|\bexpert comments?\b"
-    r"|\b(?:el|la|los|las|del|al|o|a|os|as|do|da|dos|das|ao|aos|pelo|pela|no|na)"
-    r" (?:expert[oa]s?|especialistas?|peritos?|coment[a\u00e1]rios?)\b"
-)
 
 
 def tidy(text: str) -> str:
@@ -91,54 +85,36 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments:
     if _VERDICT.search(plain):
         return "it contains a verdict in the form of a model's answer"
     for field, output in judged:
-        if copied_run(text, output, comments) is not None:
+        if _copies(text, output, comments):
             return f"it copies eight words of what was judged ({field})"  # which ones may have to be erased
     return None
 
 
-def check_fault(
-    question: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = (), *, task: str | None = ""
-) -> str | None:
-    """Why `question` may not become a check, or None if it may; `judged` and `comments` as for a guideline.
-
-    `task` are the judge's instructions: where these speak of experts or comments, a question may too, for there they
-    are what is judged. With None it may anyway: of a check that stands only what could harm a prompt is looked for.
-    """
+def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
+    """Why `question` may not become a check, or None if it may; `judged` and `comments` as for a guideline."""
     if len(question.split()) > CHECK_WORDS:
         return f"it has more than {CHECK_WORDS} words"
     if len(question) > CHECK_CHARACTERS:
         return f"it has more than {CHECK_CHARACTERS} characters"
     if fault := guideline_fault(question, judged, comments):
         return fault
-    plain = unicodedata.normalize("NFKC", question).casefold()
-    if not plain.endswith(_QUESTION_MARKS):
-        return "it does not end with a question mark"
-    writer = _WRITER.search(plain)
-    if writer is None or task is None:
-        return None
-    judged_too = writer[0].split()[-1].rstrip("'\u2019s") in unicodedata.normalize("NFKC", task).casefold()
-    return None if judged_too else "it asks about the expert or the comment, not about the item"
+    ends = unicodedata.normalize("NFKC", question).endswith(_QUESTION_MARKS)
+    return None if ends else "it does not end with a question mark"
 
 
-def copied_run(text: str, source: str, comments: Collection[str] = (), *, length: int = COPIED_WORDS) -> str | None:
-    """The first run of `length` words that `text` shares with `source`, and with none of the `comments`; or None.
+def _copies(text: str, source: str, comments: Collection[str]) -> bool:
+    """Whether `text` shares a run of eight words with `source`, and with none of the `comments`.
 
     Where a language writes no spaces, of twice as many characters.
     """
     for run in UNSPACED.findall(text):
-        for start in range(len(run) - 2 * length + 1):
-            piece = str(run[start : start + 2 * length])
-            if piece in source and not any(piece in comment for comment in comments):
-                return piece
-    words = _words(text)
-    if len(words) < length:
-        return None
-    copied, quoted = _spaced(source), [_spaced(comment) for comment in comments]
-    for start in range(len(words) - length + 1):
-        piece = f" {' '.join(words[start : start + length])} "
-        if piece in copied and not any(piece in comment for comment in quoted):
-            return piece.strip()
-    return None
+        pieces = (run[start : start + 2 * COPIED_WORDS] for start in range(len(run) - 2 * COPIED_WORDS + 1))
+        if any(piece in source and not any(piece in comment for comment in comments) for piece in pieces):
+            return True
+    words, copied, quoted = _words(text), _spaced(source), [_spaced(comment) for comment in comments]
+    starts = range(len(words) - COPIED_WORDS + 1)
+    runs = (f" {' '.join(words[start : start + COPIED_WORDS])} " for start in starts)
+    return any(run in copied and not any(run in comment for comment in quoted) for run in runs)
 
 
 def _spaced(text: str) -> str:

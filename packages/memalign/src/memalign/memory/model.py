@@ -43,9 +43,6 @@ __all__ = [
 
 replace = msgspec.structs.replace
 
-DREW_NOTHING = ("example", "refused")
-"""Kinds of outcomes for which no guideline is missing: the last word on the feedback until something changes."""
-
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
@@ -88,11 +85,11 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> FeedbackKey:
-        """The identity of this piece of feedback."""
+        """Its identity."""
         return FeedbackKey(self.id, self.source)
 
     def says(self, feedback: Feedback) -> bool:
-        """Whether `feedback` says just what this annotation says already; a new time alone is nothing new."""
+        """Whether `feedback` says just the same; a new time alone is nothing new."""
         return (self.value, self.rationale) == (feedback.value, (feedback.rationale or "").strip() or None)
 
 
@@ -168,8 +165,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hashed(self) -> str:
         """The case as the memory's hash has it."""
+        settled = ("example", "refused")  # for these no guideline is missing, until something changes
         annotations = [
-            (a.source, a.value, a.rationale, a.created_at, a.outcome is not None and a.outcome.kind in DREW_NOTHING)
+            (a.source, a.value, a.rationale, a.created_at, a.outcome is not None and a.outcome.kind in settled)
             for a in self.annotations
         ]
         verdicts = msgspec.to_builtins((self.pre_alignment, self.answers))
@@ -256,11 +254,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {case.id: case for case in self.cases}
 
     @cached_property
-    def _groups(self) -> Mapping[str, tuple[Case, ...]]:
+    def _cases_by_content(self) -> Mapping[str, list[Case]]:
         groups: dict[str, list[Case]] = {}
         for case in self.cases:
             groups.setdefault(case.example.content_hash, []).append(case)
-        return {content: tuple(cases) for content, cases in groups.items()}
+        return groups
 
     def case(self, example_id: str) -> Case | None:
         """The case of that id, or None."""
@@ -268,13 +266,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def duplicates(self, example: Example) -> tuple[Case, ...]:
         """The cases of the same content as `example`, by id."""
-        return self._groups.get(example.content_hash, ())
+        return tuple(self._cases_by_content.get(example.content_hash, ()))
 
     def annotations_on(self, case: Case) -> tuple[Annotation, ...]:
         """All annotations on the case's content: identical content under two ids is one case."""
-        return tuple(
-            annotation for duplicate in self._groups[case.example.content_hash] for annotation in duplicate.annotations
-        )
+        return tuple(annotation for same in self.duplicates(case.example) for annotation in same.annotations)
 
     def label(self, case: Case) -> Value | None:
         """The case's effective label under the policy; None when there are only comments, and for a tie."""
@@ -302,9 +298,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
         """All feedback whose words a prompt may hold: behind the guidelines in force, and on these cases."""
-        cases = (case for name in example_ids if (case := self.case(name)) is not None)
+        shown = frozenset(example_ids)
         guidelines = (key for guideline in self.semantic for key in (*guideline.exposed_to, *guideline.supported_by))
-        return frozenset((*guidelines, *(annotation.key for case in cases for annotation in case.annotations)))
+        return frozenset(
+            (*guidelines, *(annotation.key for annotation in self.annotations() if annotation.id in shown))
+        )
 
     def record(self, key: FeedbackKey) -> tuple[Annotation, Case]:
         """The annotation of that key, with its case. Raises KeyError where there is none."""
@@ -317,18 +315,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         several things; see `select_keys`.
         """
         keys = [annotation.key for annotation in self.annotations() if source in (None, annotation.source)]
-        if not selectors:
-            if source is None:
-                raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
-            if not keys:
-                sources = ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
-                raise UnknownKey(f"no feedback of source {source!r}; sources: {sources}")
-            return tuple(keys)
-        chosen = select_keys(keys, selectors)
+        if not selectors and source is None:
+            raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+        chosen = select_keys(keys, selectors) if selectors else {"": keys}
         for selector, named in chosen.items():
             if not named:
+                what = f" {str(selector)!r}" if selectors else ""
                 where = f" of source {source!r}" if source is not None else ""
-                raise UnknownKey(f"no feedback {str(selector)!r}{where}; `memalign show NAME --ledger` lists every key")
+                raise UnknownKey(f"no feedback{what}{where}; `memalign show NAME --ledger` lists every key")
         return tuple(dict.fromkeys(key for named in chosen.values() for key in named))
 
     def matching(self, text: str, *, source: str | None = None) -> dict[FeedbackKey, tuple[str, ...]]:
@@ -353,8 +347,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
         behind = [other for other in self.guidelines if self.successor(other) == guideline.id]
         return tuple(dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by))
-
-    # -- what is derived: standings of guidelines, states of feedback ----------------------------------------------
 
     @cached_property
     def _standings(self) -> Mapping[str, Standing]:
@@ -391,8 +383,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The annotations that wait for a distillation."""
         return tuple(annotation for annotation in self.annotations() if self.state(annotation) == "pending")
 
-    # -- with other guidelines, and without some of it ------------------------------------------------------------
-
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
         """This memory with these guidelines, each in the place of the one of its id, or behind all others."""
         changed = {guideline.id: guideline for guideline in guidelines}
@@ -404,11 +394,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """This memory with these annotations, each in the place of the one of its key; other cases stay as they are."""
         changed = {annotation.key: annotation for annotation in annotations}
         touched = {key.id for key in changed}
-
-        def with_changed(case: Case) -> Case:
-            return replace(case, annotations=tuple(changed.get(a.key, a) for a in case.annotations))
-
-        cases = tuple(with_changed(case) if case.id in touched else case for case in self.cases)
+        cases = tuple(
+            replace(case, annotations=tuple(changed.get(a.key, a) for a in case.annotations))
+            if case.id in touched
+            else case
+            for case in self.cases
+        )
         return replace(self, cases=cases) if changed else self
 
     def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
@@ -453,8 +444,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if case.vector:
                 matrix[row] = np.frombuffer(case.vector, dtype=np.float32)
         return matrix
-
-    # -- as people read it ---------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<Memory: {self.summary}, hash {self.hash}>"

@@ -2,21 +2,17 @@
 
 Exact search over unit vectors: a team's feedback is thousands of cases, not millions. Cases are compared on inputs and
 outputs alike (and conversation and trace), since two answers to one question are rarely wrong for the same reason.
-The in-process embedder was made for English: an item in Portuguese or Spanish is compared by its words (decision 8).
 No index is stored: everything is derived from the cases, so what was forgotten is nowhere.
 """
 
 from __future__ import annotations
 
-import math
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memalign.cache import cached
 from memalign.content import words_of
 from memalign.memory.guard import normalised
-from memalign.memory.language import language_of
 from memalign.memory.model import Case, Memory
 from memalign.types import Example
 from memalign.values import Value, ValueType
@@ -25,21 +21,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["embedding_text", "likeness", "sequences", "similar_cases", "was_misjudged"]
+__all__ = ["embedding_text", "similar_cases", "was_misjudged"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
-ENGLISH_CENTRED = "wordllama:"  # what the names of such embedding models begin with
+IN_PROCESS = "wordllama:"  # what the names of such embedding models begin with; of others the scale is unknown
 RELEVANT = 0.6
 """Cosine of the in-process embedder below which a case says nothing of an item's label (decision 11)."""
 CHOICE = 30
 """Cases from which on there is a choice: of fewer the nearest are shown, however unlike: they teach a house's ways."""
 NEAR_COPY = 0.98
 """Cosine of the in-process embedder from which on two cases say the same: the second one's place is another's."""
-GRAM = 4
-"""Letters of a sequence: what retrieval in European languages does best with (McNamee and Mayfield 2004, doi
-10.1023/B:INRT.0000009441.78971.be). Inflected forms share most of theirs, and no dictionary or stemmer is needed."""
-MOST_CHARACTERS = 2000  # of more, every text would resemble every other
 
 
 def embedding_text(example: Example) -> str:
@@ -60,10 +52,12 @@ def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str 
     Its verdict before it learned says so; where it gave none, the one that it gave since then with the case hidden.
     False without a label or a verdict, and for free text, where two right answers differ.
     """
-    if case.pre_alignment is not None and judge in (None, case.pre_alignment.judge):
-        verdict: Value | None = case.pre_alignment.value
-    else:
-        verdict = case.answers.verdict if case.answers is not None and judge in (None, case.answers.judge) else None
+    before, since = case.pre_alignment, case.answers
+    verdict: Value | None = None
+    if before is not None and judge in (None, before.judge):
+        verdict = before.value
+    elif since is not None and judge in (None, since.judge):
+        verdict = since.verdict
     label = memory.label(case) if value_type.closed and verdict is not None else None
     return label is not None and verdict is not None and not value_type.agree(label, verdict)
 
@@ -82,8 +76,7 @@ def similar_cases(
     An identical case comes first and always, also with k = 0: experts may have said of it what is no label. Then, among
     the nearest 2k, the ones that the judge misjudged; then by likeness. None is there without a label that counts, nor
     a second one of a group (`meta["group"]`, such as a conversation) or of the same words. From CHOICE cases on none
-    is less alike than RELEVANT. Nearest is by embedding; by shared words for a Portuguese or Spanish item where the
-    embedder is English-centred. Ties are broken by id, so the result is deterministic.
+    is less alike than RELEVANT. Ties are broken by id, so the result is deterministic.
 
     Args:
         memory: Whose cases.
@@ -97,7 +90,7 @@ def similar_cases(
     if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
         return tuple(chosen)
     kinds = {kind for case in chosen for kind in _kinds(case)}
-    for case in _nearest(memory, example, vector):
+    for case in _nearest(memory, vector):
         if len(chosen) >= CANDIDATES_PER_SLOT * k:
             break
         own = _kinds(case)
@@ -120,8 +113,8 @@ def _kinds(case: Case) -> tuple[str, ...]:
 
 
 def _is_near_copy(memory: Memory, case: Case, chosen: Sequence[Case]) -> bool:
-    """Whether a case that is shown says the same. The scale of other embedders than the in-process one is unknown."""
-    if not (memory.embedding_model or "").startswith(ENGLISH_CENTRED):
+    """Whether a case that is shown says the same."""
+    if not (memory.embedding_model or "").startswith(IN_PROCESS):
         return False
     import numpy as np
 
@@ -129,46 +122,14 @@ def _is_near_copy(memory: Memory, case: Case, chosen: Sequence[Case]) -> bool:
     return any(own.shape == other.shape and own @ other >= NEAR_COPY for other in others)
 
 
-def _nearest(memory: Memory, example: Example, vector: NDArray[np.float32]) -> Iterator[Case]:
+def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:
     """Cases from the nearest on, as far as they are relevant; of equal likeness the lower id first."""
     import numpy as np  # a quarter of a second that `import memalign` should not cost
 
-    cases, text = memory.cases, embedding_text(example)
-    embedded = (memory.embedding_model or "").startswith(ENGLISH_CENTRED)
-    by_words = embedded and language_of(text) in ("Portuguese", "Spanish")
-    if by_words:
-        own = sequences(text)
-        similarity = np.array([likeness(own, _case_sequences(case)) for case in cases], dtype=np.float32)
-    else:
-        # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of them, up to 30 ms.
-        similarity = np.vecdot(memory.matrix, vector)
-    floor = RELEVANT if embedded and not by_words and len(cases) >= CHOICE else -np.inf
+    # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of them, up to 30 ms.
+    similarity = np.vecdot(memory.matrix, vector)
+    choice = (memory.embedding_model or "").startswith(IN_PROCESS) and len(memory.cases) >= CHOICE
     for index in np.argsort(-similarity, kind="stable"):  # cases are ordered by id, which breaks every tie
-        if similarity[index] < floor:
+        if choice and similarity[index] < RELEVANT:
             return
-        yield cases[index]
-
-
-# -- by words ----------------------------------------------------------------------------------------------------------
-
-
-def sequences(text: str) -> frozenset[str]:
-    """The four-letter sequences of a text's words, accents and case left out; a space may begin or end one.
-
-    A text above 2,000 characters counts with its first and last 1,000.
-    """
-    half = MOST_CHARACTERS // 2
-    ends = text if len(text) <= MOST_CHARACTERS else f"{text[:half]} {text[-half:]}"
-    plain = unicodedata.normalize("NFKD", ends.casefold())
-    letters = (c if c.isalnum() else " " for c in plain if not unicodedata.combining(c))
-    line = f" {' '.join(''.join(letters).split())} "
-    return frozenset(line[n : n + GRAM] for n in range(len(line) - GRAM + 1) if " " not in line[n + 1 : n + GRAM - 1])
-
-
-def likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    """Cosine in [0, 1] of two texts by their sequences. A text without a single word is like nothing: 0."""
-    return len(one & other) / math.sqrt(len(one) * len(other)) if one and other else 0.0
-
-
-def _case_sequences(case: Case) -> frozenset[str]:
-    return cached(case.example, "sequences", lambda: sequences(embedding_text(case.example)))
+        yield memory.cases[index]
