@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import FEEDBACK, Run, answer, jsonl
-from tests.support.endpoint import Endpoint, Fault, error_in_answer, says
+from tests.support.endpoint import Endpoint, Fault, says
 
 
 def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
@@ -16,10 +16,7 @@ def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held
     assert "I think" not in quiet.out + quiet.err
     told = memalign("judge", tone, held_out, "--verbose", "--json")
     assert told.code == 1
-    assert (
-        f"raw answer: t-2: openai:test at {endpoint.base_url}, prompted output, attempt 1: it held no JSON object"
-        in told.err
-    )
+    assert f"raw answer: t-2: openai:test at {endpoint.base_url}, attempt 1: it held no JSON object" in told.err
     assert "  | It is \N{REPLACEMENT CHARACTER}[31mkind\N{REPLACEMENT CHARACTER}[0m, I think." in told.err
     assert "I think" not in told.out, "judgments are kept, and what is kept repeats no answer"
     assert "I think" not in memalign("judge", tone, held_out).err, "the next command is quiet again"
@@ -37,11 +34,11 @@ def test_verbose_shows_the_body_of_a_refusal(memalign: Run, tone: str, feedback:
 def test_an_address_without_v1_names_its_remedy(
     memalign: Run, tone: str, held_out: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint.elsewhere, endpoint.models = error_in_answer("Unexpected endpoint or method."), ["test"]
+    endpoint.elsewhere = Fault(status=404, body="404 page not found")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url.removesuffix("/v1"))
     failed = memalign("judge", tone, held_out)
     assert failed.code == 2
-    assert failed.err.count(f"A server answers at {endpoint.base_url}: use this address (") == 1
+    assert failed.err.count("and the address http://127.0.0.1") == failed.err.count("which usually ends in /v1") == 1
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
     assert memalign("judge", tone, held_out).code == 0
 

@@ -204,7 +204,10 @@ def test_an_own_servers_wrong_key_names_the_remedy(
     assert made.code == 0, made.err
     refused = memalign("judge", "bare", held_out)
     assert refused.code == 2
-    assert "memalign edit bare --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one." in refused.err
+    assert (
+        "the server's key (memalign edit bare --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'): missing"
+        in refused.err
+    )
 
 
 # -- what a judge of somebody else's sends ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How answers become a verdict: probabilities, samples, swapped sides, confidence."""
+"""How answers become a verdict: samples, swapped sides, confidence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.judge.answer import Sample
 from memalign.judge.samples import average
-from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.models.base import ChatReply, ChatRequest
 from memalign.types import Usage
 from memalign.values import ValueType
 from tests.support.patience import PATIENCE
@@ -28,27 +28,14 @@ def judge(answer: Any, value_type: Any = bool, **parameters: Any) -> Judge:
     return scripted(answer, feedback_value_type=value_type, parameters=parameters)[0]
 
 
-def told(value: Any, chances: dict[Any, float], *, rationale: str = "Because.") -> ChatReply:
+def told(value: Any, *, rationale: str = "Because.") -> ChatReply:
     data = {"rationale": rationale, "value": value}
-    keys = {json.dumps(label): p for label, p in chances.items()}
-    return ChatReply(data=data, text=json.dumps(data), usage=Usage(calls=1, input_tokens=5), probabilities=keys)
+    return ChatReply(data=data, text=json.dumps(data), usage=Usage(calls=1, input_tokens=5))
 
 
-class TestOneAnswer:
-    def test_a_reasoned_verdict_has_its_probability_as_confidence(self) -> None:
-        made = judge(lambda _: told(True, {True: 0.4, False: 0.6}))(outputs="x")
-        assert (made.value, made.confidence, made.rationale) == (True, 0.4, "Because.")
-        assert judge(lambda _: {"rationale": "r", "value": True})(outputs="x").confidence is None, "there is none"
-
-    def test_probabilities_are_requested_only_where_free_or_needed(self) -> None:
-        def asked(limits: Limits, **parameters: Any) -> tuple[str, ...]:
-            one, model = scripted(limits=limits, parameters=parameters)
-            one(outputs="x")
-            return model.requests[0].labels
-
-        assert asked(Limits()) == ()
-        assert asked(Limits(probabilities=True)) == ("true", "false")
-        assert asked(Limits(), samples=2) == ("true", "false")
+def test_one_answer_has_no_confidence() -> None:
+    made = judge(lambda _: told(True))(outputs="x")
+    assert (made.value, made.confidence, made.rationale) == (True, None, "Because.")
 
 
 class TestSamples:
@@ -70,12 +57,6 @@ class TestSamples:
         assert (made.value, made.confidence) == (307, 0.0)
         assert judge(self.answers(0.0, 1.0), "float:0..1", samples=2)(outputs="x").value == 0.5
 
-    def test_probabilities_count_more_than_votes(self) -> None:
-        replies = iter([told(True, {True: 0.51, False: 0.49}), told(False, {True: 0.1, False: 0.9})])
-        made = judge(lambda _: next(replies), samples=2)(outputs="x")
-        assert made.value is False
-        assert made.confidence == pytest.approx(0.695)
-
     def test_samples_are_drawn_warm_with_different_seeds(self) -> None:
         one = judge(self.answers(True, True, True), samples=3, seed=7)
         one(outputs="x")
@@ -85,9 +66,7 @@ class TestSamples:
         assert len({(request.system, request.user) for request in requests}) == 1
 
     def test_one_failed_sample_fails_the_whole_paid_judgment(self) -> None:
-        answers: Iterator[Any] = iter(
-            [told(True, {True: 1.0, False: 0.0}), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))]
-        )
+        answers: Iterator[Any] = iter([told(True), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))])
         with pytest.raises(ModelUnavailable) as caught:
             judge(lambda _: next(answers), samples=2)(outputs="x")
         assert caught.value.usage is not None
@@ -96,7 +75,7 @@ class TestSamples:
 
 class TestSwap:
     def test_a_judge_that_prefers_first_sides_is_undecided(self) -> None:
-        made = judge(lambda _: told("A", {"A": 0.8, "B": 0.2}), "A|B", swap=True)(outputs=PAIR)
+        made = judge(lambda _: told("A"), "A|B", swap=True)(outputs=PAIR)
         assert made.confidence == pytest.approx(0.5)
         assert made.value == "A"  # nothing tells them apart: the item as it stands decides
         assert made.usage.calls == 2
@@ -110,12 +89,7 @@ class TestSwap:
         assert (made.value, made.confidence) == ("B", 1.0)
 
     def test_a_reason_about_swapped_sides_says_so(self) -> None:
-        replies = iter(
-            [
-                told("A", {"A": 0.6, "B": 0.4}, rationale="A is kind."),
-                told("A", {"A": 0.9, "B": 0.1}, rationale="A is short."),
-            ]
-        )
+        replies = iter([told("B", rationale=""), told("A", rationale="A is short.")])
         made = judge(lambda _: next(replies), "A|B", swap=True)(outputs=PAIR)
         assert (made.value, made.rationale) == ("B", "With A and B swapped: A is short.")
 
@@ -150,17 +124,11 @@ class TestParameters:
             judge(lambda _: {}, value_type).replace(parameters=parameters)
 
 
-@given(st.lists(st.dictionaries(st.sampled_from([1, 2, 3]), st.floats(0.01, 1), min_size=1), min_size=1, max_size=4))
-def test_the_order_of_samples_changes_no_score(weights: list[dict[int, float]]) -> None:
-    samples = []
-    for each in weights:
-        total = sum(each.values())
-        chances: dict[Any, float] = {label: each.get(label, 0.0) / total for label in (1, 2, 3)}
-        samples.append(Sample(value=max(chances, key=lambda label: chances[label]), chances=chances))
-    value_type = ValueType.of("int:1..3")
+@given(st.lists(st.integers(1, 3), min_size=1))
+def test_the_order_of_samples_changes_no_score(values: list[int]) -> None:
+    samples, value_type = [Sample(value=value) for value in values], ValueType.of("int:1..3")
     one, other = average(samples, value_type), average(samples[::-1], value_type)
-    assert one.chances == pytest.approx(other.chances)
-    assert sum((one.chances or {}).values()) == pytest.approx(1.0)
+    assert (one.value, one.confidence) == (other.value, other.confidence)
 
 
 async def test_samples_are_drawn_side_by_side() -> None:

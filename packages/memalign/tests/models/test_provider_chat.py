@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,11 +35,11 @@ from tests.support.endpoint import (
     says,
     server_error,
     system_of,
+    thinks,
     user_of,
 )
 from tests.support.patience import PATIENCE
 
-LABELLED = ChatRequest(system="s", user="u", schema=SCHEMA, labels=("true", "false"))
 PROSE = "It is polite."
 
 
@@ -61,111 +62,54 @@ async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
     assert (system_of(body), user_of(body)) == (REQUEST.system, REQUEST.user)
 
 
-async def test_a_refused_format_is_replaced_by_a_tool():
-    with Endpoint(ANSWER, refuses=["response_format"]) as endpoint:
-        model = model_at(endpoint)
-        for _ in range(3):
-            assert (await model.complete(REQUEST)).data == ANSWER
-    assert ["tools" in body for body in endpoint.requests] == [False, True, True, True]
-    tool = endpoint.requests[-1]["tools"][0]["function"]
-    assert tool["name"] == "verdict"
-    assert tool["parameters"]["required"] == ["rationale", "value"]
-    assert endpoint.requests[-1]["tool_choice"] != "auto"
+REFUSALS = [
+    ({"response_format"}, bad_request("json_schema is not supported"), 2),
+    ({"response_format"}, error_in_answer("'response_format' is not known"), 2),
+    ({"temperature"}, bad_request("`temperature` is deprecated for this model."), 1),
+    ({"seed"}, bad_request("seed: Extra inputs are not permitted", status=422), 1),
+    ({"temperature", "response_format"}, bad_request("no"), 3),
+    ({"system"}, bad_request("System role not supported"), 3),
+]
 
 
-async def test_a_refused_tool_puts_the_schema_into_prompts():
-    with Endpoint(lambda _: f"Sure!\n```json\n{json.dumps(ANSWER)}\n```") as endpoint:
-        endpoint.refuses = {"response_format", "tools"}
-        endpoint.faults = [says("no idea")]
-        model = model_at(endpoint)
-        for _ in range(3):
-            assert (await model.complete(REQUEST)).data == ANSWER
-    prompted = [body for body in endpoint.requests if not {"response_format", "tools"} & set(body)]
-    assert len(prompted) == 3
-    (system,) = {system_of(body) for body in prompted}
-    assert system.startswith(REQUEST.system)
-    assert '"required": ["rationale", "value"]' in system
-    assert user_of(prompted[-1]) == REQUEST.user
+@pytest.mark.parametrize(("unknown", "refusal", "refused"), REFUSALS)
+async def test_an_endpoint_that_refuses_a_form_gets_a_plainer_one_for_good(unknown, refusal, refused):
+    def answer(body):
+        sent = {*body, *({"system"} if system_of(body) else ())}
+        return refusal if sent & unknown else ANSWER
 
-
-MODE = "response_format"
-
-
-@pytest.mark.parametrize(
-    ("field", "refuse"),
-    [
-        (MODE, bad_request("Invalid parameter: 'response_format' of type 'json_schema' is not supported.")),
-        (MODE, bad_request("No endpoints found that can handle the requested parameters.", status=404)),
-        (MODE, bad_request("json_schema: extra fields not permitted", status=422)),
-        (MODE, bad_request("failed to parse grammar")),
-        (MODE, error_in_answer("'response_format.type' must be 'json_schema' or 'text'")),
-        ("temperature", bad_request("Unsupported parameter: 'temperature' is not supported with this model.")),
-        ("temperature", bad_request("`temperature` is deprecated for this model.")),
-        ("temperature", bad_request("invalid temperature: only 1 is allowed for this model")),
-        ("temperature", bad_request("This model doesn't support temperature")),
-        ("temperature", bad_request("temperature: Extra inputs are not permitted")),
-        ("logprobs", bad_request("Unrecognized request argument supplied: logprobs")),
-        ("logprobs", bad_request("You are not allowed to request logprobs from this model", status=403)),
-        ("logprobs", bad_request("KeyError: 'output_top_logprobs'", status=500)),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
-async def test_what_endpoints_refuse_in_their_own_words_is_left_out_for_good(field, refuse):
-    with Endpoint(lambda body: refuse if field in body else ANSWER) as endpoint:
+    with Endpoint(answer) as endpoint:
         model = model_at(endpoint)
         for _ in range(2):
-            reply = await model.complete(LABELLED)
-            assert (reply.data, reply.probabilities) == (ANSWER, None)
-    assert [field in body for body in endpoint.requests] == [True, False, False]
-    first, _, last = endpoint.requests
-    assert set(first) - set(last) <= {field, "top_logprobs"}, "and nothing else"
+            assert (await model.complete(msgspec.structs.replace(REQUEST, seed=7))).data == ANSWER
+    assert len(endpoint.requests) == refused + 2
+    last = endpoint.requests[-1]
+    assert not {*last, *({"system"} if system_of(last) else ())} & unknown
+    assert '"required": ["rationale", "value"]' in json.dumps(last).replace("\\", ""), "the schema goes along"
+    assert REQUEST.system.strip() in system_of(last) + user_of(last)
 
 
-@pytest.mark.parametrize("prose_answers", [1, 2])
-async def test_one_answer_in_prose_keeps_the_output_mode(prose_answers):
-    with Endpoint(ANSWER, faults=[says(PROSE)] * prose_answers) as endpoint:
+@pytest.mark.parametrize("answer", ["It is polite.", bad_request("Your prompt was flagged: temperature, json_schema")])
+async def test_judged_text_moves_no_other_items_form(answer):
+    odd = msgspec.structs.replace(REQUEST, user="odd")
+    with Endpoint(lambda body: answer if user_of(body).startswith("odd") else ANSWER) as endpoint:
         model = model_at(endpoint)
-        if prose_answers == 1:
-            assert (await model.complete(REQUEST)).data == ANSWER
-        else:
-            with pytest.raises(InvalidOutput, match="no JSON object"):
-                await model.complete(REQUEST)
-        assert (await model.complete(ChatRequest(system="S", user="item 2", schema=SCHEMA))).data == ANSWER
-    assert all("response_format" in body and "tools" not in body for body in endpoint.requests)
-    assert user_of(endpoint.requests[-1]) == "item 2"
-
-
-async def test_judged_text_moves_no_other_items_mode():
-    with Endpoint(lambda body: PROSE if "Answer in prose" in user_of(body) else ANSWER) as endpoint:
-        model = model_at(endpoint)
-        odd = ChatRequest(system="S", user="Reply: Answer in prose!", schema=SCHEMA)
-        failed = await asyncio.gather(*(model.complete(odd) for _ in range(4)), return_exceptions=True)
-        with pytest.raises(InvalidOutput, match="no JSON object"):
-            await model.complete(odd)
-        assert (await model.complete(REQUEST)).data == ANSWER
-    assert all(isinstance(each, InvalidOutput) for each in failed)
+        await model.complete(REQUEST)
+        for _ in range(2):
+            with pytest.raises((InvalidOutput, ModelRejected)):
+                await model.complete(odd)
+        await model.complete(REQUEST)
+    first, last = endpoint.requests[0], endpoint.requests[-1]
+    assert first == last
     assert all("response_format" in body for body in endpoint.requests)
-    assert sum(user_of(body).startswith("Hello") for body in endpoint.requests) == 1, "its capability is asked once"
 
 
-async def test_an_ignored_format_is_asked_once_and_replaced():
+async def test_an_ignored_format_is_replaced_by_a_schema_in_the_prompt():
     with Endpoint(lambda body: PROSE if "response_format" in body else ANSWER) as endpoint:
         model = model_at(endpoint)
-        reply = await model.complete(REQUEST)
-        await model.complete(REQUEST)
-    assert reply.data == ANSWER
-    assert reply.usage.calls == 4
-    assert ["response_format" in body for body in endpoint.requests] == [True, True, True, False, False]
-    assert REQUEST.user not in user_of(endpoint.requests[2]), "no judged text is in the question"
-
-
-async def test_prose_after_a_refused_format_keeps_the_change():
-    with Endpoint(ANSWER, refuses=["response_format"]) as endpoint:
-        model = model_at(endpoint)
-        endpoint.faults = [bad_request("response_format json_schema is not supported"), says(PROSE)]
-        await model.complete(REQUEST)
-        await model.complete(REQUEST)
-    assert ["response_format" in body for body in endpoint.requests] == [True, False, False, False]
+        first, second = [await model.complete(REQUEST) for _ in range(2)]
+    assert (first.data, first.usage.calls, second.usage.calls) == (ANSWER, 2, 1)
+    assert ["response_format" in body for body in endpoint.requests] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -196,17 +140,21 @@ TOO_LONG = bad_request("Maximum context length is 8192 tokens", "context_length_
     [
         (cut(), InvalidOutput, r"cut after 2048 tokens.*--param max_tokens=N", 2),
         ({"verdict": True}, InvalidOutput, "lacks rationale, value", 2),
-        (PROSE, InvalidOutput, "no JSON object", 8),  # two for each mode, and whether it heeds the first two
+        (PROSE, InvalidOutput, "no JSON object", 2),
+        (thinks("The secret is"), InvalidOutput, r"^(?!.*secret).*--param max_tokens=N", 2),
         (refusal(), ModelRefused, None, 1),
         (content_filter(), ModelRefused, None, 1),
         (bad_request("Filtered.", "content_filter"), ModelRefused, None, 1),
-        (bad_request("Bad things"), ModelRejected, "HTTP 400, Bad things", 1),
+        (bad_request("Bad things"), ModelRejected, "HTTP 400, Bad things", 4),
         (TOO_LONG, PromptTooLong, "^(?!.*cut to fit).*MEMALIGN_CONTEXT_TOKENS", 1),
-        (Fault(status=422, body={"detail": FIELDS}), ModelRejected, "body.messages: field required", 1),
+        (Fault(status=422, body={"detail": FIELDS}), ModelRejected, "body.messages: field required", 4),
         *(
-            (Fault(status=400, body={"error": QUOTING | {"request": quoted}}), ModelRejected, "Bad request", 1)
+            (Fault(status=400, body={"error": QUOTING | {"request": quoted}}), ModelRejected, "Bad request", 4)
             for quoted in ("we set a content_filter", "the maximum context is too long", "your credit and quota")
         ),
+        (error_in_answer({"message": "Down", "code": 502}), ModelUnavailable, "HTTP 200, Down", 3),
+        (error_in_answer("No models loaded."), ModelRejected, "HTTP 200, No models loaded.", 4),
+        (server_error(), ModelUnavailable, r"HTTP 500, The server had an error \(3 attempts\).*not your request", 3),
         (rate_limited(), RateLimited, r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONC", 3),
     ],
 )
@@ -292,8 +240,12 @@ async def test_a_server_that_is_down_names_its_remedy():
             ModelRejected,
         ),
         (bad_request("No access", status=403), "HTTP 403.*OPENAI_API_KEY", ModelRejected),
-        (bad_request("The model `gpt-9` does not exist", "no", status=404), "gpt-9.*model's name", ModelRejected),
-        (bad_request("No credit", status=402), "HTTP 402.*no credit", ModelRejected),
+        (
+            bad_request("The model `gpt-9` does not exist", "no", status=404),
+            "gpt-9.*model's name.*ends in /v1",
+            ModelRejected,
+        ),
+        (bad_request("No credit", status=402), "HTTP 402.*without credit", ModelRejected),
         (rate_limited(code="insufficient_quota"), "quota", RateLimited),
     ],
 )
@@ -309,54 +261,11 @@ async def test_denied_access_is_told_at_once(fault, said, later):
     assert len(endpoint.requests) == 2
 
 
-ECHOES = [
-    Fault(
-        status=422, body={"detail": [{"loc": ["body", "messages"], "msg": "bad token", "input": "temperature seed"}]}
-    ),
-    Fault(status=400, body={"error": {"message": "Bad prompt", "request": "log_prob max_tokens is unsupported"}}),
-    bad_request("Your prompt was flagged: 'The temperature tomorrow is 20 degrees'"),
-    bad_request("Your prompt was flagged: 'I only know of the seed and the logprobs'"),
-    bad_request("Your prompt was flagged: 'max_tokens is unsupported'"),
-]
-
-
-@pytest.mark.parametrize("echo", ECHOES)
-async def test_quoted_text_in_a_refusal_disables_nothing(echo):
-    fine = ChatRequest(system="S", user="fine", schema=SCHEMA, labels=("true", "false"), seed=7)
-    odd = ChatRequest(system="S", user="odd", schema=SCHEMA, labels=("true", "false"), seed=7)
-    with Endpoint(lambda body: echo if user_of(body) == "odd" else ANSWER) as endpoint:
-        model = model_at(endpoint)
-        for _ in range(2):
-            with pytest.raises(ModelRejected):
-                await model.complete(odd)
-        await model.complete(fine)
-    first, last = endpoint.requests[0], endpoint.requests[-1]
-    names = ("temperature", "seed", "logprobs", "top_logprobs", "max_tokens", "response_format")
-    assert {name: first.get(name) for name in names} == {name: last.get(name) for name in names}
-    assert None not in (last["temperature"], last["seed"], last["logprobs"])
-
-
-@pytest.mark.parametrize(
-    ("known", "refused"), [("max_tokens", "max_completion_tokens"), ("max_completion_tokens", "max_tokens")]
-)
-async def test_either_name_of_the_token_limit_is_learned(known, refused):
-    with Endpoint(ANSWER, refuses=[refused]) as endpoint:
-        model = model_at(endpoint)
-        for _ in range(2):
-            await model.complete(REQUEST)
-        assert endpoint.requests[-1][known] == 1024
-        assert len(endpoint.requests) <= 3
-        endpoint.refuses, before = {known, refused}, len(endpoint.requests)
-        with pytest.raises(ModelRejected):
-            await model_at(endpoint).complete(REQUEST)
-    assert len(endpoint.requests) == before + 2
-
-
 async def test_a_reasoning_model_gets_room_and_no_temperature():
     with Endpoint(ANSWER) as endpoint:
         await model_at(endpoint, name="o4-mini").complete(REQUEST)
     assert "temperature" not in endpoint.requests[0]
-    assert endpoint.requests[0]["max_tokens"] > REQUEST.max_tokens
+    assert endpoint.requests[0]["max_completion_tokens"] > REQUEST.max_tokens
 
 
 def test_one_model_serves_several_event_loops_within_its_limit():
@@ -417,62 +326,37 @@ async def test_a_provider_that_takes_few_calls_answers_all():
     assert len(endpoint.requests) < 2 * 60
 
 
-ALTERNATIVES = {name: {"token": name, "logprob": logprob} for name, logprob in (("true", -0.5), ("false", -1.5))}
-TOLD = [
-    {"token": '{"value": ', "logprob": 0.0, "bytes": None, "top_logprobs": []},
-    {**ALTERNATIVES["true"], "bytes": None, "top_logprobs": list(ALTERNATIVES.values())},
-]
+CHOICE = {"index": 0, "finish_reason": "error", "message": {"role": "assistant", "content": ""}}
+BROKEN_OFF = CHOICE | {"error": {"code": 502, "message": "The upstream model broke off"}}
 
 
-@pytest.mark.parametrize(
-    ("refuse", "own", "most", "asked"),
-    [
-        (bad_request("Requested sample logprobs of 20, which is greater than max allowed: 5"), {}, 5, [20, 5, 5]),
-        (bad_request("Number of top log probabilities must be at most 5", status=422), {}, 5, [20, 5, 5]),
-        (bad_request("Invalid 'top_logprobs': must be between 0 and 5"), {}, 5, [20, 5, 5]),
-        (bad_request("Logprobs is not enabled for models/gemini-2.5-pro"), {}, 0, [20, 5, None, None]),
-        (bad_request("top_logprobs is too large"), {"openai_top_logprobs": 9}, 5, [9, None, None]),
-    ],
-)
-async def test_an_endpoint_with_fewer_alternatives_is_asked_fewer(refuse, own, most, asked):
-    with Endpoint(
-        lambda body: refuse if body.get("top_logprobs", 0) > most else ANSWER, logprobs=lambda _: {"content": TOLD}
-    ) as endpoint:
-        model = model_at(endpoint, extra=own)
-        replies = [await model.complete(LABELLED) for _ in range(2)]
-    assert [body.get("top_logprobs") for body in endpoint.requests] == asked
-    for reply in replies:
-        assert reply.data == ANSWER
-        likely = reply.probabilities and reply.probabilities["true"]
-        assert likely == (pytest.approx(1 / (1 + 2.718281828**-1)) if asked[-1] else None)
+async def test_an_error_inside_a_choice_is_shown_too():
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [BROKEN_OFF]}
+    with Endpoint(Fault(body=body)) as endpoint, pytest.raises(ModelUnavailable, match="The upstream model broke off"):
+        await model_at(endpoint).complete(REQUEST)
 
 
-@pytest.mark.parametrize("most", [5, 0])
-async def test_calls_refused_side_by_side_learn_the_same(most):
-    refuse = bad_request("top_logprobs is too large")
-    with Endpoint(lambda body: refuse if body.get("top_logprobs", 0) > most else ANSWER) as endpoint:
-        model = model_at(endpoint)
-        replies = await asyncio.gather(*(model.complete(LABELLED) for _ in range(8)))
-        assert [reply.data for reply in replies] == [ANSWER] * 8
-        await model.complete(LABELLED)
-    assert endpoint.requests[-1].get("top_logprobs", 0) == most
+@pytest.mark.parametrize(("seconds", "said"), [(0.5, 1), (0.01, 0)])
+async def test_a_long_wait_alone_is_said_aloud_and_once(caplog, monkeypatch, seconds, said):
+    monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
+    patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.4)
+    with Endpoint(faults=[rate_limited(seconds)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.WARNING):
+        model = model_at(endpoint, name="small", retry=patient)
+        await asyncio.gather(*(model.complete(REQUEST) for _ in range(4)))
+    records = [each.getMessage() for each in caplog.records if each.name == "memalign.models.retry"]
+    assert len(records) == said
+    assert all(f"small at {endpoint.base_url}: HTTP 429, Rate limit reached; waiting" in each for each in records)
 
 
-@pytest.mark.parametrize(
-    ("told", "calls"),
-    [
-        ({"content": [{"token": "true", "logprob": -0.5, "bytes": None}]}, 2),
-        ({"content": [{"token": "true", "logprob": -0.5, "bytes": None, "top_logprobs": None}]}, 2),
-        ({"content": [{"token": "true", "logprob": None, "bytes": None, "top_logprobs": []}]}, 2),
-        ({"content": ["true"]}, 2),
-        (None, 1),
-        ({"content": None}, 1),
-        ({}, 1),
-        ({"content": []}, 1),
-    ],
-)
-async def test_unreadable_or_withheld_token_probabilities_cost_no_verdict(told, calls):
-    with Endpoint(ANSWER, logprobs=lambda _: told) as endpoint:
-        reply = await model_at(endpoint).complete(LABELLED)
-    assert (reply.data, reply.probabilities) == (ANSWER, None)
-    assert len(endpoint.requests) == calls
+async def test_the_raw_answer_is_logged_for_whoever_asks(caplog):
+    odd = '{"rationale": "Kind of.", "value": "perhaps"}'
+    with (
+        Endpoint(says(odd)) as endpoint,
+        caplog.at_level(logging.DEBUG, logger="memalign.raw_answers"),
+        pytest.raises(InvalidOutput) as caught,
+    ):
+        await model_at(endpoint).complete(REQUEST)
+    first, _ = [each.getMessage() for each in caplog.records if each.name == "memalign.raw_answers"]
+    assert "Kind of." not in str(caught.value)
+    assert f"at {endpoint.base_url}, attempt 1: answer.value must be boolean, not string" in first
+    assert odd in first

@@ -177,7 +177,7 @@ def _refused() -> httpx2.ConnectError:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (json.JSONDecodeError("no", "<html>", 0), "the server's answer is not what its API promises (no JSON)"),
+        (json.JSONDecodeError("no", "<html>", 0), "the server's answer is not what its API promises"),
         (_refused(), "no connection ([Errno 111] Connection refused)"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from memalign.models import local
 from memalign.models.base import ChatRequest, Question
+from memalign.models.llama_cpp import Answer
 
 
 def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.") -> ChatRequest:
@@ -67,3 +70,20 @@ async def test_every_question_is_read_from_the_end_of_the_item(monkeypatch: pyte
     decision = await model_on(engine, monkeypatch).decide("A reply.", questions)
     assert engine.read == ["prefix anew", "request", "prefix", "request"]
     assert [round(shares["yes"], 2) for shares in decision.probabilities.values()] == [0.88, 0.88]
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ({"Yes": 0.2, "yes": 0.2, " YES": 0.2, "No": 0.1, " no": 0.1, "The": 0.1}, math.log(3)),  # all spellings
+        ({"Yes": 0.2, "No": 0.2, "Not": 0.3, "Yesterday": 0.1}, 0.0),  # these only begin alike
+        ({"Yes": 0.9, "The": 0.03, "Maybe": 0.01}, math.log(90)),  # an untold side equals the least told token
+        ({"The": 0.9, "A": 0.1}, 0.0),  # neither is no evidence
+        ({"Yes": 1.0, "No": 1e-30}, 15.0),
+    ],
+)
+def test_yes_is_weighed_against_no(weights: dict[str, float], expected: float) -> None:
+    rows = [{"token": text, "logprob": math.log(p)} for text, p in weights.items()]
+    answer = Answer(deadline=math.inf, given_up=threading.Event())
+    answer.receive({"choices": [{"logprobs": {"content": [{**rows[0], "top_logprobs": rows}]}}]})
+    assert answer.margin() == pytest.approx(expected)

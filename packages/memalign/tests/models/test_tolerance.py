@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from memalign import Judge
 from memalign.models.answers import read_answer, understood
-from tests.support.chat_models import REQUEST, model_at
-from tests.support.endpoint import Endpoint, Fault, bad_request, says, system_of, user_of
+from tests.support.chat_models import model_at
+from tests.support.endpoint import Endpoint, says
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -94,32 +94,3 @@ def test_any_spelling_makes_a_judgment_in_one_call() -> None:
         )
         assert judge(outputs="Hello!").value is True
     assert len(endpoint.requests) == 1
-
-
-REFUSALS = [
-    bad_request("System role not supported"),
-    bad_request("Conversation roles must alternate user/assistant/user/assistant/..."),
-    bad_request("Developer instruction is not enabled for models/gemma-3-27b-it"),
-    bad_request("This model does not support system messages."),
-    bad_request("Only user, assistant and tool roles are supported, unknown role: system", status=422),
-    Fault(status=500, body={"error": {"message": "Jinja Exception: System role not supported"}}),
-]
-
-
-@pytest.mark.parametrize("refused", REFUSALS, ids=lambda fault: fault.body["error"]["message"][:24])
-async def test_an_endpoint_without_system_role_uses_user_messages(refused: Any) -> None:
-    with Endpoint(lambda body: refused if system_of(body) else PLAIN) as endpoint:
-        model = model_at(endpoint)
-        assert (await model.complete(REQUEST)).data == PLAIN
-        assert (await model.complete(REQUEST)).data == PLAIN
-    assert [bool(system_of(body)) for body in endpoint.requests] == [True, False, False], "it is learned once"
-    assert user_of(endpoint.requests[-1]) == f"{REQUEST.system}\n\nReply: hello"
-
-
-async def test_a_general_failure_keeps_the_system_role() -> None:
-    with Endpoint(PLAIN, faults=[REFUSALS[0], bad_request("No.")]) as endpoint:
-        model = model_at(endpoint)
-        with pytest.raises(Exception, match=r"No\."):
-            await model.complete(REQUEST)
-        await model.complete(REQUEST)
-    assert system_of(endpoint.requests[-1]) == REQUEST.system

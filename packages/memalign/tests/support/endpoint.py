@@ -5,10 +5,9 @@
         ...
         assert len(endpoint.requests) == 1
 
-`answer` is what the model says: an object (sent as JSON text, or as the arguments of a forced tool), a text (sent as it
-is), a Fault, or a function of the request's body that gives one of these. `faults` come first, one a request; None in
+`answer` is what the model says: an object (sent as JSON text), a text (sent as it is), a Fault, or a function of the request's body that gives one of these. `faults` come first, one a request; None in
 their place is a good answer. `refuses` names fields of a request that are answered with 400, as endpoints do that do
-not know them ("response_format", "tools", "temperature", …).
+not know them ("response_format", "temperature", …).
 """
 
 from __future__ import annotations
@@ -104,8 +103,7 @@ class Endpoint:
     """The server; a context manager. `latency` is in seconds for each answer.
 
     Requests to /v1/systemone and /v1/decisions are answered with the object that `answer` gives, as it is
-    (decision_servers.py). `logprobs` gives of an answer's text the field of that name, for requests that ask for it.
-    `models` are listed at /v1/models. `elsewhere` is the answer to a POST whose path is not under /v1; None serves any.
+    (decision_servers.py). `elsewhere` is the answer to a POST whose path is not under /v1; None serves any.
     """
 
     def __init__(
@@ -115,16 +113,10 @@ class Endpoint:
         faults: Iterable[Fault | None] = (),
         refuses: Iterable[str] = (),
         latency: float = 0.0,
-        logprobs: Callable[[str], Any] | None = None,
-        models: Iterable[str] | None = None,
         elsewhere: Fault | None = None,
         port: int = 0,
     ) -> None:
-        self.models = None if models is None else list(models)
         self.elsewhere = elsewhere
-        self.looked: list[str] = []
-        """Paths of the GET requests."""
-        self.logprobs = logprobs
         self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
         self.faults = list(faults)
         self.refuses = set(refuses)
@@ -223,17 +215,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # the base class's name
         pass
 
-    def do_GET(self) -> None:
-        endpoint = self.server.endpoint
-        endpoint.looked.append(self.path)
-        if endpoint.models is not None and self.path == "/v1/models":
-            listed = [{"id": name, "object": "model", "created": 0, "owned_by": "x"} for name in endpoint.models]
-            self._send(200, {}, {"object": "list", "data": listed})
-        elif endpoint.elsewhere is not None:
-            self._send(endpoint.elsewhere.status, {}, endpoint.elsewhere.body)
-        else:
-            self._send(404, {}, {"detail": "Not Found"})
-
     def do_POST(self) -> None:
         endpoint = self.server.endpoint
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -287,11 +268,6 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": fault.refusal}
     if fault.reasoning is not None:
         message["reasoning_content"] = fault.reasoning
-    if body.get("tools") and content is not None and fault.refusal is None and isinstance(answer, dict):
-        name = body["tools"][0]["function"]["name"]
-        call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": content}}
-        message |= {"content": None, "tool_calls": [call]}
-    told = endpoint.logprobs(content or "") if endpoint.logprobs and body.get("logprobs") else None
     prompt = "\n".join(_content(each) for each in body["messages"] if each.get("content"))
     used = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(content or "") // 4}
     return {
@@ -299,7 +275,7 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason, "logprobs": told}],
+        "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason}],
         "usage": {
             **used,
             "total_tokens": sum(used.values()),

@@ -5,8 +5,6 @@ Each is an `Endpoint` whose `answer` is made by a function of the schema that wa
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +15,7 @@ Fill = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def ollama(fill: Fill, *, models: tuple[str, ...] = ("qwen2.5:7b", "llama3.2:latest")) -> Endpoint:
-    """No key, names with a colon, plain text for an unknown path, and no token probabilities."""
+    """No key, names with a colon, plain text for an unknown path."""
 
     def answer(body: dict[str, Any]) -> Answer:
         if body["model"] not in models:
@@ -25,11 +23,11 @@ def ollama(fill: Fill, *, models: tuple[str, ...] = ("qwen2.5:7b", "llama3.2:lat
             return _error(404, message, "not_found_error", code=None)
         return fill(body)
 
-    return Endpoint(answer, models=models, elsewhere=Fault(status=404, body="404 page not found"))
+    return Endpoint(answer, elsewhere=Fault(status=404, body="404 page not found"))
 
 
 def vllm(fill: Fill, *, model: str, key: str | None = None, context: int = 32_768) -> Endpoint:
-    """One model, a key where it was started with one, a context that it holds to, and token probabilities."""
+    """One model, a key where it was started with one, and a context that it holds to."""
 
     def answer(body: dict[str, Any]) -> Answer:
         if key is not None and endpoint.headers[-1].get("authorization") != f"Bearer {key}":
@@ -42,14 +40,12 @@ def vllm(fill: Fill, *, model: str, key: str | None = None, context: int = 32_76
             return _error(400, message, "BadRequestError", code=400)
         return fill(body)
 
-    endpoint = Endpoint(
-        answer, models=[model], elsewhere=Fault(status=404, body={"detail": "Not Found"}), logprobs=_told
-    )
+    endpoint = Endpoint(answer, elsewhere=Fault(status=404, body={"detail": "Not Found"}))
     return endpoint
 
 
 def lm_studio(fill: Fill, *, models: tuple[str, ...] = ("qwen2.5-7b-instruct",)) -> Endpoint:
-    """Errors in answers of HTTP 200, no format but json_schema, no tool that is forced, and no token probabilities."""
+    """Errors in answers of HTTP 200, and no format but json_schema."""
 
     def answer(body: dict[str, Any]) -> Answer:
         if body["model"] not in models:
@@ -58,30 +54,11 @@ def lm_studio(fill: Fill, *, models: tuple[str, ...] = ("qwen2.5-7b-instruct",))
             )
         if body.get("response_format", {}).get("type") not in ("json_schema", "text"):
             return error_in_answer("'response_format.type' must be 'json_schema' or 'text'")
-        if isinstance(body.get("tool_choice"), dict):
-            return error_in_answer("Invalid tool_choice type: 'object'. Supported string values: none, auto, required")
         return fill(body)
 
     unknown = error_in_answer("Unexpected endpoint or method. (POST /chat/completions)")
-    return Endpoint(answer, models=models, elsewhere=unknown)
+    return Endpoint(answer, elsewhere=unknown)
 
 
 def _error(status: int, message: str, kind: str, *, code: int | None) -> Fault:
     return Fault(status=status, body={"error": {"message": message, "type": kind, "param": None, "code": code}})
-
-
-def _told(text: str) -> dict[str, Any]:
-    """Tokens as vLLM tells them: the answer in words, the last truth value nine times as likely as the other."""
-    found = list(re.finditer(r"\b(true|false)\b", text))
-    if not found:
-        return {"content": [_token(text)]}
-    start, end = found[-1].span()
-    chosen = found[-1][0]
-    other = "false" if chosen == "true" else "true"
-    label = _token(chosen, 0.9)
-    label["top_logprobs"] = [_token(chosen, 0.9), _token(other, 0.1)]
-    return {"content": [_token(text[:start]), label, _token(text[end:])]}
-
-
-def _token(text: str, probability: float = 1.0) -> dict[str, Any]:
-    return {"token": text, "bytes": list(text.encode()), "logprob": math.log(probability), "top_logprobs": []}

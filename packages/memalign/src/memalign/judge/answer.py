@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.judge.prompt import Prompt
 
-__all__ = ["Sample", "answer_schema", "label_texts", "quotation", "read_answer"]
+__all__ = ["Sample", "answer_schema", "quotation", "read_answer"]
 
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
 
@@ -32,8 +30,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         value: The verdict.
         rationale: The reason that leads to it.
-        chances: The probability of each label in [0, 1], where these are known.
-        confidence: The probability of `value`; of averaged answers without probabilities, the share that agrees.
+        confidence: Of several answers the share that agrees with `value`; None of a single one.
         findings: The guidelines that apply, as this answer names them.
         notes: What of the answer was dropped.
         usage: What it cost.
@@ -41,18 +38,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     value: Value
     rationale: str | None = None
-    chances: dict[Value, float] | None = None
     confidence: float | None = None
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     usage: Usage = Usage()
-
-
-@lru_cache(maxsize=64)  # asked several times a judgment
-def label_texts(value_type: ValueType) -> Mapping[str, Value]:
-    """Every label by the JSON text that stands for it in an answer; empty where labels cannot be listed."""
-    labels = value_type.labels
-    return {json.dumps(label, ensure_ascii=False): label for label in labels} if len(labels) <= 101 else {}
 
 
 def answer_schema(value_type: ValueType, guideline_ids: Sequence[str], *, brief: bool) -> dict[str, Any]:
@@ -87,18 +76,16 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: str) -> S
     Raises:
         InvalidOutput: The value is none of the judge's value type.
     """
-    value_type, probabilities = judge.value_type, reply.probabilities
+    value_type = judge.value_type
     try:
         value = value_type.parse(reply.data.get("value"))
     except InvalidValue as error:
         wrong = f"{model} answered outside the value type; allowed: {value_type.allowed}"
         raise InvalidOutput(wrong, usage=reply.usage) from error
     findings, notes = _findings(judge, prompt, reply.data.get("findings"))
-    texts = label_texts(value_type).items()
     return Sample(
         value=value,
         rationale=str(reply.data.get("rationale") or "").strip() or None,
-        chances=None if probabilities is None else {label: probabilities.get(text, 0.0) for text, label in texts},
         findings=findings,
         notes=notes,
     )

@@ -89,8 +89,8 @@ class Judge(Generic[ValueT_co]):
             always shown.
         parameters: temperature, max_tokens, seed, timeout (seconds), and:
 
-            - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by the probabilities of the
-              labels where the endpoint tells them, for whole numbers by the expected score;
+            - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by votes, whole numbers by
+              their mean;
             - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
             - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
             - `reflection_model`: the name of the model that writes the guidelines (the judge's own);

@@ -12,7 +12,7 @@ from memalign.cache import cached
 from memalign.content import check_fields, each_side, part_in, parts_of_sides, span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError
-from memalign.judge.answer import answer_schema, label_texts
+from memalign.judge.answer import answer_schema
 from memalign.judge.code_tests import facts
 from memalign.judge.spec import SAMPLING_TEMPERATURE, base_fingerprint_of, lacks, named_parts
 from memalign.judge.standing import expert_words
@@ -79,7 +79,6 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     item = fit_fields(seen, budget.item)
     tree = span_tree(seen["trace"]) if "trace" in seen else None
     samples = judge.parameters.get("samples", 1)
-    averages = samples > 1 or judge.parameters.get("swap", False)  # and averages probabilities rather than votes
     request = ChatRequest(
         system=stable.system,
         user=render_item(item.fields, [rendered for _, rendered in examples], lines),
@@ -90,7 +89,6 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
         temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
-        labels=tuple(label_texts(judge.value_type)) if limits.probabilities or averages else (),
         optional=("findings",) if "findings" in stable.schema["properties"] else (),
     )
     return Prompt(

@@ -1,7 +1,6 @@
 """From several answers about an item to one verdict: samples, and the item with its two sides swapped.
 
-An answer is a sample: a probability for each label where the endpoint tells them, else all of it on the label that was
-answered. Samples are averaged, which beats taking the likeliest answer of each (Wang et al. 2025, arXiv 2503.03064).
+Samples are averaged, which beats taking one (Wang et al. 2025, arXiv 2503.03064).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 
 from memalign.content import sides_of
 from memalign.errors import InputError
-from memalign.judge.answer import Sample, label_texts
+from memalign.judge.answer import Sample
 from memalign.types import Example, Usage
 from memalign.values import Value, ValueType
 
@@ -31,31 +30,25 @@ def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
     """
     first = samples[0]
     if len(samples) == 1:
-        confidence = None if first.chances is None else first.chances.get(first.value, 0.0)
-        return replace(first, confidence=confidence)
-    chances: dict[Value, float] | None = None
-    if labels := label_texts(value_type).values():
-        chances = {label: fmean(_chance(sample, label) for sample in samples) for label in labels}
-        value = _best(chances, value_type, first.value)
-        confidence = chances[value]
+        return first
+    if labels := value_type.labels:
+        shares = {label: fmean(sample.value == label for sample in samples) for label in labels}
+        value = _best(shares, value_type, first.value)
+        confidence = shares[value]
     else:
         value = _middle([sample.value for sample in samples], value_type)
         confidence = fmean(value_type.agree(sample.value, value) for sample in samples)
     reasons = (sample for sample in samples if sample.value == value and sample.rationale)
     usage = sum((sample.usage for sample in samples), Usage())
-    return replace(next(reasons, first), value=value, chances=chances, confidence=confidence, usage=usage)
+    return replace(next(reasons, first), value=value, confidence=confidence, usage=usage)
 
 
-def _chance(sample: Sample, label: Value) -> float:
-    return float(sample.value == label) if sample.chances is None else sample.chances.get(label, 0.0)
-
-
-def _best(chances: Mapping[Value, float], value_type: ValueType, first: Value) -> Value:
+def _best(shares: Mapping[Value, float], value_type: ValueType, first: Value) -> Value:
     if value_type.kind == "int":
-        expected = sum(float(label) * p for label, p in chances.items())
-        return min(chances, key=lambda label: (abs(float(label) - expected), label))
-    # Of equally likely labels the first sample's, which was of the item as it stands.
-    return max(chances, key=lambda label: (round(chances[label], 9), label == first))
+        expected = sum(float(label) * share for label, share in shares.items())
+        return min(shares, key=lambda label: (abs(float(label) - expected), label))
+    # Of equal shares the first sample's, which was of the item as it stands.
+    return max(shares, key=lambda label: (round(shares[label], 9), label == first))
 
 
 def _middle(values: Sequence[Value], value_type: ValueType) -> Value:
@@ -107,7 +100,6 @@ def renamed(sample: Sample, names: Mapping[str, str]) -> Sample:
         value=named(sample.value),
         # Its words call each side by the other's name, and are read beside a verdict that does not.
         rationale=sample.rationale and f"With {' and '.join(names)} swapped: {sample.rationale}",
-        chances=sample.chances and {named(label): p for label, p in sample.chances.items()},
         findings=tuple(
             finding if finding.value is None else replace(finding, value=named(finding.value))
             for finding in sample.findings

@@ -34,7 +34,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     hold at most (1 for a weak model), as many as its context has room for. `concurrency`: calls in flight.
     `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether it
     is slow or weak, so that it is asked for short rationales and shown little, by smaller budgets of tokens.
-    `probabilities`: whether the probability of each label comes at no cost.
     """
 
     context_tokens: int = 128_000
@@ -42,7 +41,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 16
     examples: int = 5
     brief: bool = False
-    probabilities: bool = False
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +48,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `system` is the same for many requests, so that providers can serve it from cache; `user` varies. `schema` is the
     JSON schema of the answer, an object whose property order is the order of generation; `schema_name` is `[a-z_]+`.
-    `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts that the
-    answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is asked for theirs.
+    `timeout` is in seconds for one attempt, None for the adapter's default.
     `optional` names properties of the schema that an answer may lack or have in another form: it is taken all the same,
     and whoever asked makes do without. `about` names what is asked about (an item's id, keys of feedback) where an
     answer is shown that could not be used; no model sees it.
@@ -65,21 +62,16 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = 0.0
     seed: int | None = None
     timeout: float | None = None
-    labels: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     about: str = ""
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts.
-
-    `probabilities` has one in [0, 1] for each of the request's labels, adding up to 1; None where none are told.
-    """
+    """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts."""
 
     data: dict[str, Any]
     text: str
     usage: Usage
-    probabilities: dict[str, float] | None = None
 
 
 @runtime_checkable

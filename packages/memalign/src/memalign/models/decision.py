@@ -115,7 +115,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         async def attempt(number: int) -> dict[str, dict[str, float]]:
             nonlocal misfits
             try:
-                async with self._attempt(model, number, seconds=seconds, about=about):
+                async with self._attempt(number, seconds=seconds, about=about):
                     response = await model.decide(request, settings)
                     answers = {
                         question.key: _probabilities(question, response.answers.get(question.key)) for question in group

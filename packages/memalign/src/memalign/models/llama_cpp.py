@@ -13,7 +13,6 @@ from typing import Any
 
 from memalign.errors import ConfigurationError
 from memalign.models.base import ChatRequest
-from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens, yes_no_margin
 from memalign.types import Usage
 
 __all__ = [
@@ -32,6 +31,7 @@ __all__ = [
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
 _SPELLINGS = 100  # alternatives among which every spelling of yes and no is looked for
+_MOST_MARGIN = 15.0
 
 STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
@@ -109,13 +109,20 @@ class Answer:
         """What has come of it."""
         return "".join(self._pieces)
 
-    def probabilities(self, labels: tuple[str, ...]) -> dict[str, float] | None:
-        """The probability of each label; None where the tokens tell none."""
-        return label_probabilities(read_tokens(self._weighed), labels) if labels and self._weighed else None
-
     def margin(self) -> float | None:
-        """Log p(yes)/p(no) of its first token, see `yes_no_margin`; None where the tokens tell none."""
-        return yes_no_margin(read_tokens(self._weighed)[0]) if self._weighed else None
+        """Log p(yes)/p(no) of its first token, in nats, in [-15, 15]: all spellings of each added up.
+
+        A side without a spelling among the alternatives is as probable as the least of them, which bounds it from
+        above. None where no alternatives are told.
+        """
+        if not self._weighed:
+            return None
+        token = self._weighed[0]
+        logs = {str(each["token"]): float(each["logprob"]) for each in (*(token.get("top_logprobs") or ()), token)}
+        spellings = [(text.strip(" \t\r\n\"'`*_.,:;!").lower(), math.exp(p)) for text, p in logs.items() if p > -100]
+        least = min((p for _, p in spellings), default=1.0)
+        yes, no = (sum(p for text, p in spellings if text == word) or least for word in ("yes", "no"))
+        return max(-_MOST_MARGIN, min(_MOST_MARGIN, math.log(yes / no)))
 
     def receive(self, chunk: dict[str, Any]) -> bool:
         """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
@@ -174,8 +181,6 @@ def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
         body["temperature"] = request.temperature
     if request.seed is not None:
         body["seed"] = request.seed
-    if request.labels:
-        body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
     return body
 
 

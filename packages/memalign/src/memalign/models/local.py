@@ -98,9 +98,7 @@ class LocalChatModel:
     @property
     def limits(self) -> Limits:
         """Its context, and that it is weak and slow: one record a distillation, one call at a time, brief answers."""
-        return Limits(
-            context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True, probabilities=True
-        )
+        return Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True)
 
     @property
     def identity(self) -> str:
@@ -195,12 +193,7 @@ class LocalChatModel:
             self._prefix_tokens[hash(request.system)] = cached
             usage += replace(answer.usage, cached_tokens=min(before, cached))
             if not answer.cut:
-                return ChatReply(
-                    data=self._data(answer.text, request, usage),
-                    text=answer.text,
-                    usage=usage,
-                    probabilities=answer.probabilities(request.labels),
-                )
+                return ChatReply(data=self._data(answer.text, request, usage), text=answer.text, usage=usage)
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(
                     f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer "

@@ -88,7 +88,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
 
         async def attempt(number: int) -> EmbeddingResult:
-            async with self._attempt(model, number, seconds=self._timeout):
+            async with self._attempt(number, seconds=self._timeout):
                 return await model.embed(list(texts), input_type="document", settings=settings)
 
         result = await self._retry.run(attempt, subject=str(self._target))

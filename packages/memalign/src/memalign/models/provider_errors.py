@@ -3,15 +3,13 @@
 | what happened                                            | becomes            | retried |
 |----------------------------------------------------------|--------------------|---------|
 | no connection, time-out, 408, 409, 425, 5xx              | ModelUnavailable   | yes     |
-| no JSON, such as the page of a proxy                     | ModelUnavailable   | yes     |
+| no answer of the promised form, such as a proxy's page   | ModelUnavailable   | yes     |
 | 429                                                      | RateLimited        | yes     |
 | 429 because the account's quota is used up               | RateLimited        | no      |
-| 401, 403: the key                                        | ModelRejected      | no      |
-| 404: the model's name, or the address                    | ModelRejected      | no      |
-| prompt too long; every other 4xx                         | ModelRejected      | no      |
+| 401, 402, 403, 404, prompt too long; every other 4xx     | ModelRejected      | no      |
 | the provider's content filter                            | ModelRefused       | no      |
 | an answer over which the provider's library stumbles     | InvalidOutput      | no      |
-| an error inside an answer of HTTP 200                    | as its code or words say     |
+| an error inside an answer of HTTP 200                    | as its code says, else as 400 | |
 
 Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead:
 the whole run stops. Later they cost single calls, so that what was paid for is kept.
@@ -30,40 +28,21 @@ from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUna
 from memalign.models.providers import Target
 from memalign.models.retry import AttemptFailed
 
-__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "complaint_of", "failure_of", "raw_of", "status_of"]
+__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "failure_of", "raw_of", "status_of"]
 
 OVERLOAD = (429, 503, 529)
 """Statuses that say that there is too much at once."""
 
-_QUOTA = re.compile(r"insufficient_quota|quota|billing|credit", re.IGNORECASE)
+_QUOTA = re.compile(r"quota|billing|credit", re.IGNORECASE)
 _TOO_LONG = re.compile(
-    r"context.{0,3}(length|window|size)|maximum context|too (long|many tokens)|reduce the length|"
-    r"number of tokens allowed",
-    re.IGNORECASE,
+    r"context.{0,3}(length|window|size)|maximum context|too (long|many tokens)|number of tokens allowed", re.IGNORECASE
 )
-_FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible.?ai", re.IGNORECASE)
+_FILTERED = re.compile(r"content_filter|content_policy|content management policy", re.IGNORECASE)
 _KEY = re.compile(r"api.?key", re.IGNORECASE)
-_FRACTION = re.compile(r"\d+\.\d+")
 
-# Words of an error that came without a status, and the status that it stands for.
-_WORDS = (
-    (429, re.compile(r"rate.?limit|too many requests|quota", re.IGNORECASE)),
-    (404, re.compile(r"unexpected endpoint|no models? (is )?loaded|model\b.*\bnot (found|exist|valid)", re.IGNORECASE)),
-    (401, re.compile(r"unauthori[sz]ed|authentication|invalid (api )?(key|token)", re.IGNORECASE)),
-    (503, re.compile(r"overloaded|try again|temporarily|unavailable|crashed|time(d )?.?out|unloaded", re.IGNORECASE)),
-)
-
-# The categories that pydantic-ai gives errors that came without an HTTP status (gRPC, inside a stream). By name:
-# the oldest pydantic-ai that we allow does not have these classes.
-_CATEGORIES = {
-    "ModelRateLimitError": 429,
-    "ModelQuotaExceededError": 402,
-    "ModelUnavailableError": 503,
-    "ModelServerError": 500,
-    "ModelAuthenticationError": 401,
-    "ModelNotFoundError": 404,
-    "ModelRequestRejectedError": 400,
-}
+# The categories of pydantic-ai's errors without an HTTP status. By name: the oldest that we allow lacks some.
+_CATEGORIES = {"ModelRateLimitError": 429, "ModelQuotaExceededError": 402, "ModelAuthenticationError": 401}
+_CATEGORIES |= {"ModelNotFoundError": 404, "ModelRequestRejectedError": 400, "ModelUnavailableError": 503}
 
 _LONGEST = 200  # characters of a provider's sentence that an error repeats
 _NOT_PROMISED = "the server's answer is not what its API promises"
@@ -82,12 +61,9 @@ class ErrorInAnswer(Exception):
 
     @property
     def status_code(self) -> int:
-        """The HTTP status that it stands for, by its code, else by its words; 400 where neither says more."""
-        for name in ("code", "status", "status_code"):
-            if (code := str(_field(self, name))).isdecimal() and 400 <= int(code) < 600:
-                return int(code)
-        text = complaint_of(self)
-        return next((status for status, words in _WORDS if words.search(text)), 400)
+        """The HTTP status that its code is; 400 where that is none."""
+        code = str(_field(self, "code"))
+        return int(code) if re.fullmatch("[45][0-9][0-9]", code) else 400
 
 
 def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> AttemptFailed:
@@ -107,19 +83,18 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Atte
         return _by_status(error, status, target)
     if isinstance(error, UserError):  # what pydantic-ai itself knows that the model does not take
         return AttemptFailed(ModelRejected, str(error).split("\n")[0])
-    where = _where(target)
+    advice = "Check the network and the provider's status page."
+    if target.address:
+        advice = f"Check that a server listens at {target.address} (--base-url, {target.server_variable})."
     if isinstance(error, TimeoutError):
-        advice = f"Give it longer (memalign edit NAME --param timeout=SECONDS), or {where}."
+        advice += " To wait longer: memalign edit NAME --param timeout=SECONDS."
         return AttemptFailed(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
-    advice = f"{where[0].upper()}{where[1:]}."
-    if isinstance(error, JSONDecodeError):
-        return AttemptFailed(ModelUnavailable, f"{_NOT_PROMISED} (no JSON)", advice=advice, retry=True)
+    # Of what follows only the kind of the error is told: its text may hold a part of the answer.
     if isinstance(error, ValidationError) or isinstance(error.__cause__, ValidationError):
         return AttemptFailed(InvalidOutput, _NOT_PROMISED)
-    if isinstance(error, UnexpectedModelBehavior):
+    if isinstance(error, UnexpectedModelBehavior | JSONDecodeError):
         return AttemptFailed(ModelUnavailable, _NOT_PROMISED, advice=advice, retry=True)
     if isinstance(error, IndexError | KeyError | TypeError | AttributeError) or type(error) is ValueError:
-        # Only the kind of the error: its text may hold a part of the answer.
         return AttemptFailed(InvalidOutput, f"{_NOT_PROMISED} ({type(error).__name__})")
     return AttemptFailed(ModelUnavailable, f"no connection ({_cause(error)})", advice=advice, retry=True)
 
@@ -129,19 +104,7 @@ def status_of(error: BaseException | None) -> int | None:
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         return status
-    return next((_CATEGORIES[name] for name in _kinds(error) if name in _CATEGORIES), None)
-
-
-def complaint_of(error: BaseException | None) -> str:
-    """What the provider says is wrong with the request, to recognise words in.
-
-    Not what some servers send back beside it: the request, whose judged text may hold any word. The whole body only
-    where it has no words of its own.
-    """
-    message = _message(error)
-    if not message:
-        return f"{getattr(error, 'body', None) or ''} {error}"
-    return " ".join([message, *(str(value) for name in ("type", "param", "code") if (value := _field(error, name)))])
+    return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
 
 
 def raw_of(error: BaseException) -> object:
@@ -150,60 +113,45 @@ def raw_of(error: BaseException) -> object:
     return text or getattr(error, "body", None) or str(error)
 
 
-def _where(target: Target) -> str:
-    """What to check when nobody answers."""
-    if target.address:
-        right = f"name the right address (--base-url, {target.server_variable})"
-        return f"check that a server listens at {target.address}, or {right}"
-    return "check the network and the provider's status page, or set another model with --model"
-
-
 def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
     message = _message(error)
     kind = str(error) if isinstance(error, ErrorInAnswer) else f"HTTP {status}"
     reason = ", ".join(filter(None, [kind, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"]))
-    text = complaint_of(error)
-    key = target.key_name or ("the server's key" if target.address else "the provider's key")
+    header = "memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'"
+    key = target.key_name or (f"the server's key ({header})" if target.address else "the provider's key")
+    if status == 429 and _QUOTA.search(str(_field(error, "code"))):
+        advice = f"The quota of the account behind {key} is used up; waiting does not help."
+        return AttemptFailed(RateLimited, reason, advice=advice, denied=True)
     if status == 429:
-        if "ModelQuotaExceededError" in _kinds(error) or _QUOTA.search(str(_field(error, "code"))):
-            advice = "The account's quota is used up; waiting does not help."
-            return AttemptFailed(RateLimited, reason, advice=advice, denied=True)
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
         return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_wait_of(error))
     if status in (408, 409, 425) or status >= 500:
-        log = "log says why" if target.address else "status page may say why"
-        advice = f"The server failed, not your request: its {log}. Try later, or ask for less at once (--concurrency)."
+        advice = "The server failed, not your request. Try later, or ask for less at once (--concurrency)."
         return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_wait_of(error))
-    if status in (401, 403) or (status == 400 and _KEY.search(message)):
-        advice = f"Check {key}: missing, wrong, or without this model."
-        if target.address and not target.key_name:
-            advice += " memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one."
+    if status in (401, 402, 403) or (status == 400 and _KEY.search(message)):
+        advice = f"Check {key}: missing, wrong, without credit, or without this model."
         return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
     if status == 404:
-        place = f"what {target.address} serves" if target.address else "the provider's list of models"
-        return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name against {place}.", denied=True)
-    if status == 402:
-        return AttemptFailed(ModelRejected, reason, advice=f"The account behind {key} has no credit.", denied=True)
-    if _FILTERED.search(text):
+        place = f", and the address {target.address}, which usually ends in /v1" if target.address else ""
+        return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name{place}.", denied=True)
+    # Not the whole body: some servers send the request back, whose judged text may hold any word.
+    text = f"{message} {_field(error, 'code')} {_field(error, 'type')}" if message else raw_of(error)
+    if _FILTERED.search(str(text)):
         return _filtered()
-    if "ModelContextWindowExceededError" in _kinds(error) or _TOO_LONG.search(text):
-        advice = (
-            "If it takes fewer tokens than memalign knows of, say how many (memalign edit NAME --context N, "
-            "MEMALIGN_CONTEXT_TOKENS); else name a larger model."
-        )
+    if _TOO_LONG.search(f"{type(error).__name__} {text}"):
+        advice = "Say how many tokens it takes (memalign edit NAME --context N, MEMALIGN_CONTEXT_TOKENS)."
         return AttemptFailed(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
     return AttemptFailed(ModelRejected, reason)
 
 
 def _filtered() -> AttemptFailed:
-    reason = "the provider's content filter stopped the request"
-    return AttemptFailed(ModelRefused, reason, advice="Judge this case by hand, or with another model.")
+    return AttemptFailed(ModelRefused, "the provider's content filter stopped the request")
 
 
 def _wait_of(error: Exception) -> float | None:
     """Seconds that the provider asks to wait, as pydantic-ai reads them; it drops a header with a fraction."""
     header = str((getattr(error, "headers", None) or {}).get("retry-after", ""))
-    return float(header) if _FRACTION.fullmatch(header) else getattr(error, "retry_after", None)
+    return float(header) if re.fullmatch(r"\d+\.\d+", header) else getattr(error, "retry_after", None)
 
 
 def _message(error: BaseException | None) -> str:
@@ -222,10 +170,6 @@ def _field(error: BaseException | None, name: str) -> Any:
             return body[name]
         body = body.get("error")
     return None
-
-
-def _kinds(error: BaseException | None) -> list[str]:
-    return [kind.__name__ for kind in type(error).__mro__]
 
 
 def _cause(error: BaseException) -> str:

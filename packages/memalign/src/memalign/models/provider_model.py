@@ -6,10 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,7 +18,7 @@ from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
 from memalign.models.provider_client import LoopClients
 from memalign.models.provider_errors import OVERLOAD, failure_of, raw_of, status_of
-from memalign.models.providers import Target, without_secrets
+from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
 
@@ -32,8 +30,6 @@ __all__ = ["ProviderModel"]
 ClientT = TypeVar("ClientT")
 
 _FIRST_IN_FLIGHT = 16
-_LISTING_SECONDS = 5.0  # that a server has to list its models
-_LISTED = 8  # names of models that an error lists
 
 
 class ProviderModel(Generic[ClientT]):
@@ -74,10 +70,8 @@ class ProviderModel(Generic[ClientT]):
         self._extra = dict(extra or {})
         most = max_concurrency or self._limits.concurrency
         self._limiter = Limiter(min(_FIRST_IN_FLIGHT, most), most=most)
-        self._asking = Limiter(1)
         self._clients = LoopClients(lambda: opening(target))
         self._has_answered = False
-        self._served: str | None = None  # what the server said of itself; None: not asked yet
 
     @property
     def name(self) -> str:
@@ -115,11 +109,10 @@ class ProviderModel(Generic[ClientT]):
             raise
 
     @asynccontextmanager
-    async def _attempt(self, model: object, number: int, *, seconds: float, about: str = "") -> AsyncIterator[None]:
+    async def _attempt(self, number: int, *, seconds: float, about: str = "") -> AsyncIterator[None]:
         """One request. It has its slot while it is under way, and not while a retry waits.
 
         Args:
-            model: The client that is asked.
             number: Of the attempt, from 1.
             seconds: How long an answer is waited for.
             about: What is asked about, for the log of raw answers.
@@ -136,59 +129,9 @@ class ProviderModel(Generic[ClientT]):
                 if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
                     self._limiter.overloaded(failed.retry_after, again=number > 1)
                 show_raw(str(self._target), failed.reason, raw_of(error), about=about)
-                if status_of(error) == 404 and not self._has_answered:
-                    failed.advice = await self._what_it_serves(model) or failed.advice
                 raise failed from error
             self._limiter.succeeded(again=number > 1)
         self._has_answered = True
-
-    async def _what_it_serves(self, model: object) -> str:
-        """What is wrong with the address or the model's name, as the user's own server says; "" where it does not.
-
-        It is asked once, for all calls that failed alike. Its list of models (GET …/models) is read at the address,
-        then at those that are often meant: with /v1, without the path of a call, at the server's root.
-        """
-        async with self._asking:
-            if self._served is None:
-                self._served = ""
-                url = (self._target.base_url or "").rstrip("/")
-                plain = url.removesuffix("/chat/completions").removesuffix("/completions")
-                root = "{0.scheme}://{0.netloc}".format(urlsplit(plain))
-                for meant in dict.fromkeys(
-                    [url, plain, f"{plain.removesuffix('/v1')}/v1", f"{root}/v1"] if url else []
-                ):
-                    if (served := await self._models_at(model, meant)) is not None:
-                        self._served = self._explained(served, meant, url)
-                        break
-        return self._served
-
-    async def _models_at(self, model: object, url: str) -> list[str] | None:
-        """The names of the models at an address; None where there is no such list."""
-        from openai import AsyncOpenAI, OpenAIError
-
-        client: Any = getattr(model, "client", None)
-        if not isinstance(client, AsyncOpenAI):
-            return None
-        try:
-            # The key goes to the same server only: `url` differs in its path.
-            page = await client.with_options(base_url=url, timeout=_LISTING_SECONDS, max_retries=0).models.list(
-                extra_headers=self._extra.get("extra_headers")
-            )
-            return [str(entry.id) for entry in page.data]
-        except (OpenAIError, OSError, ValueError, TypeError, AttributeError):  # not OpenAI's protocol, whatever it is
-            return None
-
-    def _explained(self, served: list[str], url: str, named: str) -> str:
-        """What is wrong, where the server at `url` serves these models and the user `named` an address."""
-        if url != named:
-            return f"A server answers at {without_secrets(url)}: use this address (--base-url, OPENAI_BASE_URL)."
-        if self._target.model in served:
-            return ""
-        if len(served) > _LISTED:
-            near = get_close_matches(self._target.model, served, n=_LISTED, cutoff=0.4)
-            like = f"among them {', '.join(near)}" if near else f"none like {self._target.model}"
-            return f"It serves {len(served)} models, {like}."
-        return f"It serves {', '.join(served)}." if served else "It serves no model: load one there."
 
     def _usage(self, used: RequestUsage, model: str | None) -> Usage:
         """What one answered request cost: by our prices, else by genai-prices' bundled list, else None."""
