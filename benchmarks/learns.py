@@ -164,7 +164,7 @@ def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
         for draw in [draw for draw in draws if draw.suits(method)]:
             settings.dry, judging, sample = DryRun(), DryRun(), list(draw.unseen[:SAMPLE])
             JUDGES[method](draw, settings).judge_many(sample, max_cost=Calls(dry_run=judging))
-            usage += settings.dry.usage + judging.scaled(len(draw.unseen) / len(sample))[0]
+            usage += settings.dry.usage + judging.scaled(len(draw.unseen) / len(sample))
         rows.append((method, usage))
         total += usage
     lines = []

@@ -106,7 +106,7 @@ def provider_keys() -> str:
     rows = [[cell for pair in keyed[start : start + 2] for cell in pair] for start in range(0, len(keyed), 2)]
     rest = ", ".join(f"`{name}:`" for name, keys in PROVIDERS.items() if not keys)
     names = table(("models", "key") * 2, rows)
-    return f"{names}\nFor {rest}, pydantic-ai finds the credentials in other ways.\n"
+    return f"{names}\nFor {rest} and any other provider that pydantic-ai knows, it finds the credentials itself.\n"
 
 
 def secret_files() -> str:

@@ -31,7 +31,6 @@ def _key(monkeypatch):
         (" OpenAI:gpt-4.1-mini ", "openai:gpt-4.1-mini"),
         ("openai:Qwen/Qwen2.5-7B-Instruct", "openai:Qwen/Qwen2.5-7B-Instruct"),
         ("openai:ft:gpt-4.1-mini:acme::1", "openai:ft:gpt-4.1-mini:acme::1"),
-        ("openai-chat:gpt-4.1-mini", "openai:gpt-4.1-mini"),
     ],
 )
 def test_every_spelling_gives_the_same_model(given, resolved):

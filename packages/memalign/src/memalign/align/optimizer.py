@@ -39,7 +39,7 @@ from memalign.models import resolve_embedding
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.calls import AnswerStore, Calls
 from memalign.models.dry_run import DryRun
-from memalign.models.judge_models import libraries_loaded, open_reflection_model
+from memalign.models.judge_models import open_reflection_model
 from memalign.notebook import notebook_progress
 from memalign.types import FeedbackKey
 
@@ -128,7 +128,6 @@ class MemAlign:
         """
         run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
         judge = self._configured(judge)
-        await libraries_loaded(judge, vectors=True)
 
         # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
         rows = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
@@ -199,7 +198,6 @@ class MemAlign:
         run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
         run.removed = judge.memory.keys(*selectors, source=source)
         judge = self._configured(judge)
-        await libraries_loaded(judge, vectors=True)
 
         # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
         if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed, keep):

@@ -136,19 +136,15 @@ def _estimate(session: Session, judge: Judge, number: int, source: Examples, max
     """Print what judging the rows would take, from a sample of them."""
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
-    from memalign.values import dollars
 
     count = len(source)  # reads and checks them all
     places = {step * count // _SAMPLE for step in range(_SAMPLE)}  # from all over
     sample = [example for place, example in enumerate(source) if place in places]
     dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
     judge.judge_many(sample, max_cost=Calls(dry_run=dry_run))
-    usage, cached_cost = dry_run.scaled(count / len(sample))
-    lines = [f"{count:,} rows, of which {len(sample):,} were sampled"]
-    if cached_cost is not None:
-        lines.append(f"{dollars(cached_cost)} where the provider bills the shared prefix as cached, else:")
-    sampled = {"rows": count, "sampled": len(sample), "cached_cost": cached_cost}
-    return give_estimate(session, judge.name, number, usage, max_cost, *lines, **sampled)
+    usage = dry_run.scaled(count / len(sample))
+    line = f"{count:,} rows, of which {len(sample):,} were sampled"
+    return give_estimate(session, judge.name, number, usage, max_cost, line, rows=count, sampled=len(sample))
 
 
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:

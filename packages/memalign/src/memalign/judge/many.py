@@ -22,7 +22,7 @@ from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.io.frames import is_frame
 from memalign.judge.verdict import decide
 from memalign.models.calls import Calls, check_concurrency
-from memalign.models.judge_models import libraries_loaded, open_judging_model
+from memalign.models.judge_models import open_judging_model
 from memalign.models.provider_errors import PromptTooLong
 from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Judgment, Usage
@@ -68,7 +68,6 @@ async def judge_many(
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)
-    await libraries_loaded(judge, vectors=bool(judge.memory.cases))
     limit = concurrency or calls.in_flight(open_judging_model(judge))
     run = _Run(judge=judge, source=source, calls=calls, limit=limit, progress=progress, on_judgment=on_judgment)
     if out is None:

@@ -17,7 +17,7 @@ from memalign.judge.samples import average, renamed, swapped, swapped_names
 from memalign.judge.standing import standing_judgment
 from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
-from memalign.models.judge_models import decides_alone, libraries_loaded, open_model
+from memalign.models.judge_models import decides_alone, open_model
 from memalign.types import Example, Judgment, Usage
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ async def decide(
     # 1. An item that experts have judged has their label, and costs no call.
     if standing and (judgment := standing_judgment(judge, example)) is not None:
         return judgment
-    await libraries_loaded(judge, vectors=bool(judge.memory.cases))
     # 2. A decision model gets one request, for the verdict and all questions; the calibrator weighs them.
     if decides_alone(judge):
         return await decided(judge, example, calls, checks=checks)

@@ -16,10 +16,8 @@ __all__ = ["find_object", "misfit", "read_answer", "show_raw", "understood"]
 
 logger = logging.getLogger("memalign.raw_answers")
 
-_BRACE = re.compile(r"[{}]")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
-
 _TYPE_NAMES: dict[type, str] = {
     dict: "object",
     list: "array",
@@ -53,47 +51,26 @@ def read_answer(
 def understood(value: Any, schema: dict[str, Any]) -> Any:
     """`value` as `schema` spells it, where it can mean one thing only; what else there is stays as it is.
 
-    - Keys and labels may be written in other capitals or with spaces around them.
-    - Keys that the schema does not have are left out.
-    - Numbers may be texts ("4"), truth values "True", "yes", "false" or "No", and labels numbers or truth values.
-
-    Meaning is never guessed. A key that is there twice in other capitals counts as missing. 1 is no truth value, "4/5"
-    and "four" are no numbers, 3.5 is no whole number, null is no empty text. No object is looked for inside another.
+    Keys and labels may be written in other capitals or with spaces around them; keys that the schema does not have are
+    left out; numbers may be texts ("4") and truth values words ("True", "no"), also where labels are meant.
     """
-    if isinstance(value, dict):
-        return _object_understood(value, schema)
-    if isinstance(value, list):
-        return [understood(reading, schema["items"]) for reading in value] if "items" in schema else value
-    return _scalar_understood(value, schema)
-
-
-def _object_understood(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    properties = schema.get("properties")
-    if properties is None:
-        return value
-    fields = {}
-    for key, inner in properties.items():
-        alike = [key] if key in value else [name for name in value if _plain(name) == _plain(key)]
-        if len(alike) == 1:
-            fields[key] = understood(value[alike[0]], inner)
-    if schema.get("additionalProperties", True) is False:
-        return fields
-    return {**{key: part for key, part in value.items() if key not in fields}, **fields}
-
-
-def _scalar_understood(value: Any, schema: dict[str, Any]) -> Any:
     kind, labels = schema.get("type"), schema.get("enum")
+    if isinstance(value, dict) and "properties" in schema:
+        fields = {}
+        for key, inner in schema["properties"].items():
+            alike = [key] if key in value else [name for name in value if _plain(name) == _plain(key)]
+            if len(alike) == 1:  # twice in other capitals it counts as missing
+                fields[key] = understood(value[alike[0]], inner)
+        return fields
+    if isinstance(value, list) and "items" in schema:
+        return [understood(entry, schema["items"]) for entry in value]
     if kind == "boolean" and isinstance(value, str):
         return _TRUTH.get(_plain(value), value)
     if kind in ("integer", "number") and isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        number = float(value)
-        return int(number) if number.is_integer() else number
-    if kind == "string" and labels and value not in labels:
-        if isinstance(value, bool):
-            meant = [label for label in labels if _TRUTH.get(_plain(label)) is value]
-        else:
-            spelling = _plain(str(value)) if isinstance(value, str | int) else None
-            meant = [label for label in labels if _plain(label) == spelling]
+        return float(value) if "." in value else int(value)
+    if labels and value not in labels and isinstance(value, str | int):
+        word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else _plain(str(value))
+        meant = [label for label in labels if isinstance(label, str) and _plain(label) == word]
         return meant[0] if len(meant) == 1 else value
     return value
 
@@ -103,40 +80,16 @@ def _plain(text: str) -> str:
 
 
 def find_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is, or the last one in it; None without one, or where the last cannot be read.
+    """The JSON object that `text` holds, from its first brace to its last, in a fence or among prose; None without one.
 
-    Models wrap JSON in fences and prose, and think aloud before they answer: the last object is the answer. What stands
-    inside an object that cannot be read is none: it may be what the judged item says, quoted without escapes.
+    What is quoted inside an object that cannot be read is none: it may be what the judged item says.
     """
+    start, end = text.find("{"), text.rfind("}") + 1
     try:
-        value = _decoder.decode(text.strip())
+        value = _decoder.decode(text[start:end]) if 0 <= start < end else None
     except (ValueError, RecursionError):
-        return _last_object(text)
-    return value if isinstance(value, dict) else _last_object(text)
-
-
-def _last_object(text: str) -> dict[str, Any] | None:
-    last: dict[str, Any] | None = None
-    depth = 0  # open braces that begin nothing that can be read
-    broken = False
-    after = 0  # where the object that was found ends
-    brace = _BRACE.search(text)
-    while brace:
-        end = brace.end()
-        if brace[0] == "{":
-            try:
-                value, end = _decoder.raw_decode(text, brace.start())
-            except (ValueError, RecursionError):
-                last, broken = None, True
-                depth += 1
-            else:
-                last, after = (value, end) if depth == 0 else (None, end)
-        elif depth:
-            depth -= 1
-        elif broken or text[after : brace.start()].strip(" \n}"):
-            last = None  # an outer one ends here, and what seemed to be its end was a text in it
-        brace = _BRACE.search(text, end)
-    return last
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _no_constant(name: str) -> Any:

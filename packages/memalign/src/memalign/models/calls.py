@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -222,34 +221,36 @@ class Calls:
         size: int,
         call: Callable[[], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """What `call` gives, where the limit leaves room for it; calls of a kind cost about as much a unit of size.
+        """What `call` gives, where the limit leaves room for it.
 
         The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
         of the tokens that go in.
         """
-        limit, key = self._limit, (model.name, purpose)
+        limit, kind = self._limit, (model.name, purpose)
         if limit is None:
             return await call()
-        if key not in limit.kinds:
-            limit.kinds[key] = _Kind(_input_price(model))
-        if not limit.kinds[key].answered:
+        if kind not in limit.paid:
             async with self._first:
-                if not limit.kinds[key].answered:
-                    return await self._paid(limit, key, size, call)
-        return await self._paid(limit, key, size, call)
+                if kind not in limit.paid:
+                    return await self._paid(limit, kind, size, model, call)
+        return await self._paid(limit, kind, size, model, call)
 
     async def _paid(
         self,
         limit: SpendLimit,
-        key: tuple[str, str],
+        kind: tuple[str, str],
         size: int,
+        model: ChatModel | DecisionModel,
         call: Callable[[], Awaitable[AnswerT]],
     ) -> AnswerT:
         self._check_price()
-        kind = limit.kinds[key]
-        if not limit.begin(kind, size):
+        expected = size * limit.price(kind, _input_price(model))
+        if limit.spent + limit.reserved + expected > limit.most:
+            limit.reached = True
+        if limit.reached:
             raise SpendLimitReached(f"{self.stopped}; align again to go on")
         usage = Usage()
+        limit.reserved += expected
         try:
             answer = await call()
             usage = answer.usage
@@ -257,9 +258,13 @@ class Calls:
             usage = error.usage or Usage()
             raise
         finally:
-            limit.end(kind, size, usage.cost or 0.0, answered=usage.calls > 0)
+            limit.reserved -= expected
+            limit.spent += usage.cost or 0.0
+            if usage.calls:  # what failed for free says nothing of the next one's price
+                cost, units = limit.paid.get(kind, (0.0, 0))
+                limit.paid[kind] = (cost + (usage.cost or 0.0), units + size)
             if usage.cost is None:
-                self._unpriced = key[0]
+                self._unpriced = model.name
         return answer
 
     def _check_price(self) -> None:
@@ -275,31 +280,15 @@ def check_concurrency(concurrency: int | None) -> None:
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
 
 
-@dataclass(eq=False)
-class _Kind:
-    """Calls of one model for one purpose: they cost about as much for a unit of their size.
-
-    Attributes:
-        least_price: What a price list says that a unit costs at least.
-        in_flight: Units of the calls that are out.
-        answered: Units of the calls that a model answered.
-        cost: Dollars that they cost.
-    """
-
-    least_price: float
-    in_flight: float = 0.0
-    answered: float = 0.0
-    cost: float = 0.0
-
-
 class SpendLimit:
-    """Dollars that all calls of a run may cost. A call is expected to cost the mean of its kind, or of the dearest one.
+    """Dollars that all calls of a run may cost. A unit of a call costs the mean of its kind, or of the dearest one.
 
     Attributes:
         most: The limit.
         spent: What was spent so far.
+        reserved: What the calls in flight are expected to cost.
         reached: Whether one more call would have passed it.
-        kinds: The kinds of calls, by the model's name and the purpose.
+        paid: Dollars and units of size that were answered, by the model's name and the purpose.
     """
 
     def __init__(self, most: float) -> None:
@@ -307,31 +296,16 @@ class SpendLimit:
         if isinstance(most, bool) or not isinstance(most, int | float) or not 0 < most < math.inf:
             raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
         self.most = most
-        self.spent = 0.0
+        self.spent = self.reserved = 0.0
         self.reached = False
-        self.kinds: dict[tuple[str, str], _Kind] = {}
+        self.paid: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def price(self, kind: _Kind) -> float:
-        """What a unit of a call is expected to cost."""
-        if kind.answered:
-            return kind.cost / kind.answered
-        return max(
-            kind.least_price, *(other.cost / other.answered for other in self.kinds.values() if other.answered), 0.0
-        )
-
-    def begin(self, kind: _Kind, size: float) -> bool:
-        """Whether there is room for one more call, which then goes out."""
-        reserved = sum(other.in_flight * self.price(other) for other in self.kinds.values() if other.in_flight)
-        self.reached = self.reached or self.spent + reserved + size * self.price(kind) > self.most
-        kind.in_flight += 0 if self.reached else size
-        return not self.reached
-
-    def end(self, kind: _Kind, size: float, cost: float, *, answered: bool) -> None:
-        """A call came back, `answered` by a model, or failed for free, which says nothing of the next one's price."""
-        kind.in_flight -= size
-        kind.answered += size * answered
-        kind.cost += cost
-        self.spent += cost
+    def price(self, kind: tuple[str, str], least: float) -> float:
+        """Dollars that a unit of a call of that kind is expected to cost, `least` at least where none was answered."""
+        if kind in self.paid:
+            cost, units = self.paid[kind]
+            return cost / max(units, 1)
+        return max(least, *(cost / max(units, 1) for cost, units in self.paid.values()), 0.0)
 
 
 def _input_price(model: ChatModel | DecisionModel) -> float:

@@ -25,8 +25,6 @@ __all__ = ["DryRun"]
 
 GENEROUS = 3 / 4
 """estimate_tokens counts three bytes a token, to be safe; most texts are nearer four."""
-CACHED_FROM = 1_024
-"""Tokens from which on OpenAI and, for most of its models, Anthropic keep a prefix."""
 RATIONALE = (
     "what the reply says about it, measured by the guidelines, and what they ask for in a case such as this one, " * 2
 )
@@ -37,14 +35,12 @@ CHECK = "Does matter {number} come with next step, person, date?"
 class DryRun:
     """Stands in for every model of a run; `usage` is what they would have been asked, and cost.
 
-    The cost is None where the price of one of them is not known. `prefix_tokens` are those of system messages long
-    enough that a provider keeps them (1,024 tokens): input that may come from its cache. `dimensions` is the length of
-    a provider's vectors, where the memory has some.
+    The cost is None where the price of one of them is not known. `dimensions` is the length of a provider's vectors,
+    where the memory has some.
     """
 
     def __init__(self, *, dimensions: int = 8) -> None:
         self.dimensions = dimensions
-        self.prefix_tokens = 0
         self._spent: dict[str, tuple[ChatModel | DecisionModel, Usage]] = {}
         self._numbers = itertools.count(1)
 
@@ -53,34 +49,22 @@ class DryRun:
         """Calls, tokens and dollars."""
         return sum((replace(spent, cost=_price(model, spent)) for model, spent in self._spent.values()), Usage())
 
-    def scaled(self, times: float) -> tuple[Usage, float | None]:
-        """What so many times these calls would take, of which this run is a sample.
-
-        Returns:
-            The usage with nothing out of a provider's cache; and the dollars with every long system message out of it,
-            as after the first calls of a run (None: no price is known, or no message is long enough).
-        """
+    def scaled(self, times: float) -> Usage:
+        """What so many times these calls would take, of which this run is a sample."""
         spent = self.usage
-        usage = Usage(
+        return Usage(
             calls=round(spent.calls * times),
             input_tokens=round(spent.input_tokens * times),
             output_tokens=round(spent.output_tokens * times),
             cost=None if spent.cost is None else spent.cost * times,
         )
-        model = next((model for model, _ in self._spent.values()), None)
-        if model is None or not self.prefix_tokens:
-            return usage, None
-        return usage, _price(model, replace(usage, cached_tokens=round(self.prefix_tokens * times)))
 
     def reply(self, model: ChatModel, request: ChatRequest) -> ChatReply:
         """An answer as the request's schema wants it."""
         data = self._changes(request) if request.schema_name == "changes" else _filled(request.schema)
         text = json.dumps(data, ensure_ascii=False)
         # A schema goes with the request, and is billed as input.
-        prompt = request.system + request.user + json.dumps(request.schema)
-        self._count(model, prompt, text)
-        prefix = round(estimate_tokens(request.system) * GENEROUS)
-        self.prefix_tokens += prefix if prefix >= CACHED_FROM else 0
+        self._count(model, request.system + request.user + json.dumps(request.schema), text)
         return ChatReply(data=data, text=text, usage=Usage())
 
     def decision(self, model: DecisionModel, state: str, questions: Sequence[Question]) -> dict[str, dict[str, float]]:

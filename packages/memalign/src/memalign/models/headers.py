@@ -28,7 +28,7 @@ PREFIX = "MEMALIGN_HEADER_"
 SERVERS = "MEMALIGN_HEADER_SERVERS"
 """Addresses to which such variables may go, separated by blanks or commas."""
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})")
 _SCHEME = re.compile(r"^\s*(?:bearer|basic|token|apikey|key)\b|[\w.-]+=(?=\s|;|$)", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie|passw|credential|session|signature", re.IGNORECASE)
@@ -40,21 +40,17 @@ _SECRET_VALUE = re.compile(
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """`headers` that may be stored. Raises InputError, which repeats no value, for a secret or a broken one."""
-    if not isinstance(headers, Mapping):
-        raise InputError("headers are a mapping from names to values, such as {'X-Team': 'support'}")
     for name, value in headers.items():
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        if not _NAME.fullmatch(name):
             raise InputError("a header has a name of letters, digits and hyphens: 'X-Team: support'")
-        if not isinstance(value, str) or not value.strip() or not value.isprintable() or not value.isascii():
-            raise InputError(f"header {name}: its value is a line of plain characters")
-        if not Template(value).is_valid():
+        if not (value.strip() and value.isprintable() and value.isascii() and Template(value).is_valid()):
             raise InputError(
-                f"header {name}: $NAME or ${{NAME}} names an environment variable; write $$ for a dollar sign"
+                f"header {name}: its value is a line of plain characters; $NAME or ${{NAME}} names an environment "
+                "variable, and $$ is a dollar sign"
             )
         _check_variables(name, Template(value).get_identifiers(), InputError)
-        rest = _VARIABLE.sub("", value)
-        remainder = _SCHEME.sub("", rest).strip(" ;,")
-        if _SECRET_VALUE.search(rest) or (remainder and _SECRET_NAME.search(name)):
+        plain = _VARIABLE.sub("", value)
+        if _SECRET_VALUE.search(plain) or (_SECRET_NAME.search(name) and _SCHEME.sub("", plain).strip(" ;,")):
             raise InputError(
                 f"header {name}: a secret would be stored with the judge. Put it into an environment variable and name "
                 f"that, in single quotes: '{name}: Bearer ${PREFIX}KEY'"
@@ -78,21 +74,19 @@ def filled_headers(headers: Mapping[str, str], model: str) -> dict[str, str]:
     for name, value in headers.items():
         variables = Template(value).get_identifiers()
         _check_variables(name, variables, ConfigurationError)
-        if variables and address is not None and _origin(address) not in map(_origin, trusted):
+        if variables and address is not None and _origin(address) not in map(_origin, filter(None, trusted)):
             raise ConfigurationError(
                 f"header {name}: {' and '.join(variables)} may not go to {address}: {SERVERS} does not name that "
                 f"address. If you trust it with this key, set {SERVERS}={address}"
             )
-        if missing := [variable for variable in variables if not os.environ.get(variable)]:
-            raise ConfigurationError(
-                f"{model}: its header {name} needs the environment variable {missing[0]}, which is not set"
-            )
+        for variable in variables:
+            secret = os.environ.get(variable, "")
+            if not (secret and secret.isascii() and secret.isprintable()):
+                raise ConfigurationError(
+                    f"{model}: its header {name} needs the environment variable {variable}, which is not set, or holds "
+                    "a line break or a character that no header has"
+                )
         filled[name] = Template(value).substitute(os.environ)
-        if not (filled[name].isascii() and filled[name].isprintable()):
-            raise ConfigurationError(
-                f"{model}: its header {name}: {' or '.join(variables)} holds a line break or a character that no "
-                "header has, such as '…'"
-            )
     return filled
 
 
@@ -105,14 +99,7 @@ def _check_variables(name: str, variables: list[str], error: type[InputError | C
             )
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None] | None:
-    """Scheme, host and port; None for what is no address."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    return (parts.scheme, parts.hostname, port or _PORTS.get(parts.scheme)) if parts.hostname else None
-
-
-_PORTS = {"http": 80, "https": 443}
+def _origin(url: str) -> tuple[str, str]:
+    """Scheme, host and port."""
+    parts = urlsplit(url.lower())
+    return parts.scheme, parts.netloc.removesuffix({"http": ":80", "https": ":443"}.get(parts.scheme, ""))

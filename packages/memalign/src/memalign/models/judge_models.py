@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Annotated, Any, Protocol, cast
 
 import msgspec
 
-from memalign.errors import ConfigurationError, InputError, MemalignError
+from memalign.errors import ConfigurationError, InputError
 from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.headers import checked_headers, filled_headers
 from memalign.models.list_prices import Prices
@@ -21,13 +19,10 @@ __all__ = [
     "check_model_of",
     "checked_models",
     "decides_alone",
-    "libraries_loaded",
     "open_judging_model",
     "open_model",
     "open_reflection_model",
 ]
-
-_ready: set[tuple[str | None, bool]] = set()
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -128,28 +123,6 @@ def open_reflection_model(judge: JudgeModels, model: str | ChatModel | None = No
             "reflection_model (--reflection-model)"
         )
     return open_model(judge, named)
-
-
-async def libraries_loaded(judge: JudgeModels, *, vectors: bool) -> None:
-    """Import in a thread what the judge's first call needs: it takes seconds, in which the loop goes on.
-
-    What computes with `vectors` is needed where the judge has cases, or learns some.
-    """
-    kind = judge.model_name or default_model_name(), vectors
-    if kind in _ready:
-        return
-
-    def load() -> None:
-        import jinja2  # noqa: F401
-        import jsonschema  # noqa: F401
-
-        if vectors:
-            import numpy.typing  # noqa: F401
-        with suppress(MemalignError):  # no key, no such model: it is told where the model is asked
-            _ = open_judging_model(judge).limits  # looks it up in a price list
-
-    await asyncio.to_thread(load)
-    _ready.add(kind)
 
 
 def checked_models(models: object) -> dict[str, dict[str, Any]]:

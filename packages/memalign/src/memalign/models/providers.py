@@ -29,35 +29,20 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
-    "azure": (),
-    "bedrock": (),
-    "cerebras": ("CEREBRAS_API_KEY",),
     "cohere": ("CO_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "fireworks": ("FIREWORKS_API_KEY",),
-    "github": ("GITHUB_API_KEY",),
-    "google-cloud": (),
-    "groq": ("GROQ_API_KEY",),
-    "heroku": ("HEROKU_INFERENCE_KEY",),
     "huggingface": ("HF_TOKEN",),
-    "litellm": (),
-    "mistral": ("MISTRAL_API_KEY",),
-    "moonshotai": ("MOONSHOTAI_API_KEY",),
-    "nebius": ("NEBIUS_API_KEY",),
-    "ollama": (),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "ovhcloud": ("OVHCLOUD_API_KEY",),
-    "sambanova": ("SAMBANOVA_API_KEY",),
     "together": ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
-    "vercel": (),
-    "voyageai": ("VOYAGE_API_KEY",),
-    "xai": ("XAI_API_KEY",),
-    "zai": ("ZAI_API_KEY",),
+    **{
+        name: (f"{name.upper()}_API_KEY",)
+        for name in ("cerebras", "deepseek", "fireworks", "groq", "mistral", "moonshotai", "openrouter", "xai", "zai")
+    },
+    **dict.fromkeys(("azure", "bedrock", "google-cloud", "ollama"), ()),
     "openai-decisions": ("OPENAI_API_KEY",),
     "system-one": (),
     "typesafe": ("TYPESAFE_API_KEY",),
 }
-"""pydantic-ai's providers, with the variables of which one must hold the key; none where it is found in other ways."""
+"""Providers of pydantic-ai, with the variables of which one must hold the key; none where it is found in other ways.
+Any other that pydantic-ai knows will do, and says itself what it needs."""
 
 DECISION_PROVIDERS = frozenset({"openai-decisions", "system-one", "typesafe"})
 """The providers whose models answer typed questions and write nothing."""
@@ -73,21 +58,11 @@ DEFAULTS = (
 _EXTRAS = ("anthropic", "bedrock", "cohere", "google", "groq", "huggingface", "mistral", "typesafe", "voyageai", "xai")
 """Of pydantic-ai-slim; all other providers speak OpenAI's API."""
 
-# Spellings of MLflow, LiteLLM and older pydantic-ai, which users bring along.
-_ALIASES = {
-    "openai-chat": "openai",
-    "gemini": "google",
-    "google-gla": "google",
-    "google-vertex": "google-cloud",
-    "vertex_ai": "google-cloud",
-    "together_ai": "together",
-    "togetherai": "together",
-    "fireworks_ai": "fireworks",
-}
+# Spellings of MLflow and LiteLLM, which users bring along.
+_ALIASES = {"gemini": "google", "vertex_ai": "google-cloud", "fireworks_ai": "fireworks"}
+_ALIASES |= {"together_ai": "together", "togetherai": "together"}
 
 _NAME = re.compile(r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)")
-
-
 _ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
 
 _OPENAI = "https://api.openai.com/v1"
@@ -157,11 +132,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return next((name for name in names if os.environ.get(name)), names[0] if names else None)
 
     @property
-    def decides(self) -> bool:
-        """Whether it is a decision model."""
-        return self.provider in DECISION_PROVIDERS
-
-    @property
     def server_variable(self) -> str:
         """The environment variable that names its server."""
         return _SERVERS.get(self.provider, _SERVERS["openai"])[0]
@@ -170,7 +140,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def install(self) -> str:
         """The command that installs the provider's library, whether memalign came from a package or a checkout."""
         kind = self.provider.removeprefix("gateway/").replace("google-cloud", "google")
-        newer = "-U " if self.decides else ""  # decision models are younger than the oldest version that we allow
+        newer = (
+            "-U " if self.provider in DECISION_PROVIDERS else ""
+        )  # decision models are younger than the oldest version that we allow
         return f'pip install {newer}"pydantic-ai-slim[{kind if kind in _EXTRAS else "openai"}]"'
 
 

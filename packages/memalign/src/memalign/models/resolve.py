@@ -77,8 +77,9 @@ def resolve(
             "run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
     provider, model = _parts(name)
+    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
     if provider == "local":
-        return _local(model, headers=headers, prices=prices, context=context_tokens, **(settings or {}))
+        return _local(model, extra or prices or context_tokens)
     if provider in DECISION_PROVIDERS:
         raise ConfigurationError(
             f"{provider}:{model} is a decision model: it answers questions and writes nothing. Name a chat model "
@@ -86,7 +87,6 @@ def resolve(
         )
     from memalign.models.provider_chat import ProviderChatModel
 
-    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
     return _provider_model(ProviderChatModel, name, extra, prices, context_tokens)
 
 
@@ -113,7 +113,7 @@ def resolve_decision(
         return name
     provider, model = _parts(name)
     if provider == "local":
-        return _local(model, headers=headers, prices=prices, context=context_tokens)
+        return _local(model, headers or prices or context_tokens)
     if provider not in DECISION_PROVIDERS:
         raise ConfigurationError(
             f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
@@ -150,9 +150,11 @@ def _parts(name: str | Target) -> tuple[str, str]:
     return parse_name(name) if isinstance(name, str) else (name.provider, name.model)
 
 
-def _local(model: str, **settings: object) -> LocalChatModel:
-    if own := ", ".join(setting for setting, value in settings.items() if value):
-        raise ConfigurationError(f"local:{model} runs in this process and takes no {own}")
+def _local(model: str, settings: object) -> LocalChatModel:
+    if settings:
+        raise ConfigurationError(
+            f"local:{model} runs in this process and takes no headers, prices, context or other settings"
+        )
     from memalign.models.local import LocalChatModel
 
     return LocalChatModel.open(model)
@@ -169,17 +171,20 @@ def _provider_model(
     """The model of the kind, opened once: `own` are settings that only this kind has."""
     target = target_of(name) if isinstance(name, str) else name
     context_tokens = context_tokens or whole_number("MEMALIGN_CONTEXT_TOKENS")
-    concurrency = whole_number("MEMALIGN_CONCURRENCY")
-    usual = Limits()
+    concurrency, usual = whole_number("MEMALIGN_CONCURRENCY"), Limits()
     context = context_tokens or usual.context_tokens
-    limits = Limits(
-        context_tokens=context,
-        shard_size=whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
-        concurrency=concurrency or USUAL_IN_FLIGHT,
-    )
-    settings = {"limits": limits, "look_up_context": context_tokens is None, "prices": prices, **own}
-    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-    settings["max_concurrency"] = concurrency or MOST_IN_FLIGHT
+    settings = {
+        "limits": Limits(
+            context_tokens=context,
+            shard_size=whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
+            concurrency=concurrency or USUAL_IN_FLIGHT,
+        ),
+        "look_up_context": context_tokens is None,
+        # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
+        "max_concurrency": concurrency or MOST_IN_FLIGHT,
+        "prices": prices,
+        **own,
+    }
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     opened = kind, target, json.dumps(extra or {}, sort_keys=True, default=str), *settings.items()
     with _lock:
