@@ -92,20 +92,14 @@ class UnknownKey(InputError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowError:
-    """One bad row: its 1-based line (or position in a list), its id if it had one, and why.
-
-    In a sheet `line` is the row, and `column` the column's letter, empty where no single one is at fault; else None.
-    """
+    """One bad row: its 1-based line (of a sheet the row, of a list the position), its id if it had one, and why."""
 
     line: int
     reason: str
     id: str | None = None
-    column: str | None = None
 
     def __str__(self) -> str:
-        name = f" ({self.id})" if self.id else ""
-        where = f"line {self.line}" if self.column is None else f"row {self.line}"
-        return f"{where}{f', column {self.column}' if self.column else ''}{name}: {self.reason}"
+        return f"line {self.line}{f' ({self.id})' if self.id else ''}: {self.reason}"
 
 
 _EACH = 3  # rows of one reason that are named each

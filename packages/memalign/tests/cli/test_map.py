@@ -62,12 +62,12 @@ def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
 def test_every_command_that_reads_rows_remembers_the_mapping(
     memalign: Run, tone: str, labels: Path, command: str
 ) -> None:
-    words = {"check": (labels, tone), "review": (tone, labels, "-o", "sheet.csv")}.get(command, (tone, labels))
+    words = {"check": (labels, tone), "review": (tone, labels, "-o", "sheet.xlsx")}.get(command, (tone, labels))
     done = memalign(command, *words, "--map", MAP)
     assert done.code == 0, done.err
     assert "tone is now version 2, which remembers the mapping of --map" in done.err
     assert memalign("judge", tone, labels).code == 0
-    Path("sheet.csv").unlink(missing_ok=True)
+    Path("sheet.xlsx").unlink(missing_ok=True)
     again = memalign(command, *words, "--map", MAP)
     assert again.code == 0
     assert memalign("show", tone, "--json").json["version"] == 2, "the same columns change nothing"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from memalign import Feedback
 from memalign.errors import InvalidRows, RowError
 from memalign.io import read_feedback
 from tests.cli.conftest import Run, jsonl
-from tests.support.endpoint import Endpoint, user_of
 
 pytestmark = pytest.mark.usefixtures("endpoint")
 
@@ -21,61 +19,13 @@ def items(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
 
 
-def test_a_csv_is_a_sheet_that_resumes(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
-    def answer(body: dict[str, Any]) -> dict[str, Any]:
-        return {"rationale": "=HYPERLINK(1)" if "Reply 1." in user_of(body) else "Fine.", "value": True}
-
-    endpoint.answer = answer
-    many = jsonl(tmp_path / "many.jsonl", items(3))
-    assert "3 judged into out.csv and out.csv.jsonl, " in memalign("judge", tone, many, "-o", "out.csv").out
-    with Path("out.csv").open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["id"], row["value"], row["error"]) for row in rows] == [(f"n-{n}", "true", "") for n in range(3)]
-    assert rows[1]["rationale"] == "'=HYPERLINK(1)"  # no formula
-    assert "0 judged into out.csv" in memalign("judge", tone, many, "-o", "out.csv").out
-    assert "the verdict of a judge" in memalign("align", tone, "out.csv").err
-    calls = len(endpoint.requests)
-    assert memalign("explain", tone, "out.csv", "n-1", "--examples", many).code == 0
-    assert memalign("next", tone, many, "--judged", "out.csv").code == 0
-    assert len(endpoint.requests) == calls, "every command reads the judgments of the sheet it wrote"
-
-
-@pytest.mark.parametrize(
-    "text", ["=1+1", " =1+1", "\n=1+1", "\t=1+1", "+1", "-1", "@SUM(A1)", "\uff1d1+1", "\uff20SUM(A1)", " \n -1"]
-)
-def test_one_rule_says_what_is_a_formula(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, text: str
-) -> None:
-    endpoint.answer = {"rationale": text, "value": True}
-    new = jsonl(tmp_path / "new.jsonl", [{"id": "n-1", "inputs": text, "outputs": text}])
-    assert memalign("judge", tone, new, "-o", "judged.csv").code == 0
-    assert memalign("review", tone, "judged.csv", "--examples", new, "--shown", "-o", "review.csv").code == 0
-    for name, columns in {"judged.csv": ["rationale"], "review.csv": ["inputs", "outputs"]}.items():
-        with Path(name).open(encoding="utf-8-sig", newline="") as file:
-            (row,) = csv.DictReader(file)
-        for column in columns:
-            assert row[column].startswith("'"), (name, column, row[column])
-
-
-def test_a_foreign_csv_is_left_alone(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
-    mine = tmp_path / "mine.csv"
-    mine.write_text("id,inputs,outputs\nn-1,Where?,There.\n", "utf-8")
-    wrong = memalign("judge", tone, mine, "-o", mine)
-    assert wrong.code == 2
-    assert "name another output file" in wrong.err
-    assert mine.read_text("utf-8").startswith("id,inputs,outputs")
-    assert not endpoint.requests
-
-
-@pytest.mark.parametrize(
-    ("command", "out"), [("judge", "-"), *(("evaluate", out) for out in ("-", "out.csv", "out.xlsx"))]
-)
+@pytest.mark.parametrize(("command", "out"), [("judge", "-"), ("judge", "out.csv"), ("evaluate", "out.xlsx")])
 def test_judgments_are_kept_as_json_lines_only(
     memalign: Run, tone: str, held_out: Path, command: str, out: str
 ) -> None:
     wrong = memalign(command, tone, held_out, "-o", out)
     assert wrong.code == 2
-    assert "judgments are kept as JSON lines in a .jsonl file" in wrong.err
+    assert "judgments are kept as JSON lines, so that a run can resume; name a .jsonl file" in wrong.err
     assert not Path(out).exists()
 
 

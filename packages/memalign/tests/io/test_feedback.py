@@ -85,14 +85,11 @@ def test_missing_cells_mean_absent(write: Write) -> None:
     (row,) = read_feedback([absent], value_type=BOOL).rows
     assert (row.rationale, row.source, row.expectations, row.meta) == (None, "unknown", None, {})
     # As pandas writes truth values beside a cell that is missing.
-    table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n4,d,NaN,these too\n5,e,1.0,nan\n"
+    table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n"
     rows = read_feedback(write("f.csv", table), value_type=BOOL).rows
-    assert [(row.value, row.rationale) for row in rows] == [
-        *((True, None), (False, "warm"), (None, "only words"), (None, "these too"), (True, None))
-    ]
+    assert [(row.value, row.rationale) for row in rows] == [(True, None), (False, "warm"), (None, "only words")]
     with pytest.raises(InvalidRows, match="a value, a rationale or both"):
-        read_feedback(write("g.csv", "id,outputs,value\n1,a,nan\n"), value_type=BOOL)
-    assert read_examples(write("h.csv", "id,outputs\n1,nan\n"))[0].outputs == "nan", "which may be what was judged"
+        read_feedback(write("g.csv", "id,outputs,value\n1,a,\n"), value_type=BOOL)
 
 
 def test_python_objects_pass_the_same_checks() -> None:
@@ -139,8 +136,7 @@ json_values = st.recursive(
 )
 
 
-# What pandas writes for a missing cell is none in a column of labels or comments.
-comments = st.text(max_size=20).filter(lambda t: "\x00" not in t and t.strip() not in ("nan", "NaN", "NaT", "<NA>"))
+comments = st.text(max_size=20).filter(lambda text: "\x00" not in text)
 
 
 @given(st.lists(st.tuples(json_values, comments), min_size=1, max_size=5))
@@ -195,9 +191,8 @@ def test_a_wrong_time_names_its_row() -> None:
         (GOOD | {"created_at": "yesterday"}, "not a time in ISO 8601"),
         (GOOD | {"meta": "x"}, "meta must be a JSON object"),
         (GOOD | {"meta": {"group": 1}, "group": 2}, "group is both a column and a key of meta"),
-        ("text", "not text"),
-        (None, "not null"),
-        ([1], "not an array"),
+        ("text", "a row is a JSON object, not 'text'"),
+        ([1], "a row is a JSON object, not '[1]'"),
     ],
 )
 def test_a_bad_row_is_named_by_line(write: Write, row: object, reason: str) -> None:
@@ -224,7 +219,7 @@ def test_broken_lines_cost_themselves_only(write: Write) -> None:
     text = lines(GOOD).encode() + b'{"id": "t-2", "outputs":\n{"id": "t-3", "outputs": "caf\xe9"}\n' + b"[" * 100_000
     file = read_feedback(write("f.jsonl", text), value_type=BOOL, skip_invalid=True)
     reasons = {bad.line: bad.reason for bad in file.invalid}
-    assert reasons[3] == "byte 30 (0xe9) is not UTF-8; save the file as UTF-8"
+    assert reasons[3].startswith("byte 30 (0xe9) is not UTF-8; save the file as UTF-8")
     assert ["broken JSON" in reasons[line] for line in (2, 4)] == [True, True]
     assert file.lines == (1,)
 
@@ -235,21 +230,18 @@ def test_broken_csv_lines_are_named_where_they_begin(write: Write) -> None:
         b"t-1,a,true\n"
         b"t-2,b\n"
         b"t-3,c,true,extra\n"
-        b"t-4,caf\xe9,true\n"
         b'"t-5"x,e,true\n'
         b"t-6,f,true\n"
         b't-7,"never closed,true\n'
         b"t-8,g,true\n"
     )
     file = read_feedback(write("f.csv", text), value_type=BOOL, skip_invalid=True)
-    assert ([row.id for row in file.rows], file.lines) == (["t-1", "t-6"], (2, 7))
-    excel = "perhaps Windows-1252, as Excel writes a plain CSV; save it as CSV UTF-8 or as .xlsx"
+    assert ([row.id for row in file.rows], file.lines) == (["t-1", "t-6"], (2, 6))
     assert [(bad.line, bad.reason) for bad in file.invalid] == [
-        (3, "broken CSV: the row has 2 cells and the header 3"),
-        (4, "broken CSV: the row has 4 cells and the header 3"),
-        (5, f"byte 8 (0xe9) is not UTF-8, {excel}"),
-        (6, "broken CSV: ',' expected after '\"'"),
-        (8, "broken CSV: a quotation mark opens a cell and is never closed, so the cell runs on to line 9"),
+        (3, "the row has 2 cells and the header 3; write one cell for each column"),
+        (4, "the row has 4 cells and the header 3; write one cell for each column"),
+        (5, "broken CSV: ',' expected after '\"'"),
+        (7, "broken CSV: a quotation mark opens a cell and is never closed, so the cell runs on to line 8"),
     ]
 
 
@@ -262,8 +254,6 @@ OTHER = GOOD | {"source": "ben", "outputs": "something else"}
         (read_feedback, [GOOD, GOOD], "line 2 (t-1): t-1@ana is also on line 1"),
         (read_feedback, [GOOD | {"source": None}, {"id": "t-1", "value": False}], "t-1@unknown is also on line 1"),
         (read_feedback, [GOOD, OTHER], "outputs differ from 't-1' on line 1"),
-        (read_examples, [{"id": "t-1", "outputs": "a"}] * 2, "also on line 1"),
-        (read_examples, [GOOD, GOOD], "also on line 1"),
         (read_examples, [GOOD, OTHER], "its content differs from 't-1' on line 1"),
         (read_examples, [{"outputs": "a"}, {"id": "t-2", "outputs": "b"}], "line 1: id is missing"),
         (read_examples, [{"id": "t-2"}, GOOD], "line 1 (t-2): no content"),
@@ -295,7 +285,7 @@ def test_of_two_rows_that_differ_the_first_is_kept(second: dict[str, Any]) -> No
             "no column for inputs, outputs, value. Its columns are name, answer. Name the right ones",
         ),
         ("f.csv", "id,value,value\na,b,c\n", "value twice"),
-        ("f.csv", b"id,caf\xe9\na,b\n", "not UTF-8"),
+        ("f.csv", b"id,outputs\na,caf\xe9\n", r"line 2: byte 6 \(0xe9\) is not UTF-8.*save it as CSV UTF-8"),
         ("f.csv", 'id,"outputs\na,b\n', "the header on line 1 is broken: a quotation mark"),
         ("f.json", "[]", "has no rows"),
         ("f.json", '{"id": "t-1"}', "holds one array"),
@@ -304,10 +294,9 @@ def test_of_two_rows_that_differ_the_first_is_kept(second: dict[str, Any]) -> No
         ("f.jsonl", lines(GOOD).encode("utf-16"), "UTF-16"),
         ("f.xlsx", "PK", "as an XLSX file"),
         ("f.parquet", "PAR1", "as a Parquet file"),
-        ("f.ods", "PK", "cannot read files of type '.ods'; use .jsonl"),
-        ("feedback", "{}", "there is no such folder, and the name of a file has to end in .jsonl"),
+        ("f.ods", "PK", "the name of a file ends in .jsonl"),
         ("none.jsonl", None, "no such file"),
-        ("", None, "is a folder without Parquet or JSONL files"),
+        ("", None, "is a folder without Parquet files"),
     ],
 )
 def test_an_unreadable_file_says_why(

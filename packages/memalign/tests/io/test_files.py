@@ -93,7 +93,7 @@ def test_a_device_is_written_but_never_replaced() -> None:
     try:
         write(device, b"whole\n")
         assert os.read(ours, 100) == b"whole\r\n"
-        with pytest.raises(InputError, match="is not a regular file"):
+        with pytest.raises(InputError, match=r"name a .jsonl file"):
             JudgmentWriter(device, judge="j")
         assert device.is_char_device()
     finally:

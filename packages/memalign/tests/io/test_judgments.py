@@ -131,10 +131,9 @@ def test_a_foreign_file_is_never_touched(out: Path, text: str, message: str) -> 
     assert out.read_text() == text
 
 
-@pytest.mark.parametrize("name", [".", "missing/out.jsonl"])
-def test_a_file_that_cannot_be_written_or_has_no_judgment_says_so(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"cannot (write|read) .*: (No such file|Is a directory)"):
-        write(tmp_path / name, {})
+def test_a_file_that_cannot_be_written_or_has_no_judgment_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot write .*: No such file"):
+        write(tmp_path / "missing" / "out.jsonl", {})
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="no such file"):
         read_judgments(tmp_path / "none.jsonl")

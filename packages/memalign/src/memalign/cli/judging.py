@@ -45,9 +45,7 @@ def judge(
     name: Name,
     examples: Annotated[str, typer.Argument(metavar="EXAMPLES", help=f"A {FILES}, or a folder; {STDIN}")],
     *,
-    out: Annotated[
-        str | None, typer.Option("-o", "--out", metavar="OUT", help=f"{OUT_HELP} OUT.csv also gets a sheet.")
-    ] = None,
+    out: Annotated[str | None, typer.Option("-o", "--out", metavar="OUT", help=OUT_HELP)] = None,
     columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
@@ -62,9 +60,8 @@ def judge(
     from msgspec.structs import asdict
 
     from memalign.io import Examples
-    from memalign.io.judgments import lines_beside, write_judgment_csv
 
-    lines = None if out is None else _lines_of(Path(out))
+    lines = None if out is None else Path(out)
     number, chosen = judge_with_columns(session, name, version, columns)
     source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=chosen.fields)
     if dry_run:
@@ -77,13 +74,9 @@ def judge(
                 f"{source.name} has {len(source):,} examples, too many for the screen. Write the judgments to a file, "
                 "from which the same command can resume: -o OUT.jsonl"
             )
-        try:
-            judgments = chosen.judge_many(
-                source, out=lines, progress=progress, on_judgment=run.note, concurrency=concurrency, max_cost=max_cost
-            )
-        finally:
-            if out is not None and lines is not None and lines != Path(out) and lines.exists() and lines.stat().st_size:
-                write_judgment_csv(lines, Path(out))
+        judgments = chosen.judge_many(
+            source, out=lines, progress=progress, on_judgment=run.note, concurrency=concurrency, max_cost=max_cost
+        )
     seconds = time.perf_counter() - started
     failures: list[tuple[str, str]] = []
     unjudged: list[str] = []
@@ -103,7 +96,7 @@ def judge(
         parts = [_judgment_table(ids, judgments)]
     else:
         data["out"] = out
-        into = f" into {out}" if lines == Path(out) else f" into {out} and {lines_beside(out).name}"
+        into = f" into {out}"
     others = (resumed, "there already"), (len(failures), "failed"), (len(unjudged), "not judged")
     counts = [f"{run.judged - len(failures)} judged{into}", *(f"{count} {word}" for count, word in others if count)]
     session.give(data, *parts, ", ".join([*counts, usage_text(run.usage, seconds)]))
@@ -113,23 +106,6 @@ def judge(
     if unjudged:
         say(f"{len(unjudged)} not judged: {unjudged[0].removeprefix('NotJudged: ')}")
     return FAILURES if failures or unjudged else DONE
-
-
-def _lines_of(out: Path) -> Path:
-    """The file of JSON lines that a run resumes from: what `-o` names, or the one beside a CSV that is made of it.
-
-    Raises:
-        InputError: It is a CSV that no run of ours made: it may be what is to be judged.
-    """
-    from memalign.io.judgments import lines_beside
-
-    lines = lines_beside(out)
-    if lines != out and out.exists() and not lines.exists():
-        raise InputError(
-            f"{out} exists, but {lines.name} beside it does not, so it is not a sheet of judgments; name another "
-            "output file"
-        )
-    return lines
 
 
 def _estimate(session: Session, judge: Judge, number: int, source: Examples, max_cost: float | None) -> int:

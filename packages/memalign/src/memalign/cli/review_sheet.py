@@ -93,7 +93,7 @@ def review(
             "--examples", metavar="FILE", help="The file of examples that was judged, because judgments hold no texts."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="SHEET", help="The sheet to write: .xlsx, .csv or .tsv.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="SHEET", help="The .xlsx sheet to write.")],
     with_verdicts: Annotated[
         bool,
         typer.Option(

@@ -50,14 +50,7 @@ def parse_columns(texts: Iterable[str]) -> dict[str, str]:
 
 
 def unmapped(name: str, missing: Iterable[str], present: Collection[str], names: Mapping[str, str]) -> InputError:
-    """What is wrong with rows, called `name`, none of which has any of the `missing` fields.
-
-    Args:
-        name: The file, or the name of the argument.
-        missing: All fields that are needed and that no column gives.
-        present: The fields that there are; a column that is no field has its own name.
-        names: The columns of fields that are read from other names.
-    """
+    """What is wrong with rows, called `name`, that have the `present` fields, from columns `names`, and lack others."""
     missing, listed = list(missing), ", ".join(names.get(field, field) for field in present)[:300]
     mapping = {field: names[field] for field in names if field in present} | dict.fromkeys(missing, "COLUMN")
     return InputError(
@@ -80,8 +73,6 @@ class Columns:
         self.required = required
         self._fields = {column: field for field, column in self.names.items()}
         self.ids = self._spellings("id")
-        self.values = self._spellings("value")
-        self.labels = self._spellings(*LABEL_FIELDS)
         self.json = self._spellings(*CONTENT_FIELDS, "meta")
 
     def _spellings(self, *fields: str) -> frozenset[str]:

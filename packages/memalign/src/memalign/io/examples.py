@@ -14,7 +14,7 @@ from memalign.io.columns import LABEL_FIELDS
 from memalign.io.frames import shown_id
 from memalign.io.rows import Row
 from memalign.io.source import CONTENT_NEEDED, ExampleSource, Reading, RowSource, case_fields
-from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, FeedbackKey
+from memalign.types import CONTENT_FIELDS, Example
 
 __all__ = ["Examples", "example_of", "read_examples"]
 
@@ -22,8 +22,8 @@ __all__ = ["Examples", "example_of", "read_examples"]
 class Examples:
     """Examples of a file, of a list, or of anything else that can be iterated over, in their order.
 
-    Several people's feedback on one case gives one example, where its content is first; label columns are ignored. Any
-    other id that comes twice is an error, and so is a row without id or content.
+    Rows of one id and content, such as several people's feedback, give one example, where its content is first; label
+    columns are ignored. An id with two contents is an error, and so is a row without id or content.
 
     `len` and iterating check everything first (see `check`). Iterating raises InputError when the file has changed
     since it was checked.
@@ -86,22 +86,19 @@ class Examples:
         return len(self.hashes)
 
     def __iter__(self) -> Iterator[Example]:
-        hashes, remaining, yielded = self.hashes, iter(self.hashes), set[str]()
+        remaining, yielded = iter(self.hashes.items()), set[str]()
         changed = InputError(f"{self.name} was changed while it was being read; run the command again")
         for row in self._source.rows(distinct=True):
             if isinstance(row, RowError):
                 raise changed
             example = example_of(row.fields)
-            if example is None:
+            if example is None or example.id in yielded:
                 continue
-            if example.content_hash != hashes.get(example.id):
+            if (example.id, example.content_hash) != next(remaining, None):
                 raise changed
-            if example.id not in yielded:  # else another annotation on a case that was there already
-                if example.id != next(remaining, None):
-                    raise changed
-                yielded.add(example.id)
-                yield example
-        if len(yielded) < len(hashes):
+            yielded.add(example.id)
+            yield example
+        if next(remaining, None) is not None:
             raise changed
 
 
@@ -127,8 +124,7 @@ class _Reading(Reading):
     def __init__(self) -> None:
         super().__init__()
         self._hashes: dict[str, str] = {}
-        self._first: dict[str, tuple[int, bool]] = {}  # by id, the line with the content and whether it is feedback
-        self._keys: set[FeedbackKey] = set()
+        self._lines: dict[str, int] = {}  # of each example, the line with its content
         self._without: dict[str, int] = {}  # id and line of feedback whose content has not come yet
 
     def add(self, row: Row) -> None:
@@ -141,25 +137,18 @@ class _Reading(Reading):
         """Keep the hash of the example if the row is the first with its content. Raises InputError."""
         case = case_fields(row.fields)
         example, example_id = _example(case), case["id"]
-        labelled = any(case.get(name) is not None for name in ("value", "rationale", "source"))
-        if example is None and not labelled:
-            raise InputError(f"no content: {CONTENT_NEEDED}")
         if not example_id:
             raise InputError("id is missing or empty")
-        line, first_labelled = self._first.get(example_id, (self._without.get(example_id, 0), True))
-        if example is not None and example.content_hash != self._hashes.get(example_id, example.content_hash):
-            raise InputError(f"its content differs from {example_id!r} on line {line}; give it another id")
-        key = FeedbackKey(example_id, str(case.get("source") or UNKNOWN_SOURCE))
-        if line and (not labelled or not first_labelled or key in self._keys):
-            raise InputError(f"the id {example_id!r} is also on line {line}; keep one of them, or change an id")
-        if labelled:
-            self._keys.add(key)
-        if example is None and example_id not in self._hashes:
-            self._without.setdefault(example_id, row.line)
-        elif example is not None and example_id not in self._hashes:
+        if example is None:
+            if example_id not in self._hashes:
+                self._without.setdefault(example_id, row.line)
+        elif example.content_hash != self._hashes.setdefault(example_id, example.content_hash):
+            raise InputError(
+                f"its content differs from {example_id!r} on line {self._lines[example_id]}; give it another id"
+            )
+        else:
             self._without.pop(example_id, None)
-            self._hashes[example_id] = example.content_hash
-            self._first[example_id] = (row.line, labelled)
+            self._lines.setdefault(example_id, row.line)
 
     def complete(self, name: str) -> dict[str, str]:
         """The content hashes of all examples by id. Raises InvalidRows if there was a bad row."""

@@ -1,4 +1,4 @@
-"""Rows become feedback; every bad one is named by its line (in a sheet by row and column) and reason.
+"""Rows become feedback; every bad one is named by its line and reason.
 
 Rows are flat: an Example's fields, `value`, `rationale`, `source` and `created_at`; every other column goes to `meta`.
 Python objects pass through the same checks as rows of a file.
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from memalign.errors import InputError, InvalidRows, InvalidValue, RowError
+from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.frames import is_absent, shown_id
 from memalign.io.rows import Row
 from memalign.io.source import CONTENT_NEEDED, JUDGED, FeedbackSource, Reading, RowSource, case_fields
@@ -125,9 +125,7 @@ class _Reading(Reading):
             feedback = _feedback(row.fields, self._value_type)
             self._check(feedback)
         except InputError as error:
-            field = "value" if isinstance(error, InvalidValue) else str(error).partition(" ")[0]
-            column = None if not row.letters else f"{row.letters[field]} ({field})" if field in row.letters else ""
-            self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields), column=column))
+            self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
             return
         if feedback.content:
             self._contents.setdefault(feedback.id, (row.line, feedback))

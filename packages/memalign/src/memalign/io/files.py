@@ -47,15 +47,7 @@ def beside(path: Path, kind: str) -> Path:
 
 
 def try_lock(path: Path) -> BaseFileLock | None:
-    """Lock the file at `path`, made where there is none, for this handle alone.
-
-    Returns:
-        The lock, to be given to `unlock`; None when another thread or process has it. The system lets go of it when the
-        process ends, however it ends.
-
-    Raises:
-        OSError: The file cannot be made.
-    """
+    """A lock on the file at `path` until `unlock`, or the end of the process; None if somebody else has it."""
     from filelock import FileLock, Timeout  # a twentieth of a second
 
     path.parent.stat()  # filelock would make a folder that is missing
@@ -76,12 +68,7 @@ def unlock(lock: BaseFileLock) -> None:
 
 @contextmanager
 def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterator[None]:
-    """Hold the lock file at `path` for the block.
-
-    Args:
-        path: The lock file; it is gone after the block.
-        waiting: Called once if another thread or process holds the lock.
-    """
+    """Hold the lock file at `path` for the block; `waiting` is called once if somebody else holds it."""
     lock = try_lock(path)
     if lock is None:
         from filelock import FileLock
@@ -100,12 +87,8 @@ def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterat
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends; after a crash the old one is there.
 
-    It is written as `.NAME.part` beside it; what a killed process leaves there is replaced by the next writer. Two
-    writers wait for each other, and the one that waits says so in the log `memalign.io`. A link stays one, and who may
-    read the old file may read the new one; a device or pipe is written to as it is.
-
-    Raises:
-        OSError: As opening, writing and renaming do.
+    Two writers wait for each other, and the one that waits says so in the log `memalign.io`. A link stays one, and who
+    may read the old file may read the new one; a device or pipe is written to as it is.
     """
     path = target_of(path)
     if path.is_dir():

@@ -78,34 +78,18 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
     try:
         data = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False)
         if not data.files:
-            raise InputError(f"{path} is a folder without Parquet or JSONL files; name a file, or a folder with some")
+            raise InputError(f"{path} is a folder without Parquet files; name a file, or a folder with some")
         names = data.schema.names
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"{path}: it has the column {', '.join(twice)} twice; give every column its own name")
-        # Python's times go to the microsecond, and pyarrow refuses to give it finer ones.
-        schema = pa.schema([field.with_type(_microseconds(field.type)) for field in data.schema])
         batches = data.to_batches(batch_size=_BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False)
-        tables = (pa.Table.from_batches([batch]).cast(schema, safe=False) for batch in batches)
-        yield from _plain_rows(row for table in tables for row in table.to_pylist())
+        yield from _plain_rows(row for batch in batches for row in batch.to_pylist())
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowException, OSError) as error:
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: times to the nanosecond, without pandas
         raise InputError(f"cannot read {path} as a Parquet file: {error}") from None
-
-
-def _microseconds(kind: Any) -> Any:
-    """A type of Arrow, with microseconds where it has nanoseconds, at any depth of lists and structs."""
-    import pyarrow as pa
-    from pyarrow import types  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-    if types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
-    if types.is_duration(kind) or types.is_time64(kind):
-        return pa.duration("us") if types.is_duration(kind) else pa.time64("us")
-    if types.is_list(kind) or types.is_large_list(kind):
-        make = pa.list_ if types.is_list(kind) else pa.large_list
-        return make(kind.value_field.with_type(_microseconds(kind.value_type)))
-    return pa.struct([f.with_type(_microseconds(f.type)) for f in kind]) if types.is_struct(kind) else kind
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -150,9 +134,7 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, UUID):
+    if isinstance(value, timedelta | UUID):
         return str(value)
     if isinstance(value, bytes):
         raise InputError("holds bytes; leave the column out, or use text, a number, a boolean, a list or a struct")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memalign.content import as_read
 from memalign.errors import InputError
-from memalign.io.delimited import write_delimited
 from memalign.io.examples import Examples
 from memalign.io.files import atomic_write
 from memalign.io.judgments import read_judgments
@@ -20,12 +18,11 @@ from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
+    from openpyxl import Workbook
     from openpyxl.cell import Cell
-    from openpyxl.worksheet.worksheet import Worksheet
 
 __all__ = ["ReviewCase", "review_cases", "write_review"]
 
-_SHEETS = (".xlsx", ".csv", ".tsv")
 _LONGEST_CELL = 32_000  # characters; a cell holds 32,767
 
 ReviewCase = tuple[Example, Judgment | None]
@@ -35,19 +32,10 @@ ReviewCase = tuple[Example, Judgment | None]
 def review_cases(
     judged: str | Path | None, examples: ExampleSource | Examples, *, remembered: Iterable[Example] = ()
 ) -> tuple[list[ReviewCase], list[str]]:
-    """The cases to review.
+    """The cases of a file of judgments, in its order, and the ids of judgments that no example has.
 
-    Args:
-        judged: A file of judgments; without one all examples are cases without a verdict.
-        examples: What was judged.
-        remembered: Further examples, such as those in a judge's memory.
-
-    Returns:
-        The cases in the order of the judgments, each with its content, and the ids of judgments without content.
-
-    Raises:
-        InvalidRows: A row of `examples` cannot be read.
-        InputError: An example is not what was judged.
+    Without `judged` all examples are cases without a verdict. Raises InputError for an example that is not what was
+    judged, and InvalidRows.
     """
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     if judged is None:
@@ -79,60 +67,48 @@ def write_review(
     source: str | None = None,
     instructions: str = "",
 ) -> None:
-    """Write a sheet to fill in: one row a case, a column a field, and the expert's own.
+    """Write an XLSX sheet to fill in: one row a case, a column a field, and the expert's own.
 
-    Args:
-        cases: What is to be reviewed.
-        path: XLSX, CSV or TSV by the suffix.
-        value_type: What verdicts may be.
-        with_verdicts: Whether to show the judge's verdict and reason beside the case.
-        source: Who fills it in.
-        instructions: What the judge is asked, for the guide.
-
-    Raises:
-        InputError: The file cannot be written or is of no such kind.
+    `with_verdicts` shows the judge's verdict and reason, `source` is who fills it in, and `instructions` is what the
+    judge is asked. Raises InputError if the file cannot be written or is of another kind.
     """
     path = Path(path)
-    if path.suffix.lower() not in _SHEETS:
-        raise InputError(f"{path}: the name of a sheet ends in {', '.join(_SHEETS)}, not in {path.suffix or 'nothing'}")
+    if path.suffix.lower() != ".xlsx":
+        raise InputError(f"{path}: the name of a sheet ends in .xlsx, not in {path.suffix or 'nothing'}")
     fields = [name for name in CONTENT_FIELDS if any(name in example.content for example, _ in cases)]
     hidden = [hidden_cells(example) for example, _ in cases]
     names = [HIDDEN, *(f"{HIDDEN} {part}" for part in range(2, max(map(len, hidden), default=1) + 1))]
-    widths = {"id": 16, **dict.fromkeys(fields, 60 if len(fields) < 3 else 45)}
-    if with_verdicts and any(judgment is not None for _, judgment in cases):
-        widths |= {VERDICT: 14, REASON: 45}
-    widths |= {"value": 14 if value_type.closed else 40, "rationale": 50, "source": 16, **dict.fromkeys(names, 12)}
+    shown = (VERDICT, REASON) if with_verdicts and any(judgment is not None for _, judgment in cases) else ()
+    columns = ["id", *fields, *shown, "value", "rationale", "source", *names]
     rows = []
     for (example, judgment), parts in zip(cases, hidden, strict=True):
         row: dict[str, Any] = {"id": example.id, "source": source, **dict(zip(names, parts, strict=False))}
         row |= {name: as_read(name, value) for name, value in example.content.items()}
         row |= {VERDICT: judgment.value, REASON: judgment.rationale} if judgment else {}
-        rows.append([row.get(name) for name in widths])
-    if path.suffix.lower() != ".xlsx":
-        write_delimited(path, list(widths), rows)
-        return
-    notes = (
+        rows.append([row.get(name) for name in columns])
+    guide = (
         "Read each case. Write your verdict in the column value and your reason in rationale. Either may be empty.",
         f"A verdict is {value_type.allowed}.",
         "Skip cases that you cannot decide. Rows that are not filled in are ignored.",
         "You may sort and filter the rows. Leave the hidden columns at the end: they hold the cases as judged.",
         *(["", "What the judge is asked:", instructions] if instructions else []),
     )
-    content = _workbook(widths, rows, notes, value_type)
+    book = _workbook(columns, rows, guide, value_type)
     try:
         with atomic_write(path) as file:
-            file.write(content)
+            book.save(file)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it") from None
 
 
 def _workbook(
-    widths: Mapping[str, int], rows: Sequence[Sequence[Any]], notes: Sequence[str], value_type: ValueType
-) -> bytes:
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], notes: Sequence[str], value_type: ValueType
+) -> Workbook:
     """The sheet, with wrapped texts, a frozen header and a choice of verdicts; the notes are on a second one."""
     from openpyxl import Workbook
-    from openpyxl.styles import Alignment, Font, PatternFill
+    from openpyxl.styles import Alignment, Font
     from openpyxl.utils import get_column_letter
+    from openpyxl.worksheet.datavalidation import DataValidation
 
     book = Workbook()
     sheet, guide = book.worksheets[0], book.create_sheet("guide")
@@ -140,21 +116,22 @@ def _workbook(
     for number, line in enumerate(notes, 1):
         _put(guide.cell(number, 1), line)
     guide.column_dimensions["A"].width = 100
-    for place, (name, width) in enumerate(widths.items(), 1):
+    for place, name in enumerate(columns, 1):
         letter, hidden = get_column_letter(place), name.startswith(HIDDEN)
-        sheet.column_dimensions[letter].width, sheet.column_dimensions[letter].hidden = width, hidden
+        sheet.column_dimensions[letter].width = 16 if name in ("id", "value", "source", VERDICT) else 45
+        sheet.column_dimensions[letter].hidden = hidden
         for number, value in enumerate((name, *(row[place - 1] for row in rows)), 1):
             _put(cell := sheet.cell(number, place), value)
             cell.alignment = Alignment(wrap_text=not hidden, vertical="top")
         sheet.cell(1, place).font = Font(bold=True)
-        if name in ("value", "rationale", "source"):
-            sheet.cell(1, place).fill = PatternFill("solid", fgColor="FFF2CC")
-        if name == "value":
-            _allow(sheet, guide, f"{letter}2:{letter}{len(rows) + 1}", value_type)
+        if name == "value" and value_type.labels:  # the sheet offers these, which are listed in the guide
+            for number, choice in enumerate(value_type.labels, 1):
+                _put(guide.cell(number, 2), choice)
+            rule = DataValidation(type="list", formula1=f"guide!$B$1:$B${len(value_type.labels)}", allow_blank=True)
+            sheet.add_data_validation(rule)
+            rule.add(f"{letter}2:{letter}{len(rows) + 1}")
     sheet.freeze_panes = "B2"
-    content = io.BytesIO()
-    book.save(content)
-    return content.getvalue()
+    return book
 
 
 def _put(cell: Cell, value: Any) -> None:
@@ -169,23 +146,3 @@ def _put(cell: Cell, value: Any) -> None:
     cell.data_type = "s"
     cell.quotePrefix = True  # nor is it one when somebody edits the cell
     cell.number_format = "@"
-
-
-def _allow(sheet: Worksheet, guide: Worksheet, cells: str, value_type: ValueType) -> None:
-    """Make the sheet refuse what is no verdict: it offers a list, which stands in the guide, or knows the bounds."""
-    from openpyxl.worksheet.datavalidation import DataValidation
-
-    if value_type.kind in ("bool", "choice") or (value_type.kind == "int" and 0 < len(value_type.labels) <= 101):
-        for number, choice in enumerate(value_type.labels, 1):
-            _put(guide.cell(number, 2), choice)
-        rule = DataValidation(type="list", formula1=f"guide!$B$1:$B${len(value_type.labels)}")
-    elif value_type.low is not None and value_type.high is not None:
-        low, high = f"{value_type.low:g}", f"{value_type.high:g}"
-        rule = DataValidation(type="decimal", operator="between", formula1=low, formula2=high)
-    else:
-        return
-    rule.allow_blank = rule.showErrorMessage = rule.showInputMessage = True
-    allowed = value_type.allowed[:1].upper() + value_type.allowed[1:250]
-    rule.errorTitle, rule.error, rule.promptTitle, rule.prompt = "Not a verdict", allowed, "value", allowed
-    sheet.add_data_validation(rule)
-    rule.add(cells)

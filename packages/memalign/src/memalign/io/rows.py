@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,7 @@ import msgspec
 
 from memalign.errors import InputError, RowError
 
-__all__ = ["Row", "array_rows", "decoded", "file_lines", "json_rows", "never_empty"]
-
-_BOM = b"\xef\xbb\xbf"
+__all__ = ["Row", "array_rows", "decoded", "file_lines", "file_texts", "json_rows", "never_empty"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,14 +21,12 @@ class Row:
     Attributes:
         line: 1-based; in a `.json` array, a frame or a list the position.
         fields: As they were written.
-        letters: In a sheet, the letter of each field's column.
         made_id: It came without an id, and has one made of its content.
         review: It is of a sheet that `memalign review` wrote, and may be not filled in yet.
     """
 
     line: int
     fields: Mapping[str, Any]
-    letters: Mapping[str, str] = field(default_factory=dict)
     made_id: bool = False
     review: bool = False
 
@@ -47,7 +43,7 @@ def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | Row
 def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
     """The rows of numbered JSON lines; empty ones are left out."""
     for line, raw in lines:
-        text = decoded(line, raw.removeprefix(_BOM) if line == 1 else raw)
+        text = decoded(line, raw)
         if isinstance(text, RowError):
             yield text
         elif text.strip():
@@ -59,17 +55,12 @@ def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
 
 def array_rows(path: Path) -> Iterator[Row | RowError]:
     """The rows of a JSON array, which is read whole. Raises InputError for anything else."""
-    parts: list[str] = []
-    for line, raw in file_lines(path):
-        text = decoded(line, raw)
-        if isinstance(text, RowError):
-            raise InputError(f"{path}: {text}")
-        parts.append(text)
-    if not "".join(parts).strip():
+    text = "".join(file_texts(path))
+    if not text.strip():
         return
     hint = "if it has one object per line, name it .jsonl"
     try:
-        items = msgspec.json.decode("".join(parts))
+        items = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{path}: broken JSON: {error}; {hint}") from None
     if not isinstance(items, list):
@@ -81,27 +72,38 @@ def array_rows(path: Path) -> Iterator[Row | RowError]:
 def _object_row(line: int, value: object) -> Row | RowError:
     if isinstance(value, dict):
         return Row(line=line, fields=value)
-    kinds = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "text", list: "an array"}
-    return RowError(line=line, reason=f"a row is a JSON object, not {kinds.get(type(value))}")
+    return RowError(line=line, reason=f"a row is a JSON object, not {str(value)[:40]!r}")
 
 
 def file_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The numbered lines of a text file, without a byte order mark. Raises InputError."""
+    """The numbered lines of a text file. Raises InputError."""
     try:
         with path.open("rb") as file:
             for line, raw in enumerate(file, 1):
                 if line == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise InputError(f"{path} is UTF-16; save it as UTF-8")
-                yield line, raw.removeprefix(_BOM) if line == 1 else raw
+                yield line, raw
     except OSError as error:
         reason = ": no such file" if isinstance(error, FileNotFoundError) else f" cannot be read: {error.strerror}"
         raise InputError(f"{path}{reason}") from None
 
 
+def file_texts(path: Path) -> Iterator[str]:
+    """The lines of a text file. Raises InputError for the first that is not UTF-8."""
+    for line, raw in file_lines(path):
+        text = decoded(line, raw)
+        if isinstance(text, RowError):
+            raise InputError(f"{path}: {text}")
+        yield text
+
+
 def decoded(line: int, raw: bytes) -> str | RowError:
-    """A line's text, or what is wrong with it."""
+    """A line's text without a byte order mark, or what is wrong with it."""
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
         byte = raw[error.start]
-        return RowError(line=line, reason=f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8; save the file as UTF-8")
+        return RowError(
+            line=line,
+            reason=f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8; save the file as UTF-8 (in a spreadsheet: save it as CSV UTF-8)",
+        )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
@@ -15,7 +14,7 @@ from xml.etree.ElementTree import ParseError
 
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
-from memalign.io.delimited import cell_value, header_names
+from memalign.io.delimited import cells_row, header_names
 from memalign.io.frames import is_absent
 from memalign.io.rows import Row
 from memalign.types import CONTENT_FIELDS, Example
@@ -34,7 +33,6 @@ _PART = 30_000  # characters; a cell of a spreadsheet holds 32,767
 _LARGEST = 200_000_000  # bytes when unpacked, and characters of all cells: 100,000 cases of 2,000 characters
 _MOST_ROWS = 1_000_000  # a sheet has 1,048,576; the last of them are where a stray cell is
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
-_ERRORS = frozenset(("#N/A", "#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NULL!", "#NUM!"))
 
 
 def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
@@ -43,60 +41,43 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     A row's line is the sheet's own row number, and a formula is the value that was saved with it. How large the sheet
     says it is counts for nothing: every cell is read.
 
-    Args:
-        path: The XLSX file.
-        columns: Which columns hold content or labels.
-
     Raises:
         InputError: It is no XLSX file, or is larger than the bounds above.
     """
     from openpyxl import load_workbook  # four tenths of a second
-    from openpyxl.utils import get_column_letter
 
     try:
-        with path.open("rb") as file, _readable(path):
+        with path.open("rb") as file:
             _check_unpacked(path, file)
             book = load_workbook(file, read_only=True, data_only=True)
             if not book.worksheets:
                 raise InputError(f"{path} has no worksheet")
             sheet = next((sheet for sheet in book.worksheets if sheet.title == REVIEW), book.worksheets[0])
             sheet.reset_dimensions()
-            letters: dict[str, str] = {}
+            header: list[str] = []
             characters = 0
             for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
                 characters += sum(len(cell) for cell in cells if isinstance(cell, str))
                 if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
-                    raise _too_large(path, number, len(cells))
-                width = max((place for place, cell in enumerate(cells, 1) if not _is_empty(cell)), default=0)
-                if width and letters:
-                    yield _row(number, letters, cells[:width], columns)
+                    raise InputError(
+                        f"{path} is too large at row {number:,}: at most {_MOST_ROWS:,} rows, {_MOST_COLUMNS:,} columns "
+                        f"and {_LARGEST // 1_000_000} million characters are read; delete stray cells beside or below "
+                        "the table, save it as .csv, or split it"
+                    )
+                values = [_plain(cell) for cell in cells]
+                width = max((place for place, value in enumerate(values, 1) if value is not None), default=0)
+                if width and header:  # cells behind the last one of a row are not written
+                    padded = values[:width] + [None] * (len(header) - width)
+                    yield cells_row(number, header, padded, columns)
                 elif width:
-                    header = header_names(path, ["" if cell is None else str(cell) for cell in cells[:width]])
-                    letters = {name: get_column_letter(place) for place, name in enumerate(header, 1)}
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _is_empty(cell: object) -> bool:
-    return cell is None or (isinstance(cell, str) and not cell.strip())
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """In this block whatever openpyxl stumbles over becomes an InputError."""
-    from openpyxl.utils.exceptions import InvalidFileException
-
-    broken = (zipfile.BadZipFile, zlib.error, ParseError, InvalidFileException, LookupError, TypeError, ValueError)
-    try:
-        yield
+                    header = header_names(path, ["" if value is None else str(value) for value in values[:width]])
     except InputError:
         raise
-    except (*broken, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of the file itself
-            raise
+    except (zipfile.BadZipFile, zlib.error, ParseError, LookupError, TypeError, ValueError) as error:
         raise InputError(f"cannot read {path} as an XLSX file ({error}); save it again as .xlsx") from None
+    except OSError as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error}"
+        raise InputError(f"{path}: {reason}") from None
 
 
 def _check_unpacked(path: Path, file: BinaryIO) -> None:
@@ -109,42 +90,19 @@ def _check_unpacked(path: Path, file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _too_large(path: Path, number: int, width: int) -> InputError:
-    from openpyxl.utils import get_column_letter
-
-    most = f"{_MOST_ROWS:,} rows, {_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read"
-    return InputError(
-        f"{path} extends to row {number:,}, column {get_column_letter(max(width, 1))}, but at most {most}; delete "
-        "stray cells beside or below the table, save it as .csv, or split it"
-    )
-
-
-def _row(number: int, letters: dict[str, str], cells: Sequence[Any], columns: Columns) -> Row | RowError:
-    from openpyxl.utils import get_column_letter
-
-    if len(cells) > len(letters):
-        reason = f"the column of {str(cells[-1])[:40]!r} has no name in the header; give it one, or empty the cell"
-        return RowError(line=number, column=get_column_letter(len(cells)), reason=reason)
-    fields: dict[str, Any] = dict.fromkeys(letters)
-    for name, cell in zip(letters, cells, strict=False):  # cells behind the last one of a row are not written
-        if isinstance(cell, str) and cell in _ERRORS:
-            reason = f"the cell holds the spreadsheet's error {cell}"
-            return RowError(line=number, column=f"{letters[name]} ({name})", reason=reason)
-        if isinstance(cell, str):
-            fields[name] = cell_value(name, cell, columns)
-        elif isinstance(cell, datetime | date | time):
-            fields[name] = cell.isoformat()
-        elif cell is not None:
-            whole = isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53
-            fields[name] = int(cell) if whole else cell
-    return Row(line=number, fields=fields, letters=letters)
+def _plain(cell: Any) -> Any:
+    """A cell as JSON has it, None for an empty one; a whole number is one, though a sheet has fractions alone."""
+    if isinstance(cell, str):
+        return cell if cell.strip() else None
+    if isinstance(cell, datetime | date | time):
+        return cell.isoformat()
+    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53 else cell
 
 
 # -- what `memalign review` hides in each row of a sheet ---------------------------------------------------------------
 #
-# People read texts, and a spreadsheet changes them: it cuts long cells, breaks lines, turns ids into dates. So the last
-# columns of a sheet, `memalign`, `memalign 2`, …, hold id and content as JSON in plain ASCII, which no spreadsheet and
-# no encoding changes. Reading takes the case from there, and the expert's own columns from the cells.
+# A spreadsheet cuts long cells and breaks lines. So the last columns, `memalign`, `memalign 2`, …, hold id and content
+# as JSON in plain ASCII. Reading takes the case from there, and the expert's own columns from the cells.
 
 
 def is_review(fields: Mapping[str, Any]) -> bool:
@@ -164,20 +122,15 @@ def restored(row: Row) -> Row | RowError:
     names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
     names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
     row_id = str(cells.get("id", "")).removeprefix("'").strip()
-
-    def fault(name: str, reason: str) -> RowError:
-        column = f"{row.letters[name]} ({name})" if name in row.letters else None
-        return RowError(line=row.line, id=row_id or None, column=column, reason=reason)
-
     try:
         case = json.loads("".join(str(cells[name]) for name in names))
         case_id = str(case.pop("id"))
     except (ValueError, KeyError, TypeError, AttributeError):
         cut = f"the hidden column {HIDDEN!r}, which holds the case, was changed or cut"
-        return fault(HIDDEN, f"{cut}; copy the row from a new sheet of memalign review")
-    if row_id != case_id and row.letters:  # in a sheet ids are text, and stay as they are
+        return RowError(line=row.line, id=row_id, reason=f"{cut}; copy the row from a new sheet of memalign review")
+    if row_id != case_id:
         moved = "its id was changed, or a column was sorted apart from the others"
-        return fault("id", f"the row is of case {case_id!r}: {moved}")
+        return RowError(line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}")
     ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
     filled_in = {name: value for name, value in cells.items() if name not in ours}
     return replace(row, fields={"id": case_id, **case, **filled_in}, review=True)

@@ -32,7 +32,7 @@ JUDGED = frozenset({"judge", "content_hash", "value"})
 
 CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
 
-_FORMATS = ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of Parquet or JSONL files"
+_FORMATS = ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of Parquet files"
 _FIRST = 100  # rows that say whether there are ids
 
 
@@ -70,9 +70,6 @@ class RowSource:
             columns: Field to column, named for these rows: each must be there.
             remembered: Without `columns`: read where they are there.
             source: Whose feedback a row is that does not say so itself.
-
-        Raises:
-            InputError: It is none of these.
         """
         names = Columns(remembered) if columns is None else Columns(columns, required=True)
         if isinstance(items, RowSource):
@@ -82,11 +79,7 @@ class RowSource:
         elif type(items).__name__ == "LazyFrame":
             raise InputError(f"{name} is a lazy frame; pass frame.collect()")
         elif isinstance(items, Mapping):
-            splits = ", ".join(map(str, items))[:80]
-            raise InputError(
-                f"{name}: a {type(items).__name__} is not a list of rows; pass a list of rows, or one "
-                f"split of a DatasetDict ({splits})"
-            )
+            raise InputError(f"{name}: a {type(items).__name__} is one row or a set of splits; pass a list of rows")
         elif not is_frame(items) and not isinstance(items, Iterable):
             raise InputError(f"{name} must be a path, a DataFrame or an iterable of rows, not {type(items).__name__}")
         elif isinstance(items, Iterator):
@@ -97,13 +90,6 @@ class RowSource:
     def of_lines(cls, lines: Iterable[bytes], *, name: str, **options: Any) -> RowSource:
         """The rows of JSON lines that can be read only once, such as those of stdin; for the `options` see `of`."""
         return cls.of(never_empty(name, json_rows(enumerate(lines, 1))), name=name, **options)
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """The rows by their fields; raises InputError for one that cannot be read."""
-        for row in self.rows():
-            if isinstance(row, RowError):
-                raise InputError(f"{self.name}: {row}")
-            yield row.fields
 
     @property
     def is_empty(self) -> bool:
@@ -150,7 +136,7 @@ class RowSource:
     def _named(self, row: Row) -> Row | RowError:
         """A row by its fields, with the content that a sheet for review hides, and with the source of all."""
         if self.columns.names:
-            row = replace(row, fields=self.columns.renamed(row.fields), letters=self.columns.renamed(row.letters))
+            row = replace(row, fields=self.columns.renamed(row.fields))
         if is_review(row.fields):
             case = restored(row)
             if isinstance(case, RowError):
@@ -163,29 +149,23 @@ class RowSource:
 
 
 def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
-    """The rows of a file or folder, as they were written; its suffix says how it is read.
+    """The rows of a file or of a folder of Parquet files, as they were written; its suffix says how it is read.
 
     JSONL, CSV and sheets are read row by row and Parquet some hundred rows at a time, so that a large file never lies
     in memory and one broken line costs that line only; a JSON array is read whole.
     """
     suffix = path.suffix.lower()
-    if path.is_dir():
-        files = sorted(path.rglob("*.jsonl"))  # their lines are numbered on
-        lines = (raw for file in files for _, raw in file_lines(file))
-        return json_rows(enumerate(lines, 1)) if files else parquet_rows(path)
+    if path.is_dir() or suffix == ".parquet":
+        return parquet_rows(path)
     if suffix in (".jsonl", ".ndjson"):
         return json_rows(file_lines(path))
     if suffix == ".json":
         return array_rows(path)
     if suffix in (".csv", ".tsv"):
         return delimited_rows(path, columns)
-    if suffix in (".xlsx", ".xlsm"):
+    if suffix == ".xlsx":
         return sheet_rows(path, columns)
-    if suffix in (".parquet", ".pq"):
-        return parquet_rows(path)
-    if not suffix:
-        raise InputError(f"{path}: there is no such folder, and the name of a file has to end in {_FORMATS}")
-    raise InputError(f"{path}: cannot read files of type {path.suffix!r}; use {_FORMATS}")
+    raise InputError(f"{path}: the name of a file ends in {_FORMATS}")
 
 
 class Reading:

@@ -171,7 +171,7 @@ def test_columns_of_other_names_are_told_once() -> None:
 def test_what_is_no_frame_says_what_to_give() -> None:
     with pytest.raises(InputError, match=r"pass frame.collect\(\)"):
         judge().align(pl.LazyFrame(ROWS))
-    with pytest.raises(InputError, match="or one split of a DatasetDict"):
+    with pytest.raises(InputError, match="pass a list of rows"):
         judge().align({"train": ROWS})  # type: ignore[dict-item]
     with pytest.raises(InputError, match="must be a path, a DataFrame or an iterable of rows, not int"):
         judge().align(7)  # type: ignore[arg-type]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow.genai.scorers import get_scorer
 
-import memalign as ma
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, as_scorer, load
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.decision_servers import openai_decisions, system_one
 from tests.support.mlflow_world import fetched, labelled, lesson, tone_judge
 
@@ -75,16 +74,3 @@ def test_a_gateways_decision_model_is_asked_at_its_system_one_route(monkeypatch:
         assert learned(**CASE).value is False
         assert {body["model"] for body in decider.bodies} == {"house"}
         assert set(decider.paths) == {"/gateway/typesafe/v1/systemone"}
-
-
-def test_a_decision_judge_of_ours_is_a_scorer():
-    with openai_decisions(unkind) as decider:
-        judge = ma.Judge(
-            name="tone",
-            instructions="Is {{ outputs }} kind?",
-            feedback_value_type=bool,
-            model=f"openai-decisions:luna@{decider.base_url}",
-        )
-        scorer = as_scorer(judge)
-        assert scorer(outputs="answer 7").value is False
-        assert str(scorer.base_judge.model_api) == "decisions"

@@ -12,7 +12,7 @@ from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
-from tests.support.mlflow_world import INSTRUCTIONS, fetched, labelled, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
@@ -42,9 +42,7 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert isinstance(feedback, Feedback)
     assert (feedback.name, feedback.value) == ("tone", False)
     assert feedback.rationale.startswith("so it is\n\nGuidelines:\n- G1 case ")
-    assert all(
-        each[:11] in feedback.rationale for each in aligned._episodic_trace_ids
-    )  # where the guidelines come from
+    assert all(each in feedback.rationale for each in aligned._episodic_trace_ids), "where the guidelines come from"
     assert feedback.source.source_type == "LLM_JUDGE"
     assert feedback.trace_id == trace.info.trace_id
     assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(aligned._episodic_trace_ids)
@@ -63,7 +61,7 @@ def test_a_trace_that_people_judged_has_their_verdict(aligned, endpoint):
     assert asked(endpoint) == before
 
 
-def test_a_wrong_label_elsewhere_forgets_nothing(endpoint):
+def test_a_wrong_label_elsewhere_forgets_nothing_and_can_be_left_out(endpoint):
     one = traced(1)
     said = says(one, False, "say: case 1 is unkind", by="ana")
     says(one, False, "say: case 1 is rude", by="ben")
@@ -74,6 +72,7 @@ def test_a_wrong_label_elsewhere_forgets_nothing(endpoint):
     with pytest.raises(MlflowException, match="use true or false"):
         aligned.align(fetched(one, wrong))
     assert asked(endpoint) == before
+    assert len(MemAlignOptimizer(skip_invalid=True).align(aligned, fetched(one, wrong))._episodic_memory) == 1
 
 
 def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
@@ -88,10 +87,7 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
     assert any(before in note for note in aligned.alignment.notes), "the latest of a person counts, and that is noted"
-    assert (
-        f"people differ on {trace_id}: ana@example.org gave false, ben gave false, eva gave true; false counts"
-        in caplog.text
-    )
+    assert f"people differ on {trace_id}: " in caplog.text
 
 
 def test_people_called_user_are_all_kept(endpoint):
@@ -101,24 +97,9 @@ def test_people_called_user_are_all_kept(endpoint):
     says(trace_id, True, "say: case 1 is fine", by="User")
     aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
     assert {each.guideline_text for each in aligned._semantic_memory} == {"case 1 is unkind", "case 1 is short"}
-    states = sorted(entry.state for entry in aligned.memalign_judge.memory.ledger())
-    assert states == ["disputed", "learned", "learned"]
+    assert len(aligned._episodic_memory) == 3
     assert aligned.align(fetched(trace_id)) is aligned
     assert aligned.unalign([trace_id])._episodic_memory == []
-
-
-def test_two_rules_of_one_comment_are_both_kept(endpoint):
-    rules = ["Never promise a day.", "Say sorry first."]
-    endpoint.answer = lambda body: {
-        "changes": [{"action": "ADD", "feedback": ["F1"], "text": text, "guideline": ""} for text in rules]
-    }
-    trace_id = traced(1)
-    says(trace_id, False, " ".join(rules))
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    learned = {each.guideline_text: each.source_trace_ids for each in aligned._semantic_memory}
-    assert learned == dict.fromkeys(rules, (trace_id,))
-    assert all(rule in aligned.instructions for rule in rules)
-    assert aligned.unalign([trace_id])._semantic_memory == []
 
 
 def test_authority_says_whose_label_counts(endpoint):
@@ -139,30 +120,16 @@ def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
     assert f"skipped 1 of 2 traces, {without}" in caplog.text
 
 
-def test_progress_names_every_stage(endpoint):
-    seen: list[str] = []
-    optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage))
-    tone_judge().align(fetched(lesson(1), labelled(2)), optimizer)
-    assert list(dict.fromkeys(seen)) == ["embed", "distil"]
-
-
-def test_one_failed_call_gives_its_reason_once(endpoint, caplog):
-    endpoint.answer = "no"
-    tone_judge().align(fetched(lesson(1), lesson(2), lesson(3)), MemAlignOptimizer())
-    (warning,) = (record.getMessage() for record in caplog.records if "3 lessons wait" in record.getMessage())
-    assert warning.count("ModelUnavailable") + warning.count("InvalidOutput") == 1
-
-
 def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
     answer, endpoint.answer = endpoint.answer, lambda body: "no" if "changes" in str(body) else mind.answer(body)
-    traces = fetched(lesson(1))
+    traces = fetched(lesson(1), lesson(2), lesson(3))
     with caplog.at_level(logging.WARNING):
         aligned = tone_judge().align(traces, MemAlignOptimizer())
-    assert "1 lessons wait" in caplog.text
-    assert aligned._semantic_memory == []
-    assert len(aligned._episodic_memory) == 1
+    (warning,) = (record.getMessage() for record in caplog.records if "3 pieces of feedback" in record.getMessage())
+    assert warning.count("ModelUnavailable") + warning.count("InvalidOutput") == 1, "one reason is given once"
+    assert (aligned._semantic_memory, len(aligned._episodic_memory)) == ([], 3)
     endpoint.answer = answer
-    assert len(aligned.align(traces)._semantic_memory) == 1
+    assert len(aligned.align(traces)._semantic_memory) == 3
 
 
 # -- forgetting --------------------------------------------------------------------------------------------------------
@@ -183,7 +150,6 @@ def test_a_trace_already_deleted_can_be_unaligned(aligned, experiment):
         ({"retrieval_k": 0}, "retrieval_k must be a positive integer"),
         ({"retrieval_k": True}, "retrieval_k must be a positive integer"),
         ({"embedding_dim": -1}, "embedding_dim must be a positive integer"),
-        ({"shard_size": "10"}, "shard_size must be a positive integer"),
         ({"authority": "ana"}, "authority is a list of sources"),
         ({"value_type": "int:5..1"}, "5..1"),
     ],
@@ -194,21 +160,16 @@ def test_an_impossible_setting_is_refused_when_given(arguments, message):
     refused(error)
 
 
-@pytest.mark.parametrize("traces", [[], "tr-1", ["tr-1"], None])
-def test_aligning_needs_a_list_of_traces(endpoint, traces):
-    with pytest.raises(MlflowException) as error:
-        MemAlignOptimizer().align(tone_judge(), traces)
-    refused(error)
-
-
-@pytest.mark.parametrize("traces", ["tr-1", None, [3]])
-def test_unaligning_needs_a_list_of_traces(aligned, traces):
-    with pytest.raises(MlflowException, match="ids of traces") as error:
-        aligned.unalign(traces)
-    refused(error)
-    for forget_or_learn in (aligned.align, aligned.unalign):
-        with pytest.raises(MlflowException, match="must be a list of Trace objects"):
-            forget_or_learn(fetched(aligned._episodic_trace_ids[0])[0])
+def test_anything_but_a_list_of_traces_is_refused(aligned):
+    trace = fetched(aligned._episodic_trace_ids[0])[0]
+    for traces in ([], "tr-1", ["tr-1"], None, trace):
+        with pytest.raises(MlflowException, match="traces") as error:
+            aligned.align(traces)
+        refused(error)
+    for traces in ("tr-1", None, [3], trace, mlflow.search_traces()):
+        with pytest.raises(MlflowException, match="ids of traces") as error:
+            aligned.unalign(traces)
+        refused(error)
 
 
 def test_a_missing_field_is_the_callers_error(aligned, endpoint):

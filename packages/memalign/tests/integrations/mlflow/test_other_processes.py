@@ -1,4 +1,4 @@
-"""Registered judges in processes without memalign: plain judges of MLflow, with the guidelines in their instructions."""
+"""A registered judge in a process without memalign: a plain judge of MLflow, with the guidelines in its instructions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 from mlflow.genai.scorers import get_scorer
 
 from memalign.integrations.mlflow import MemAlignOptimizer, load
-from tests.support.mlflow_world import fetched, lesson, tone_judge
+from tests.support.endpoint import Endpoint
+from tests.support.mlflow_world import as_mlflow_asks, fetched, lesson, tone_judge
 
 READ = """
 import json, sys
@@ -22,37 +22,27 @@ from mlflow.genai.scorers import get_scorer, list_scorers
 mlflow.set_tracking_uri(sys.argv[1])
 mlflow.set_experiment(experiment_id=sys.argv[2])
 judge = get_scorer(name="tone")
-print("TOLD" + json.dumps({
-    "kind": type(judge).__name__,
-    "listed": sorted(each.name for each in list_scorers()),
-    "instructions": judge.instructions,
-}))
+verdicts = [judge(inputs={"question": f"question {n}"}, outputs=f"answer {n}").value for n in (1, 9)]
+print("TOLD" + json.dumps([type(judge).__name__, [each.name for each in list_scorers()], judge.instructions, verdicts]))
 """
 
 
-def told(store: str, experiment: str) -> dict[str, Any]:
-    """What another interpreter, in which memalign cannot be imported, says of the judge `tone`."""
+@pytest.mark.slow
+def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint, store: str, experiment: str):
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned.register()
+    endpoint.answer = lambda body: json.dumps(as_mlflow_asks(body))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", READ, store, experiment],
-        env=dict(os.environ),
+        env=dict(os.environ) | {"OPENAI_API_BASE": endpoint.base_url},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("TOLD"))
-    facts: dict[str, Any] = json.loads(line.removeprefix("TOLD"))
-    return facts
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("endpoint")
-def test_other_processes_load_a_registered_judge(store: str, experiment: str):
-    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
-    aligned.register()
-    tone_judge(name="plain").register()
-    expected = {"kind": "InstructionsJudge", "listed": ["plain", "tone"], "instructions": aligned.instructions}
-    assert told(store, experiment) == expected
+    found = json.loads(line.removeprefix("TOLD"))
+    assert found == ["InstructionsJudge", ["tone"], aligned.instructions, [False, True]]
 
 
 @pytest.mark.usefixtures("endpoint")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -86,39 +85,15 @@ def test_a_gateway_judge_is_scheduled_changed_and_stopped(endpoint: Endpoint):
     assert load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value is False
 
 
-def test_four_workers_on_sqlite_keep_examples_apart(endpoint: Endpoint, monkeypatch):
-    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
-    endpoint.latency = 0.05
-    every_row_has_its_verdict(learned=10)
-
-
 @pytest.mark.usefixtures("on_server")
 def test_feedback_is_the_same_over_http_as_from_the_store(store: str):
-    one = traced(1)
+    one, two = traced(1), traced(2)
     says(one, False, "cold", by="User")
     says(one, True, "warm", by="User")
-    says(one, True, by="default")
-    with contextlib.suppress(RuntimeError), mlflow.start_span("reply") as span:
-        span.set_inputs({"question": "question 5"})
-        raise RuntimeError("no stock")
-    crashed, source = str(span.trace_id), AssessmentSource(source_type="HUMAN", source_id="User")
-    first = says(crashed, False, "It crashed.", by="User")
-    mlflow.override_feedback(trace_id=crashed, assessment_id=first, value=True, source=source)
+    first, source = says(two, False, "late", by="ana"), AssessmentSource(source_type="HUMAN", source_id="ana")
+    mlflow.override_feedback(trace_id=two, assessment_id=first, value=True, source=source)
     judge = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
-    served = read_feedback(fetched(one, crashed), "tone", judge)
-    assert sorted(row.source.partition(":")[0] for row in served.rows) == ["unknown"] * 4
-    assert len({row.key for row in served.rows}) == 4
-    assert "no stock" in served.content[crashed]["outputs"]
+    served = read_feedback(fetched(one, two), "tone", judge)
+    assert sorted(row.source.partition(":")[0] for row in served.rows) == ["ana", "unknown", "unknown"]
     mlflow.set_tracking_uri(store)
-    assert read_feedback(fetched(one, crashed), "tone", judge) == served
-
-
-@pytest.mark.usefixtures("on_server")
-def test_a_turn_stands_for_its_session_over_http(endpoint: Endpoint):
-    turns = [traced(number, session="s-1") for number in (1, 2)]
-    says(turns[1], False, "say: case 2 is unkind", by="User")
-    judge = tone_judge(instructions="Was the customer treated kindly? {{ conversation }}")
-    MemAlignOptimizer().align(judge, fetched(*turns)).register()
-    loaded = load("tone")
-    assert loaded.align(fetched(turns[1])) is loaded
-    assert loaded.unalign(fetched(turns[1]))._semantic_memory == []
+    assert read_feedback(fetched(one, two), "tone", judge) == served

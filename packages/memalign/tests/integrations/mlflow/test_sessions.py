@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import mlflow
 import pytest
-from mlflow.exceptions import MlflowException
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.endpoint import user_of
@@ -79,63 +78,20 @@ def test_unalign_forgets_a_session_by_its_traces(aligned, ids, caplog):
     assert [each.guideline_text for each in forgot._semantic_memory] == ["case 4 is unkind"]
 
 
-@pytest.mark.parametrize("form", ["trace", "id", "deleted"])
-def test_any_turn_stands_for_its_session(aligned, ids, form, caplog, experiment):
-    turn: Any = ids[3] if form != "trace" else fetched(ids[3])[0]  # the one that carries the feedback
-    if form == "deleted":
-        mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=ids)
-    with caplog.at_level(logging.WARNING):
-        forgot = aligned.unalign([turn])
-    assert caplog.text == ""
-    assert [each.guideline_text for each in forgot._semantic_memory] == ["case 2 is unkind"]
-
-
-def test_a_later_turn_stands_for_its_session(aligned, ids):
-    (later,) = fetched(*session("s-2", 7))
-    assert aligned.unalign([later])._episodic_trace_ids == [ids[0]]
-
-
-def test_a_turn_alone_teaches_nothing_twice(aligned, ids, endpoint):
-    before = len(endpoint.requests)
-    assert aligned.align(fetched(ids[3])) is aligned
-    assert aligned.align(fetched(ids[1])) is aligned
-    assert len(endpoint.requests) == before
-
-
-def test_new_words_leave_the_other_turns_words(aligned, ids):
-    says(ids[1], False, "say: case 2 is short", by="eva")
-    again = aligned.align(fetched(ids[1]))
-    assert again._episodic_trace_ids == aligned._episodic_trace_ids
-    assert {each.source for each in again._episodic_memory if each._trace_id == ids[0]} == {"ana", "eva"}
-    assert "question 1" in turns_of(again, ids[0])[0]["content"]
-
-
-def test_a_session_seen_last_turn_first_stays_one(endpoint, ids):
+def test_a_grown_session_is_one_case_as_it_is_now(endpoint, ids):
     part = MemAlignOptimizer().align(session_judge(), fetched(ids[3]))
-    whole = part.align(fetched(*ids[2:]))
-    (episode,) = whole._episodic_memory
-    assert "question 3" in turns_of(whole, episode._trace_id)[0]["content"]
-    assert [each.guideline_text for each in whole._semantic_memory] == ["case 4 is unkind"]
-
-
-def test_a_loaded_judge_knows_its_sessions(aligned, ids):
-    aligned.register()
-    loaded = load("tone")
-    assert loaded.align(fetched(ids[3])) is loaded
-    assert loaded.unalign([ids[3]])._episodic_trace_ids == [ids[0]]
-
-
-def test_a_grown_session_is_learned_as_it_is(aligned, ids):
-    longer = [*ids[:2], *session("s-1", 7)]
-    again = aligned.align(fetched(*longer))
-    turns = turns_of(again, ids[0])
+    again = part.align(fetched(*ids[2:], *session("s-2", 7)))
+    assert again._episodic_trace_ids == [ids[3]]
+    turns = turns_of(again, ids[3])
+    assert "question 3" in turns[0]["content"]
     assert turns[-1]["content"] == "answer 7"
-    assert len(again._episodic_memory) == 2
+    assert len(again._episodic_memory) == 1
 
 
 def test_a_session_scorer_comes_back_from_the_registry(aligned, ids):
     aligned.register()
     loaded = load("tone")
+    assert loaded.unalign(fetched(ids[3]))._episodic_trace_ids == [ids[0]], "any turn stands for its session"
     assert loaded.is_session_level_scorer
     assert loaded.memalign_judge == aligned.memalign_judge
     result = mlflow.genai.evaluate(data=fetched(*ids[:2]), scorers=[loaded])
@@ -151,10 +107,3 @@ def test_tool_calls_join_the_conversation_when_wanted(endpoint, ids):
     aligned.register()
     loaded = load("tone")
     assert loaded.align(fetched(*ids)) is loaded
-
-
-def test_a_record_alone_does_not_have_the_sessions(aligned):
-    aligned.register()
-    with pytest.raises(MlflowException, match="names only the first trace") as error:
-        load("tone", rebuild=True)
-    assert error.value.error_code == "INVALID_PARAMETER_VALUE"

@@ -48,13 +48,6 @@ def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
     teaches_and_judges(experiment, endpoint)
 
 
-@pytest.mark.slow
-def test_nor_do_they_on_a_tracking_server(server, endpoint, experiment):
-    mlflow.set_tracking_uri(server)
-    served = mlflow.set_experiment(f"served {experiment}").experiment_id
-    teaches_and_judges(served, endpoint)
-
-
 def test_a_judge_of_traces_leaves_none(endpoint, experiment):
     trace_id, new = traced(1), traced(2)
     says(trace_id, False, "say: Look at the tools.")

@@ -1,9 +1,8 @@
-"""An aligned judge as MLflow's other code handles it: copied, pickled, dumped, printed, aggregated, used by many at once."""
+"""An aligned judge as MLflow's other code handles it: copied, dumped, printed, aggregated, used by many at once."""
 
 from __future__ import annotations
 
 import copy
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai.judges import make_judge
-from mlflow.genai.scorers import Scorer
+from mlflow.genai.scorers import Scorer, list_scorers
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, tone_judge
@@ -34,32 +33,25 @@ def aligned(endpoint: Endpoint) -> MemAlignJudge:
         inference_params={"temperature": 0.2, "timeout": 20},
     )
     judge.aggregations = ["mean", "max"]
-    optimizer = MemAlignOptimizer(progress=lambda _stage, _done, _total: None)  # which pickle cannot take
-    learned: MemAlignJudge = judge.align(fetched(lesson(1), lesson(2)), optimizer)
+    learned: MemAlignJudge = judge.align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
     return learned
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        copy.copy,
-        copy.deepcopy,
-        lambda judge: judge.model_copy(),
-        lambda judge: judge.model_copy(deep=True),
-        lambda judge: pickle.loads(pickle.dumps(judge)),
-        lambda judge: pickle.loads(pickle.dumps(judge.register() and load("tone"))),
-    ],
-    ids=["copy", "deepcopy", "model_copy", "model_copy deep", "pickle", "pickle of a registered one"],
-)
-def test_a_copy_judges_learns_and_forgets_too(aligned, made):
-    other = made(aligned)
-    assert other is not aligned
-    assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
-    assert other.memalign_judge.memory == aligned.memalign_judge.memory
-    assert other(**CASE).value is False
-    assert other.align(fetched(*aligned._episodic_trace_ids)) is other
-    assert len(other.unalign(aligned._episodic_trace_ids[:1])._semantic_memory) == 1
-    assert len(aligned._semantic_memory) == 2
+def test_a_copy_judges_learns_and_forgets_too(aligned):
+    for other in (
+        copy.copy(aligned),
+        copy.deepcopy(aligned),
+        aligned.model_copy(),
+        aligned.model_copy(deep=True),
+        aligned.register() and load("tone"),
+    ):
+        assert other is not aligned
+        assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
+        assert other.memalign_judge.memory == aligned.memalign_judge.memory
+        assert other(**CASE).value is False
+        assert other.align(fetched(*aligned._episodic_trace_ids)) is other
+        assert len(other.unalign(aligned._episodic_trace_ids[:1])._semantic_memory) == 1
+        assert len(aligned._semantic_memory) == 2
 
 
 def test_all_settings_survive_align_and_registration(aligned, endpoint, monkeypatch):
@@ -90,10 +82,16 @@ def test_aggregations_are_metrics_of_an_evaluation(aligned):
     assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
 
 
-# -- one trace, several words ----------------------------------------------------------------------------------------------
-
-
-# -- models in this process ------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("endpoint")
+@pytest.mark.parametrize("name", ["team/tone", "tone\\warm", "t" * 150])
+def test_any_name_that_mlflow_takes_is_kept(name: str):
+    aligned = tone_judge(name=name).align(fetched(lesson(1, name=name)), MemAlignOptimizer())
+    aligned.register()
+    assert [each.name for each in list_scorers()] == [name]
+    loaded = load(name)
+    verdict = loaded(inputs="q", outputs="answer 1")
+    assert (verdict.name, verdict.value) == (name, False)
+    assert len(loaded.align(fetched(lesson(2, name=name)))._semantic_memory) == 2
 
 
 def test_mlflow_cannot_ask_a_model_in_this_process_and_nothing_is_patched():
@@ -104,21 +102,6 @@ def test_mlflow_cannot_ask_a_model_in_this_process_and_nothing_is_patched():
         judge(**CASE)
     assert utils.get_adapter.__module__ == "mlflow.genai.judges.adapters.utils"
     assert Scorer.model_validate.__func__.__module__ == "mlflow.genai.scorers.base"
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"base_url": "http://127.0.0.1:9"}, "takes no base_url"),
-        ({"inference_params": {"top_p": 0.5}}, "takes no top_p"),
-        ({"model": "local:/nobody"}, "nobody"),
-    ],
-)
-def test_missing_abilities_of_a_local_model_are_named(changes, message):
-    judge: Any = tone_judge(**{"model": "local:/qwen2.5-coder-0.5b"} | changes)
-    with pytest.raises(MlflowException, match=message) as error:
-        MemAlignOptimizer().align(judge, fetched(lesson(1)))
-    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
 
 
 def test_many_may_ask_a_loaded_judge_at_once(aligned):

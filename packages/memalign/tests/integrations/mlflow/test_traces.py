@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import mlflow
-import pytest
-from mlflow.entities import AssessmentSource, Feedback
+from mlflow.entities import AssessmentSource
 
 import memalign as ma
 from memalign.integrations.mlflow.assessments import read_feedback
@@ -54,62 +55,31 @@ def test_the_latest_word_of_a_person_counts():
     assert note.startswith(f"{trace_id}: of what ana said the latest counts, and a-")
 
 
-def test_nobody_in_particular_is_unknown():
+def test_people_behind_one_placeholder_are_told_apart():
     trace_id = traced(1)
-    mlflow.log_feedback(trace_id=trace_id, name="tone", value=True, source=AssessmentSource(source_type="HUMAN"))
-    assert said(trace_id) == [("unknown", True, None)]
-
-
-@pytest.mark.parametrize("placeholder", ["User", "default", "", None])
-def test_people_behind_one_placeholder_are_told_apart(placeholder):
-    trace_id = traced(1)
-    says(trace_id, False, "cold", by=placeholder)
-    second = says(trace_id, True, "warm", by=placeholder)
-    third = says(trace_id, True, "short", by="User")
-    says(trace_id, True, by="ana")
-    assert said(trace_id) == [
-        ("ana", True, None),
-        ("unknown", False, "cold"),
-        *sorted([(f"unknown:{second}", True, "warm"), (f"unknown:{third}", True, "short")]),
-    ]
-
-
-def test_assessments_that_were_never_stored_are_read():
-    trace = fetched(traced(1))[0]
-    trace.info.assessments = [
-        Feedback(name="tone", value=value, rationale=words, source=AssessmentSource(source_type="HUMAN", source_id=by))
-        for value, words, by in [
-            (False, "cold", "default"),
-            (True, "warm", "default"),
-            (True, "kind", "User"),
-            (False, "no", "ana"),
-            (True, "yes", "ana"),
-        ]
-    ]
-    found = read_feedback([trace], "tone", JUDGE)
-    assert {row.source: row.rationale for row in found.rows} == {
-        "ana": "yes",
-        "unknown": "cold",
-        "unknown:2": "warm",
-        "unknown:3": "kind",
+    words = {says(trace_id, False, word, by=who): word for who, word in (("User", "cold"), ("default", "warm"))}
+    first = says(trace_id, False, "short", by="User")
+    words[override(trace_id, override(trace_id, first, True, by="User"), False, by="User")] = None  # an edited edit
+    assert {(source, word) for source, _, word in said(trace_id)} == {
+        (f"unknown:{n}", word) for n, word in words.items()
     }
-    assert "of what ana said the latest counts" in found.notes[0]
-
-
-def test_a_placeholders_edit_replaces_what_it_said():
-    trace_id = traced(1)
-    first = says(trace_id, False, "cold", by="User")
-    second = says(trace_id, True, "warm", by="User")
-    override(trace_id, override(trace_id, first, True, by="User"), False, by="User")
-    assert said(trace_id) == [("unknown", False, None), (f"unknown:{second}", True, "warm")]
 
 
 def test_two_corrections_of_one_verdict_are_both_kept():
     trace_id = traced(1)
     verdict = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
-    override(trace_id, verdict, False, by="User")
-    other = override(trace_id, verdict, True, by="User")
-    assert said(trace_id) == [("unknown", False, None), (f"unknown:{other}", True, None)]
+    override(trace_id, verdict, False, by="ana")
+    override(trace_id, verdict, True, by="ben")
+    assert said(trace_id) == [("ana", False, None), ("ben", True, None)]
+
+
+def test_what_people_say_of_a_crashed_application_is_feedback():
+    with contextlib.suppress(RuntimeError), mlflow.start_span("reply") as span:
+        span.set_inputs({"question": "question 1"})
+        raise RuntimeError("no stock")
+    says(span.trace_id, False, "It crashed.")
+    (row,) = read_feedback(fetched(span.trace_id), "tone", JUDGE).rows
+    assert row.content == {"inputs": {"question": "question 1"}, "outputs": "(the application gave no outputs)"}
 
 
 def test_a_trace_lacking_a_field_is_skipped():

@@ -25,7 +25,7 @@ if find_spec("mlflow") is None:
 
 from memalign.integrations.mlflow.assessments import log_feedback
 from memalign.integrations.mlflow.judge import MemAlignJudge
-from memalign.integrations.mlflow.loading import as_scorer, load
+from memalign.integrations.mlflow.loading import load
 from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
 
-__all__ = ["MemAlignJudge", "MemAlignOptimizer", "as_scorer", "load", "log_feedback"]
+__all__ = ["MemAlignJudge", "MemAlignOptimizer", "load", "log_feedback"]

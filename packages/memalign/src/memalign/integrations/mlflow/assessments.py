@@ -9,7 +9,6 @@ from typing import Any
 
 import mlflow
 from mlflow.entities import AssessmentSource
-from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.integrations.mlflow.base_judges import core_label
@@ -48,9 +47,6 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
     feedback = TraceFeedback()
     for item in items_of(traces, core.fields, core.memory):
         case_id = item.case_id
-        if any(character in case_id for character in "\n\r\x00"):
-            feedback.skipped[case_id] = f"its id {case_id!r} is not one line of text, so no memory can name it"
-            continue
         assessments = [assessment for trace in item.traces for assessment in trace.info.assessments or ()]
         every = [assessment for assessment in assessments if assessment.feedback is not None]
         usable, why = _usable(every, name)
@@ -62,7 +58,7 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
         feedback.content[case_id] = content
         if not usable:
             feedback.skipped[case_id] = why
-        latest = _by_source(usable, every, case_id, feedback.notes)
+        latest = _by_source(usable, case_id, feedback.notes)
         for source, assessment in sorted(latest.items()):
             row = Feedback(
                 id=case_id,
@@ -70,7 +66,7 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
                 rationale=assessment.rationale or None,
                 source=source,
                 created_at=_moment(assessment),
-                meta=item.meta if "conversation" in core.fields else {},
+                meta=item.meta,
                 **content,
             )
             feedback.rows.append(row)
@@ -94,27 +90,15 @@ def _is_named(assessment: Any, name: str) -> bool:
     return bool(assessment.name.strip().casefold() == name.strip().casefold())
 
 
-def _by_source(usable: Sequence[Any], every: Sequence[Any], where: str, notes: list[str]) -> dict[str, Any]:
+def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str, Any]:
     """What each person says in `usable` assessments, which are in order of time: the latest counts.
 
-    Whoever stands behind a placeholder cannot be told: each such assessment is somebody's, the first `unknown`, others
-    `unknown:ID`, and an edit keeps the name of what it overrides, which is among `every`.
+    Whoever stands behind a placeholder cannot be told from others: each such assessment is somebody's, `unknown:ID`.
     """
-    nameless = {entry.assessment_id: entry for entry in every if entry.assessment_id and not _person(entry)}
-
-    def first(assessment: Any) -> Any:
-        while assessment.overrides in nameless:
-            assessment = nameless[assessment.overrides]
-        return assessment
-
-    origins = sorted(
-        (first(entry) for entry in usable if not _person(entry)), key=lambda entry: entry.create_time_ms or 0
-    )
-    others = [f"{UNKNOWN_SOURCE}:{entry.assessment_id or number}" for number, entry in enumerate(origins[1:], 2)]
-    names = {id(entry): name for entry, name in reversed(list(zip(origins, [UNKNOWN_SOURCE, *others], strict=False)))}
     latest: dict[str, Any] = {}
     for assessment in usable:
-        source = _person(assessment) or names[id(first(assessment))]
+        nameless = f"{UNKNOWN_SOURCE}:{assessment.assessment_id}" if assessment.assessment_id else UNKNOWN_SOURCE
+        source = _person(assessment) or nameless
         if source in latest:
             old = latest[source].assessment_id or _moment(latest[source])
             notes.append(f"{where}: of what {source} said the latest counts, and {old} does not")
@@ -146,8 +130,7 @@ def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
 
     Returns:
         What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`; `newer` where the
-        person's assessment in MLflow is later, and stays; `missing` where MLflow has no such trace; `refused` for words
-        without a label, which older versions of MLflow do not take.
+        person's assessment in MLflow is later, and stays; `missing` where MLflow has no such trace.
 
     Raises:
         MlflowException: It is no feedback or no name is given (INVALID_PARAMETER_VALUE), or MLflow refuses an
@@ -181,15 +164,10 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     source = AssessmentSource(source_type="HUMAN", source_id=person or "default")
     words = {"trace_id": row.id, "value": row.value, "rationale": row.rationale, "source": source}
     words["metadata"] = {_SAID_AT: row.created_at} if row.created_at else None
-    try:
-        if person and own:
-            mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
-            return "overridden"
-        mlflow.log_feedback(name=name, **words)
-    except MlflowException as error:
-        if row.value is None and error.error_code == "INVALID_PARAMETER_VALUE":
-            return "refused"
-        raise
+    if person and own:
+        mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
+        return "overridden"
+    mlflow.log_feedback(name=name, **words)
     return "logged"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import memalign
@@ -11,96 +11,30 @@ from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.routes import JUDGE_PARAMETERS, inference_of, judge_model
 from memalign.values import UNBOUNDED, ValueType
 
-# The variables of MLflow's own prompts, by ours.
-_VARIABLES = {
-    **dict.fromkeys(("input", "inputs"), "inputs"),
-    **dict.fromkeys(("output", "outputs"), "outputs"),
-    **dict.fromkeys(("ground_truth", "expected_output", "expectations"), "expectations"),
-}
-_BRACES = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_OF_FIELDS = (
-    *("RelevanceToQuery", "Correctness", "Equivalence", "Safety"),
-    *("Guidelines", "Fluency", "Completeness", "Summarization"),
-)
-_OF_TOOL_CALLS = ("ToolCallEfficiency", "ToolCallCorrectness")
-_OF_SESSIONS = (
-    *("UserFrustration", "ConversationCompleteness", "ConversationalSafety"),
-    *("ConversationalToolCallEfficiency", "ConversationalRoleAdherence", "ConversationalGuidelines"),
-)
-
-
-# -- MLflow's judge ----------------------------------------------------------------------------------------------------
+_logger = logging.getLogger(__name__)
 
 
 def base_of(judge: Any) -> Any:
-    """The judge of instructions that can be aligned for `judge`: itself, or one with a built-in judge's criterion.
+    """The judge of `make_judge` that `judge` is, or that MLflow's own optimizer aligned.
 
-    Raises MlflowException (INVALID_PARAMETER_VALUE) for a judge that cannot be aligned, saying why and what to do.
+    Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
     """
-    from mlflow.genai.judges.base import Judge
     from mlflow.genai.judges.instructions_judge import InstructionsJudge
-    from mlflow.genai.scorers.builtin_scorers import BuiltInScorer
 
     if isinstance(judge, InstructionsJudge):
         return judge
     kind = type(judge).__name__
-    if not isinstance(judge, Judge):
-        raise invalid(f"{kind} is no judge; make one with mlflow.genai.judges.make_judge")
-    if isinstance(judge, BuiltInScorer) and kind in _OF_SESSIONS:
-        base = judge._create_judge()  # the judge of instructions that it asks
-        base.aggregations = judge.aggregations
-        return base
-    if isinstance(judge, BuiltInScorer) and kind in _OF_TOOL_CALLS and not getattr(judge, "should_exact_match", False):
-        criteria = str(judge.instructions).partition("<request>")[0].replace("{{ordering_instruction}}", "").strip()
-        place = "The request, the available tools and the tools called are in the trace: {{ trace }}"
-        return _instructions_judge(judge, f"{criteria}\n\n{place}")
-    if isinstance(judge, BuiltInScorer) and kind in _OF_FIELDS:
-        return _instructions_judge(judge, _criterion(judge))
-    names = ", ".join((*_OF_FIELDS, *_OF_TOOL_CALLS, *_OF_SESSIONS))
+    if kind == "MemoryAugmentedJudge":  # its class is not imported, which would need DSPy
+        text = "judge %s: its memory stays with MLflow's optimizer; guidelines are distilled again from these traces"
+        _logger.warning(text, judge.name)
+        return base_of(judge._base_judge)
     raise invalid(
-        f"{kind} cannot be aligned: it does not judge by instructions alone. Those that can: judges of make_judge, and "
-        f"{names}"
+        f"{kind} cannot be aligned: it is no judge of mlflow.genai.judges.make_judge; make one with its instructions"
     )
 
 
-def _criterion(judge: Any) -> str:
-    """The instructions of a built-in judge, with our names of fields."""
-    text = str(judge.instructions)
-    if guidelines := getattr(judge, "guidelines", None):
-        listed = "\n".join(f"- {line}" for line in ([guidelines] if isinstance(guidelines, str) else guidelines))
-        listed = listed.replace("{{", "{ {").replace("}}", "} }")  # a guideline's own braces are no field of the item
-        text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: listed, text)
-        text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
-    variables = set(_BRACES.findall(text))
-    if strange := sorted(variables - set(_VARIABLES)):
-        raise invalid(f"memalign does not know {{{{ {strange[0]} }}}} in {type(judge).__name__} of this MLflow")
-    text = _BRACES.sub(lambda match: f"{{{{ {_VARIABLES[match[1]]} }}}}", text).strip()
-    named = {_VARIABLES[name] for name in variables}
-    missing = [field.name for field in judge.get_input_fields() if field.name not in named]
-    return text + "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing)
-
-
-def _instructions_judge(judge: Any, text: str) -> Any:
-    from mlflow.genai.judges.instructions_judge import InstructionsJudge
-
-    base = InstructionsJudge(
-        name=judge.name,
-        instructions=text,
-        description=judge.description,
-        model=judge.model,
-        feedback_value_type=judge.feedback_value_type,
-        inference_params=getattr(judge, "inference_params", None),
-        extra_headers=getattr(judge, "extra_headers", None),
-    )
-    base.aggregations = judge.aggregations  # MLflow's constructor took them only later
-    return base
-
-
-# -- our judge ---------------------------------------------------------------------------------------------------------
-
-
-def core_of(base: Any, value_type: ValueType, parameters: Mapping[str, Any]) -> memalign.Judge:
-    """Our judge, without memory, of MLflow's judge of instructions. `parameters` are ours, beside its own.
+def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
+    """Our judge, without memory, of MLflow's judge of instructions.
 
     Raises MlflowException (INVALID_PARAMETER_VALUE) for a name, a model or a parameter that cannot be.
     """
@@ -112,16 +46,13 @@ def core_of(base: Any, value_type: ValueType, parameters: Mapping[str, Any]) -> 
             instructions=base.instructions,
             feedback_value_type=value_type,
             model=model,
-            parameters={**{name: inference[name] for name in JUDGE_PARAMETERS if name in inference}, **parameters},
+            parameters={name: inference[name] for name in JUDGE_PARAMETERS if name in inference},
         )
 
 
 def core_name(name: str) -> str:
     """The name of our judge for one of MLflow's, whose names may hold slashes and line breaks and be of any length."""
     return re.sub(r"[/\\\x00-\x1f\x7f]", "-", name.strip())[:100].strip()
-
-
-# -- value types -------------------------------------------------------------------------------------------------------
 
 
 def value_type_of(annotation: Any, spec: object = None) -> ValueType:
@@ -138,14 +69,11 @@ def value_type_of(annotation: Any, spec: object = None) -> ValueType:
             return ValueType(kind=kind, low=-float(UNBOUNDED), high=float(UNBOUNDED))
         if get_origin(annotation) is Literal:
             return _choices(get_args(annotation))
-        text = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
-        why = ""
-        if get_origin(annotation) in (list, dict) or annotation in (list, dict):
-            why = "a label is one value (bool, str, int, float or a Literal); make one judge for each value"
-        elif type(None) in get_args(annotation):
-            why = "a missing label looks like None; name the case, such as Literal['yes', 'no', 'not applicable']"
-        if why:
-            raise invalid(f"feedback_value_type {text} cannot be aligned: {why}")
+        if get_origin(annotation) in (list, dict) or type(None) in get_args(annotation):
+            raise invalid(
+                f"feedback_value_type {annotation} cannot be aligned: a label is one value (bool, str, int, float or a "
+                "Literal); make one judge for each value, and name a missing one, as in Literal['yes', 'no', 'none']"
+            )
         return ValueType.of(annotation)
 
 
@@ -156,11 +84,6 @@ def _choices(choices: tuple[Any, ...]) -> ValueType:
     if len(whole) == len(choices) > 1 and whole == list(range(whole[0], whole[0] + len(whole))):
         return ValueType(kind="int", low=float(whole[0]), high=float(whole[-1]))
     return ValueType.of(Literal[tuple(str(choice) for choice in choices)])
-
-
-def annotation_of(value_type: ValueType) -> Any:
-    """The value type as MLflow's judges take it: numbers lose their bounds."""
-    return {"int": int, "float": float}.get(value_type.kind) or value_type.annotation
 
 
 def core_label(value_type: ValueType, value: Any) -> Any:

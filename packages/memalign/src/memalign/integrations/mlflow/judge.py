@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -14,9 +14,8 @@ from mlflow.genai.scorers.base import ScorerKind
 import memalign
 from memalign.integrations.mlflow.base_judges import core_name, mlflow_label
 from memalign.integrations.mlflow.errors import invalid, translated
-from memalign.integrations.mlflow.record import core_from, record_of, registration
-from memalign.integrations.mlflow.routes import is_embedded
-from memalign.integrations.mlflow.traces import absent_fields, content_of, plain
+from memalign.integrations.mlflow.record import record_of, registration
+from memalign.integrations.mlflow.traces import content_of, plain
 from memalign.integrations.mlflow.verdicts import (
     LearnedGuideline,
     ask_mlflow,
@@ -27,7 +26,6 @@ from memalign.integrations.mlflow.verdicts import (
 )
 from memalign.judge.decision import finding_text
 from memalign.judge.standing import standing_judgment
-from memalign.registry.bundle import bundle_of
 from memalign.types import Example, Judgment
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ class Episode:
 
 
 class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to mypy
-    """An MLflow judge that learned from people's feedback; `MemAlignOptimizer`, `load` and `as_scorer` make them.
+    """An MLflow judge that learned from people's feedback; `MemAlignOptimizer` and `load` make them.
 
     It never changes: `align` and `unalign` give another one.
     """
@@ -93,18 +91,15 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         core, fields = self._core, self._core.fields
         arguments = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
         content = {name: plain(value) for name, value in arguments.items() if value is not None and name in fields}
-        silent = frozenset[str]()
         if trace is not None:
-            silent = absent_fields(trace).intersection(fields) - content.keys()
             content = content_of([trace], set(fields) - {"conversation"}) | content
         if session and "conversation" in fields:
             content = content_of(session, fields, self._base_judge) | content
         missing = [name for name in fields if name not in content]
-        by_tools = "trace" in fields or (silent and set(missing) <= silent)
         standing = None if missing else standing_judgment(core, Example(id="item", **content))
-        if trace is not None and by_tools and standing is None and not is_embedded(self._base_judge):
-            # Tools that look into the trace are MLflow's, also where its root span says nothing.
-            with mlflow.tracing.context(enabled=False):
+        embedded = str(self._base_judge.model).startswith("local:")  # which MLflow cannot ask, and calls no tools
+        if trace is not None and "trace" in fields and standing is None and not embedded:
+            with mlflow.tracing.context(enabled=False):  # the tools that look into the trace are MLflow's
                 return ask_mlflow(core, self._base_judge, content, {**arguments, "trace": trace})
         if missing:
             names = ", ".join("session" if name == "conversation" else name for name in missing)
@@ -280,17 +275,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         copied: MemAlignJudge = self.__copy__()  # nothing in it changes, and a model's connections cannot be copied
         return copied
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        optimizer = replace(self._optimizer, progress=None)  # a function is seldom there to be imported
-        return _unpickled, (self._base_judge, bundle_of(self._core), optimizer)
-
     def __repr__(self) -> str:
         guidelines, cases = len(self._core.memory.semantic), len(self._core.memory.cases)
         return f"MemAlignJudge(name={self.name!r}, model={self.model!r}, guidelines={guidelines}, traces={cases})"
 
     __str__ = __repr__
-
-
-def _unpickled(base: Any, document: dict[str, Any], optimizer: MemAlignOptimizer) -> MemAlignJudge:
-    """A judge from `pickle`, without the report that made it."""
-    return MemAlignJudge(base=base, core=core_from(document, base, optimizer.routed_embedding()), optimizer=optimizer)

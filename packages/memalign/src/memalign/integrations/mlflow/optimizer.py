@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jinja2  # noqa: F401  # what the first align needs is loaded here, as MLflow's own optimizer loads DSPy
@@ -21,17 +21,14 @@ from memalign.align import AlignResult, MemAlign
 from memalign.align.forget import forget
 from memalign.integrations.mlflow.assessments import TraceFeedback, read_feedback
 from memalign.integrations.mlflow.base_judges import base_of, core_of, value_type_of
-from memalign.integrations.mlflow.errors import in_mlflows_words, invalid, translated
+from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.judge import MemAlignJudge
-from memalign.integrations.mlflow.rebuilding import is_theirs, rebuilt_core
 from memalign.integrations.mlflow.routes import chat_model, embedding_model
-from memalign.integrations.mlflow.runs import log_alignment
 from memalign.integrations.mlflow.traces import cases_of
 from memalign.judge import Progress
 from memalign.models import ChatModel, EmbeddingModel, resolve_embedding
 from memalign.models.judge_models import decides_alone
 from memalign.types import FeedbackKey
-from memalign.values import value_text
 
 _logger = logging.getLogger(__name__)
 
@@ -53,13 +50,9 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             needs no network.
         embedding_dim: The length of its vectors; None: the model's own.
         value_type: The bounds of numbers (`"int:1..5"`), which MLflow's types lack.
-        parameters: Those of `memalign.Judge` (`{"samples": 3}`), beside the judge's own inference parameters.
         authority: The people whose label counts where people differ, first one first.
-        policy: By what labels are weighed where people differ; see `memalign.MemAlign`.
-        shard_size: How many pieces of feedback one distillation call holds.
         skip_invalid: Whether labels that the judge cannot give are set aside with a warning, instead of stopping.
         progress: Called with the stage, how much of it is done, and of how much; None shows a bar in a notebook.
-        log_run: Whether every alignment is an MLflow run, with settings, counts, and what changed in memory.
 
     Raises:
         MlflowException: A setting cannot be used (INVALID_PARAMETER_VALUE).
@@ -71,26 +64,19 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     embedding_dim: int | None = None
     _: dataclasses.KW_ONLY
     value_type: Any = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
     authority: Sequence[str] | None = None
-    policy: Sequence[Any] | None = None
-    shard_size: int | None = None
     skip_invalid: bool = False
     progress: Progress | None = None
-    log_run: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("retrieval_k", "embedding_dim", "shard_size"):
+        for name in ("retrieval_k", "embedding_dim"):
             number = getattr(self, name)
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number <= 0):
                 raise invalid(f"{name} must be a positive integer, got {number!r}")
         if self.value_type is not None:
             value_type_of(None, self.value_type)
         checked = self._memalign(None, None)  # keys and addresses may follow until the first align
-        for name in ("authority", "policy"):
-            object.__setattr__(self, name, getattr(checked, name))
-
-    # -- learning and forgetting ---------------------------------------------------------------------------------------
+        object.__setattr__(self, "authority", checked.authority)
 
     def align(self, judge: Any, traces: list[Any]) -> MemAlignJudge:
         """Learn from the feedback in traces; the judge that is given stays as it is.
@@ -109,9 +95,10 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             MlflowException: Nothing can be learned, the judge cannot be aligned, a label is none of the judge's, or all
                 feedback on a trace in memory was deleted (INVALID_PARAMETER_VALUE). No model was asked then.
         """
-        start = self.start(judge)
+        start = self._start(judge)
         core, base = start.memalign_judge, start.base_judge
-        feedback = read_feedback(_traces(traces), base.name, core, base)
+        with translated():
+            feedback = read_feedback(_traces(traces), base.name, core, base)
         _check(core, feedback)
         stale = _stale(core, feedback)
         before = core.replace(memory=forget(core.memory, stale)) if stale else core
@@ -145,55 +132,23 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         name = result.judge.name
         if result.changed:
             _logger.info("judge %s: %s", name, result)
-            for conflict in result.conflicts[:NAMED]:
-                labels = ", ".join(
-                    f"{key.source} gave {value_text(value)}" for key, value in conflict.annotations.items()
-                )
-                counts = "no label counts" if conflict.label is None else f"{value_text(conflict.label)} counts"
-                if conflict.kind == "comments":
-                    counts = "their comments contradict each other"
-                about = (name, _few(conflict.ids), labels, counts, conflict.reason)
-                _logger.warning("judge %s: people differ on %s: %s; %s (%s)", *about)
-            if pending := result.pending:
-                keys: dict[str, list[str]] = {}  # one call that failed leaves many lessons, for one reason
-                for key, why in pending:
-                    keys.setdefault(in_mlflows_words(why), []).append(str(key))
-                waiting = "; ".join(f"{_few(names)}: {why}" for why, names in keys.items())
-                text = "judge %s: %d lessons wait and are tried again at the next align: %s"
-                _logger.warning(text, name, len(pending), waiting)
-            if self.log_run:
-                log_alignment(result, self.record())
+        for conflict in result.conflicts:
+            _logger.warning("judge %s: people differ on %s: %s", name, _few(conflict.ids), conflict.reason)
+        reasons: dict[str, list[str]] = {}  # one call that failed leaves much feedback pending, for one reason
+        for key, why in result.pending:
+            reasons.setdefault(why, []).append(str(key))
+        for why, keys in reasons.items():
+            text = "judge %s: %d pieces of feedback are pending, and the next align tries again: %s: %s"
+            _logger.warning(text, name, len(keys), _few(keys), why)
         return MemAlignJudge(base=before.base_judge, core=result.judge, optimizer=self, alignment=result)
 
-    # -- where it starts -----------------------------------------------------------------------------------------------
-
-    def start(self, judge: Any) -> MemAlignJudge:
-        """`judge` as one of ours: itself, with the memory that MLflow's own optimizer gave it, or with an empty one.
-
-        Raises MlflowException for one that cannot be aligned.
-        """
+    def _start(self, judge: Any) -> MemAlignJudge:
+        """`judge` as one of ours, itself or with an empty memory. Raises MlflowException if it cannot be aligned."""
         if isinstance(judge, MemAlignJudge):
             return judge
-        if is_theirs(judge):
-            guidelines = [guideline.model_dump() for guideline in judge._semantic_memory]
-            return self.rebuilt(base_of(judge._base_judge), guidelines, judge._episodic_trace_ids)
-        return self.rebuilt(base_of(judge))
-
-    def rebuilt(
-        self,
-        base: Any,
-        guidelines: Iterable[Mapping[str, Any]] = (),
-        trace_ids: Sequence[str] = (),
-        value_type: str | None = None,
-    ) -> MemAlignJudge:
-        """The judge of `base` with these guidelines, and with what people say now of these traces."""
-        kind = value_type_of(base.feedback_value_type, value_type or self.value_type)
-        core = core_of(base, kind, self.parameters)
-        if guidelines or trace_ids:
-            core = rebuilt_core(core, base.name, guidelines, trace_ids).replace(retrieval_k=self.retrieval_k)
+        base = base_of(judge)
+        core = core_of(base, value_type_of(base.feedback_value_type, self.value_type))
         return MemAlignJudge(base=base, core=core, optimizer=self)
-
-    # -- settings ------------------------------------------------------------------------------------------------------
 
     def record(self) -> dict[str, Any]:
         """The settings as JSON values; models that are objects of the caller's own are left out."""
@@ -202,7 +157,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in knobs.items()
-            if value not in (None, {}, False) and (name not in models or isinstance(value, str))
+            if value not in (None, False) and (name not in models or isinstance(value, str))
         }
 
     def routed_embedding(self) -> str | EmbeddingModel | None:
@@ -218,27 +173,23 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
 
             reflection = get_default_model()
         if isinstance(reflection, str):
-            reflection = chat_model(reflection, "reflection_lm")
+            reflection = chat_model(reflection)
         with translated():
             resolve_embedding(embedding)
         return self._memalign(reflection, embedding)
 
     def _memalign(self, reflection: str | ChatModel | None, embedding: str | EmbeddingModel | None) -> MemAlign:
-        knobs = ("retrieval_k", "authority", "policy", "shard_size")
-        settings: dict[str, Any] = {name: getattr(self, name) for name in knobs}
+        settings: dict[str, Any] = {"retrieval_k": self.retrieval_k, "authority": self.authority}
         with translated():
             return MemAlign(reflection_model=reflection, embedding_model=embedding, **settings)
 
 
-# -- what is given -----------------------------------------------------------------------------------------------------
-
-
 def _traces(traces: Any, *, or_ids: bool = False) -> list[Any]:
-    """The traces. Raises MlflowException for anything but a list of them: one trace can be iterated over, too."""
+    """The traces. Raises MlflowException for anything but a list of them, such as one trace or a frame."""
     kinds, ids = ((Trace, str), ", or of the ids of traces") if or_ids else ((Trace,), "")
-    text = isinstance(traces, str | bytes | Trace) or not isinstance(traces, Iterable) or hasattr(traces, "columns")
-    every = [traces] if text else list(traces)
-    if text or any(not isinstance(trace, kinds) for trace in every):
+    listed = isinstance(traces, Iterable) and not isinstance(traces, str | Trace) and not hasattr(traces, "columns")
+    every = list(traces) if listed else [traces]
+    if not listed or any(not isinstance(trace, kinds) for trace in every):
         raise invalid(
             f"traces must be a list of Trace objects{ids}, such as mlflow.search_traces(return_type='list') gives; got "
             f"{type(every[0]).__name__}"

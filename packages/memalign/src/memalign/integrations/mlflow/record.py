@@ -94,25 +94,14 @@ def core_in_artifact(own: Mapping[str, Any], base: Any, embedding: Any) -> memal
     import mlflow
 
     where = f"runs:/{own['run_id']}/{own['artifact']}"
-    reason = (
-        f"judge {base.name!r}: its memory ({where}) cannot be read; load(name, rebuild=True) makes one of what the "
-        "record itself has: its guidelines, and today's feedback on its traces"
-    )
+    reason = f"judge {base.name!r}: its memory ({where}) cannot be read; align it again on its traces"
     try:
         document = mlflow.artifacts.load_dict(where)
         if document.get("checksum") != own["checksum"]:
             raise invalid(f"{reason}: it is not the one that was registered")
-        return core_from(document, base, embedding)
+        core, _ = read_bundle(document)
     except (MlflowException, MemalignError, OSError) as error:
         raise MlflowException(f"{reason} ({error})") from error
-
-
-def core_from(document: Mapping[str, Any], base: Any, embedding: Any) -> memalign.Judge:
-    """The judge of ours in a bundle, asked as MLflow's judge `base` is.
-
-    A bundle holds neither the key nor the settings of a model: `base` has those of the judge's own, and `embedding` is
-    the model that the optimizer names, if it names one.
-    """
-    core, _ = read_bundle(dict(document))
+    # A bundle holds neither the key nor the settings of a model: `base` has those of the judge's own.
     changes = {} if embedding is None else {"embedding_model": embedding}
     return core.replace(name=core_name(base.name), model=judge_model(base), **changes)

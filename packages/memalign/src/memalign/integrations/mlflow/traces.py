@@ -1,8 +1,7 @@
 """What a judge reads of traces. Each trace is one case, or for a judge of conversations each session.
 
-A session goes by the trace that was first when the judge came to know it: MLflow keeps there what people say of a
-session. Each annotation names the session and its traces in `meta`, so that a turn is recognised when it comes alone,
-or when its trace is gone.
+A session goes by its first trace: MLflow keeps there what people say of a session. Each annotation names the session in
+`meta`, so that it stays one case when a trace before its first comes to light.
 """
 
 from __future__ import annotations
@@ -12,76 +11,51 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mlflow.entities import SpanStatusCode
-
 from memalign.memory import Memory
 from memalign.types import Example
 
-_ID, _TRACES = "mlflow.session", "mlflow.traces"
+_SESSION = "mlflow.session"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """What is judged as one: the id of its case, and its traces in order of time; of one in memory, their ids."""
+    """What is judged as one: the id of its case, its traces in order of time, and what an annotation keeps of it."""
 
     case_id: str
     traces: list[Any]
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """What an annotation keeps of its session; nothing for a trace that belongs to none."""
-        name = _session_of(self.traces[0])
-        return {} if name is None else {_ID: name, _TRACES: [trace.info.trace_id for trace in self.traces]}
-
-
-# -- which traces are one case -----------------------------------------------------------------------------------------
+    meta: dict[str, str]
 
 
 def items_of(traces: Iterable[Any], fields: Collection[str], memory: Memory | None = None) -> list[Item]:
-    """What a judge of these fields judges of these traces. A trace given twice counts once.
-
-    Of a session in `memory` the other traces are fetched, as far as they still exist.
-    """
-    import mlflow
-
+    """What a judge of these fields judges of these traces. A trace given twice counts once."""
     unique = {trace.info.trace_id: trace for trace in traces}
     if "conversation" not in fields:
-        return [Item(case_id=trace_id, traces=[trace]) for trace_id, trace in unique.items()]
+        return [Item(case_id=trace_id, traces=[trace], meta={}) for trace_id, trace in unique.items()]
     memorized = {} if memory is None else _sessions_in(memory)
-    sessions: dict[str, dict[str, Any]] = {}
-    for trace_id, trace in unique.items():
-        sessions.setdefault(_session_of(trace) or trace_id, {})[trace_id] = trace
-    items = []
-    for name, by_id in sessions.items():
-        before = memorized.get(name)
-        for trace_id in before.traces if before else ():
-            if trace_id not in by_id and (trace := mlflow.get_trace(trace_id, silent=True)) is not None:
-                by_id[trace_id] = trace
-        ordered = sorted(by_id.values(), key=lambda trace: trace.info.timestamp_ms)
-        items.append(Item(case_id=before.case_id if before else ordered[0].info.trace_id, traces=ordered))
-    return sorted(items, key=lambda item: item.traces[0].info.timestamp_ms)
+    sessions: dict[str, list[Any]] = {}
+    for trace in sorted(unique.values(), key=lambda trace: trace.info.timestamp_ms):
+        sessions.setdefault(_session_of(trace) or trace.info.trace_id, []).append(trace)
+    return [
+        Item(case_id=memorized.get(name, turns[0].info.trace_id), traces=turns, meta={_SESSION: name})
+        for name, turns in sessions.items()
+    ]
 
 
 def cases_of(traces: Iterable[Any], memory: Memory) -> tuple[list[str], list[str]]:
     """Ids of the cases in `memory` for which these traces (or ids of traces) stand, and of those for none."""
     sessions = _sessions_in(memory)
-    by_trace = {trace_id: session.case_id for session in sessions.values() for trace_id in session.traces}
     cases, strangers = dict[str, None](), dict[str, None]()
     for trace in traces:
         trace_id = trace if isinstance(trace, str) else trace.info.trace_id
         session = None if isinstance(trace, str) else sessions.get(_session_of(trace) or "")
-        case_id = trace_id if memory.case(trace_id) else session.case_id if session else by_trace.get(trace_id)
+        case_id = trace_id if memory.case(trace_id) else session
         (strangers if case_id is None else cases)[case_id or trace_id] = None
     return list(cases), list(strangers)
 
 
-def _sessions_in(memory: Memory) -> dict[str, Item]:
-    sessions: dict[str, Item] = {}
-    for annotation in memory.annotations():
-        if _ID in annotation.meta:
-            session = sessions.setdefault(annotation.meta[_ID], Item(case_id=annotation.id, traces=[]))
-            session.traces.extend(name for name in annotation.meta[_TRACES] if name not in session.traces)
-    return sessions
+def _sessions_in(memory: Memory) -> dict[str, str]:
+    """The ids of cases by their sessions."""
+    return {entry.meta[_SESSION]: entry.id for entry in memory.annotations() if _SESSION in entry.meta}
 
 
 def _session_of(trace: Any) -> str | None:
@@ -102,7 +76,6 @@ def examples_of(traces: Iterable[Any], fields: Collection[str]) -> Iterator[Exam
 def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> dict[str, Any]:
     """The fields that an item's traces have: inputs and outputs of the root span, what people expect, the spans, turns.
 
-    Where the root span has inputs and no outputs, as one that crashed, a text says so in their place; or the other way.
     Of a session it is the turns in order, as MLflow's judge `base` reads them.
     """
     wanted, content = set(fields), dict[str, Any]()
@@ -112,12 +85,10 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
         flags = ("include_tool_calls", "include_timing")
         options = {name: True for name in flags if getattr(base, f"_{name}_in_conversation", False)}
         content["conversation"] = resolve_conversation_from_session(list(traces), **options) or None
-    elif (root := _root(traces[0])) is not None:
+    elif (root := next((span for span in traces[0].data.spans if span.parent_id is None), None)) is not None:
         content = {"inputs": root.inputs, "outputs": root.outputs}
-        if len(absent := absent_fields(traces[0])) == 1:
-            failed = root.status.status_code == SpanStatusCode.ERROR
-            why = ": it failed" + f" with {root.status.description}" * bool(root.status.description) if failed else ""
-            content |= {name: f"(the application gave no {name}{why})" for name in absent}
+        if root.inputs is not None and root.outputs is None:
+            content["outputs"] = "(the application gave no outputs)"  # it crashed, and people say so
     # A program's expectation is its guess, not a reference.
     every = (assessment for trace in traces for assessment in trace.info.assessments or ())
     expected = holding(assessment for assessment in every if assessment.expectation is not None)
@@ -126,12 +97,6 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
         # Without its assessments: they would give the verdict away, and change what is the same case.
         content["trace"] = {"data": {"spans": traces[0].to_dict()["data"]["spans"]}}
     return {name: plain(value) for name, value in content.items() if name in wanted and value is not None}
-
-
-def absent_fields(trace: Any) -> frozenset[str]:
-    """Of inputs and outputs what the trace's root span lacks."""
-    root = _root(trace)
-    return frozenset(name for name in ("inputs", "outputs") if root is None or getattr(root, name) is None)
 
 
 def plain(value: Any) -> Any:
@@ -151,7 +116,3 @@ def holding(assessments: Iterable[Any]) -> list[Any]:
         and getattr(assessment.source, "source_type", None) == "HUMAN"
     ]
     return sorted(people, key=lambda assessment: (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0))
-
-
-def _root(trace: Any) -> Any:
-    return next((span for span in trace.data.spans if span.parent_id is None), None)
