@@ -22,8 +22,7 @@ MemalignError
     ├── VersionConflict         somebody else committed first, every time we tried
     └── RegistryTooNew          written by a newer memalign
 
-`RowError` is one row's fault within `InvalidRows`. `TemplateTagWarning` warns of instructions that look like a
-template.
+`RowError` is one row's fault within `InvalidRows`.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ __all__ = [
     "RegistryTooNew",
     "RowError",
     "SpendLimitReached",
-    "TemplateTagWarning",
     "UnknownKey",
     "VersionConflict",
 ]
@@ -72,10 +70,6 @@ class InputError(MemalignError, ValueError):
 
 class InvalidInstructions(InputError):
     """A judge's instructions name no field, or one that does not exist."""
-
-
-class TemplateTagWarning(UserWarning):
-    """A judge's instructions hold what looks like a template's tag; they are never rendered."""
 
 
 class InvalidValueType(InputError):

@@ -105,16 +105,3 @@ def test_what_cannot_be_explained_says_why(
     failed = jsonl(tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}])
     error = memalign("explain", aligned, failed, "h-1", "--examples", held_out)
     assert (error.code, "was not judged: ModelUnavailable: down" in error.err) == (2, True)
-
-
-def test_a_judge_that_swaps_sides_shows_both_prompts(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
-    endpoint.answer = lambda _: {"rationale": "r", "value": "A"}
-    settings = ("--value-type", "A|B", "--model", "openai:test", "--param", "swap=true")
-    assert memalign("create", "pair", "--instructions", "Which? {{ outputs }}", *settings).code == 0
-    items = jsonl(tmp_path / "pairs.jsonl", [{"id": "p-1", "outputs": {"A": "left one", "B": "right one"}}])
-    assert memalign("judge", "pair", items, "-o", "pairs.out.jsonl").code == 0
-    told = memalign("explain", "pair", "pairs.out.jsonl", "p-1", "--examples", items, "--json").json
-    sent = {body["messages"][-1]["content"] for body in endpoint.requests}
-    assert {told["prompt"]["user"], told["swapped_prompt"]["user"]} == sent
-    shown = memalign("explain", "pair", "pairs.out.jsonl", "p-1", "--examples", items)
-    assert "With the sides swapped" in shown.out

@@ -102,7 +102,7 @@ class TestInstructions:
             ("Is {{ outputs good?", "name no field"),
             ("Is {{ output }} good?", "{{ output }}, which is not a field"),
             ("{{ outputs }} of {{ question.inputs }}", "{{ question.inputs }}, which is not a field"),
-            ("{{ outputs | upper }}", "The instructions are not a template"),
+            ("{{ outputs | upper }}", "and a part of one, such as"),
             ("{{ inputs.question() }}", "such as {{ inputs.question }} or {{ outputs[0].text }}"),
             ("{{ outputs[x] }}", "which is not a field"),
             ("{{ outputs. }}", "which is not a field"),

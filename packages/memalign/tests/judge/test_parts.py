@@ -1,4 +1,4 @@
-"""Instructions that name a part of a field, and what in them is never rendered."""
+"""Instructions that name a part of a field."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from memalign import Example, Judge
-from memalign.errors import InputError, InvalidRows, TemplateTagWarning
+from memalign.errors import InputError, InvalidRows
 from memalign.judge import named_parts
 from memalign.judge.prompt import items_alone
 from memalign.models.base import Limits
@@ -107,14 +107,3 @@ def test_sides_may_be_named_by_their_parts() -> None:
     first, second = items_alone(one, item, Limits())
     assert first == second.replace("second", "first")
     assert 'outputs.text: "first"' in first
-
-
-# -- never rendered ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tag", ["{% if expectations %}", "{%- for x in inputs -%}", "{# for us #}"])
-def test_a_template_tag_is_no_secret(tag: str) -> None:
-    with pytest.warns(TemplateTagWarning, match="never rendered as a template"):
-        one, model = judge(instructions=f"Is it good? {tag} {{{{ outputs }}}}")
-    one(outputs="x")
-    assert tag in model.requests[0].system

@@ -188,7 +188,6 @@ def test_a_spend_limit_leaves_rows_not_judged() -> None:
 
 
 FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
-TWICE = pd.DataFrame([["a", "b", "c"]], columns=["id", "outputs", "outputs"])
 
 
 @pytest.mark.parametrize(
@@ -199,11 +198,8 @@ TWICE = pd.DataFrame([["a", "b", "c"]], columns=["id", "outputs", "outputs"])
             for odd in ([{"id": "a", "outputs": "x"}], "rows.jsonl", pl.LazyFrame({"id": ["a"]}), None)
         ),
         (pl.DataFrame({"id": ["a"], "answer": ["x"]}), (), r"no column of content: .* columns: id, answer; Judge\(col"),
-        (TWICE, (), "the frame has outputs twice"),
-        (pd.DataFrame({"id": ["a"], "outputs": ["x"]}, index=pd.Index([1], name="id")), (), "the frame has id twice"),
         (pd.DataFrame([["a", "b"]]), (), "its columns: 0, 1;"),
         (FRAME, pl.DataFrame({"id": ["a"]}), "done has no column content_hash"),
-        (FRAME, None, "pairs of an id and a content hash"),
         (FRAME, ["a"], "pairs of an id and a content hash"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,7 +28,7 @@ from memalign.cli import (
 from memalign.cli.model_options import ModelCommand
 from memalign.cli.output import print_json, say
 from memalign.cli.session import INTERRUPTED, WRONG, Command, help_record
-from memalign.errors import ConfigurationError, InvalidRows, MemalignError, TemplateTagWarning
+from memalign.errors import ConfigurationError, InvalidRows, MemalignError
 
 __all__ = ["app"]
 
@@ -86,9 +85,7 @@ class Commands(TyperGroup):
         """Run the command that was named."""
         as_json = "--json" in [*getattr(ctx, "_protected_args", ()), *ctx.args]
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TemplateTagWarning)  # `create` and `edit` say it, once
-                code = super().invoke(ctx)
+            code = super().invoke(ctx)
         except MemalignError as error:
             if as_json:
                 print_json({"error": _described(error)})

@@ -80,11 +80,9 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     parts: list[Any] = [facts(_verdict(judgment, data["version"]))]
     parts += [table(columns, rows, title=title) for rows, columns, title in tables if rows]
     times = f", asked {samples} times" if (samples := judge.parameters.get("samples", 1)) > 1 else ""
-    first = "The prompt" if data["same_prompt"] else "The first prompt (after it, the judge read more of the trace)"
-    for title, prompt in ((first, data["prompt"]), ("With the sides swapped", data.get("swapped_prompt"))):
-        if prompt is not None:
-            messages = f"--- system\n{prompt['system']}\n--- user\n{prompt['user']}"
-            parts.append(f"{title}{times}\n\n{messages}\n")
+    if prompt := data["prompt"]:
+        title = "The prompt" if data["same_prompt"] else "The prompt as it would be now, with other cases"
+        parts.append(f"{title}{times}\n\n--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n")
     return parts
 
 

@@ -11,7 +11,7 @@ import typer
 from memalign.cli.guidelines import check_table, consequences, guideline_table, guideline_values, settling, user_name
 from memalign.cli.model_options import lost_settings, model_facts
 from memalign.cli.options import VALUE_TYPES, ColumnMap, Name, Version, Yes, columns_of
-from memalign.cli.output import counted, facts, listed, say, table
+from memalign.cli.output import counted, facts, listed, table
 from memalign.cli.session import DONE, Session, confirmed, version_line
 from memalign.errors import InputError, JudgeNotFound
 
@@ -47,7 +47,6 @@ def create(
     session.registry(create=True).create(new)
     line = f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1"
     session.give(described(new, version=1), line)
-    _say_tags(new)
     return DONE
 
 
@@ -172,8 +171,6 @@ def edit(
     lines += lost_settings(saved.before, saved.judge)
     data = {**described(saved.judge, version=saved.version), "consequences": moved}
     session.give(data, *lines, version_line(name, saved))
-    if instructions is not None:
-        _say_tags(saved.judge)
     return DONE
 
 
@@ -234,13 +231,6 @@ def _silent(judge: Judge) -> list[str]:
     silent = [source for source in judge.memory.authority if source not in sources]
     people = listed(sorted(sources)) or "none"
     return [f"{listed(silent)} gave no feedback so far; the sources are {people}"] if silent else []
-
-
-def _say_tags(judge: Judge) -> None:
-    from memalign.judge.spec import never_rendered
-
-    if tag := never_rendered(judge.instructions):
-        say(f"note: {tag}")
 
 
 def _text_of(instructions: str) -> str:

@@ -147,7 +147,6 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         hashes = examples if isinstance(examples, Mapping) else {case.id: case.content_hash for case in examples}
         self._hashes: Mapping[str, str] = hashes
         self._lines: dict[str, bytes] = {}  # those of the file by their ids, in its order
-        self._failed: set[str] = set()  # the ids whose line had an error
         try:
             # Two runs would take each other's lines away. The lock is beside the file, which is replaced at times.
             lock = try_lock(beside(self._path, "lock"))
@@ -167,10 +166,6 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
 
     def __contains__(self, example_id: object) -> bool:
         return example_id in self._lines
-
-    def failed(self, example_id: str) -> bool:
-        """Whether an earlier run asked about the example and got an error."""
-        return example_id in self._failed
 
     def write(self, example_id: str, judgment: Judgment) -> None:
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
@@ -222,9 +217,10 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
                 )
             name = line.head.id
             self._lines.pop(name, None)
-            if line.judgment.error is not None:
-                self._failed.add(name)
-            elif line.head.content_hash in ("", self._hashes.get(name, line.head.content_hash)):
+            if line.judgment.error is None and line.head.content_hash in (
+                "",
+                self._hashes.get(name, line.head.content_hash),
+            ):
                 self._lines[name] = line.raw.rstrip(b"\r\n") + b"\n"
         if b"".join(self._lines.values()) != self._path.read_bytes():
             self._rewrite(self._lines.values())

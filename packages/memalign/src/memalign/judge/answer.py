@@ -7,41 +7,19 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from memalign.errors import InvalidOutput, InvalidValue
 from memalign.judge.code_tests import places
-from memalign.models.base import ChatReply
-from memalign.types import Finding, Usage
-from memalign.values import Value, ValueType
+from memalign.models.base import ChatModel, ChatReply
+from memalign.types import Finding, Judgment
+from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.judge.prompt import Prompt
 
-__all__ = ["Sample", "answer_schema", "quotation", "read_answer"]
+__all__ = ["answer_schema", "quotation", "read_answer"]
 
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
-
-
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, or the average of several.
-
-    Attributes:
-        value: The verdict.
-        rationale: The reason that leads to it.
-        confidence: Of several answers the share that agrees with `value`; None of a single one.
-        findings: The guidelines that apply, as this answer names them.
-        notes: What of the answer was dropped.
-        usage: What it cost.
-    """
-
-    value: Value
-    rationale: str | None = None
-    confidence: float | None = None
-    findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-    usage: Usage = Usage()
 
 
 def answer_schema(value_type: ValueType, guideline_ids: Sequence[str], *, brief: bool) -> dict[str, Any]:
@@ -67,8 +45,8 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: str) -> Sample:
-    """What a model answered: its value, reason and findings.
+def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel) -> Judgment:
+    """The judgment that a model's answer comes to: its value, reason and findings.
 
     A finding of a guideline that was not in the prompt is dropped, and evidence that the item does not have; a note
     says so. Neither note repeats what the model wrote: judgments are kept, and may not carry anyone's words along.
@@ -80,14 +58,23 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: str) -> S
     try:
         value = value_type.parse(reply.data.get("value"))
     except InvalidValue as error:
-        wrong = f"{model} answered outside the value type; allowed: {value_type.allowed}"
+        wrong = f"{model.name} answered outside the value type; allowed: {value_type.allowed}"
         raise InvalidOutput(wrong, usage=reply.usage) from error
     findings, notes = _findings(judge, prompt, reply.data.get("findings"))
-    return Sample(
+    applied = tuple(finding.guideline for finding in findings if finding.guideline)
+    return Judgment(
+        id=prompt.request.about,
         value=value,
+        own_value=value,
         rationale=str(reply.data.get("rationale") or "").strip() or None,
-        findings=findings,
-        notes=notes,
+        findings=(*findings, *prompt.facts),
+        # A weak model names no findings: all that it read may have counted.
+        guideline_ids=prompt.guideline_ids if model.limits.brief else applied,
+        example_ids=prompt.example_ids,
+        memory_hash=judge.memory.hash,
+        model=model.name,
+        usage=reply.usage,
+        notes=(*prompt.notes, *notes),
     )
 
 
@@ -105,20 +92,13 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
             quoted = quotation(evidence, prompt.item_texts)
             if quoted is None and isinstance(evidence, str) and evidence.strip():
                 notes.append(f"the evidence for {name} was ignored because the item does not contain these words")
-            findings[name] = Finding(
-                guideline=name,
-                evidence=quoted,
-                value=_value(judge.value_type, entry.get("value")),
-                taught_by=memory.sources_of(memory.guideline(name)),
-            )
+            try:
+                value = judge.value_type.parse(entry.get("value"))
+            except InvalidValue:
+                value = None
+            taught_by = memory.sources_of(memory.guideline(name))
+            findings[name] = Finding(guideline=name, evidence=quoted, value=value, taught_by=taught_by)
     return tuple(findings.values()), tuple(dict.fromkeys(notes))
-
-
-def _value(value_type: ValueType, value: object) -> Value | None:
-    try:
-        return value_type.parse(value)
-    except InvalidValue:
-        return None
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------
@@ -136,10 +116,6 @@ def quotation(evidence: object, texts: Iterable[str]) -> str | None:
     White space counts as one space, all quotation marks as the same one, and JSON's escapes as what they stand for, on
     both sides: the texts are JSON, and a model may escape a second time. Nothing else is forgiven: a piece of a word is
     no quotation, for "not safe" is not in "not safety", and neither are marks alone.
-
-    Args:
-        evidence: What the model wrote.
-        texts: The fields of the item as they stood in the prompt.
     """
     if not isinstance(evidence, str):
         return None

@@ -50,13 +50,9 @@ STEPS = 50
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
     """How well the model's own verdict and the calibrator agree with the labels of `n` cases held out of the fit.
 
-    Attributes:
-        n: Cases whose own verdict is known.
-        model: The mean nearness of the model's own verdicts, in [0, 1]: the share that agrees, of numbers one less the
-            distance over the range.
-        calibrator: The same of the calibrator's verdicts.
-        fixed: Cases where the calibrator is nearer to the label.
-        broken: Cases where the model's own verdict is nearer.
+    `model` and `calibrator` are the mean nearness of their verdicts, in [0, 1]: the share that agrees, of numbers one
+    less the distance over the range. `fixed` and `broken` count cases where the calibrator is nearer, and where it is
+    farther from the label.
     """
 
     n: int = 0
@@ -201,15 +197,9 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
         return max(chances, key=lambda label: chances[label])
 
     def parts(self, observation: Observation, value: Value) -> dict[str, float]:
-        """What adds up to the score of a verdict, by the name of a check, `HABIT`, `VERDICT` or `LENGTH`.
+        """What adds up to the log-odds of a verdict, whoever gave it, against the strongest other label.
 
-        Args:
-            observation: What is known of the item.
-            value: The verdict, whoever gave it.
-
-        Returns:
-            The log-odds for it against the strongest other label. A check has its share of what all checks have
-            together.
+        By the name of a check, which has its share of what all have together, `HABIT`, `VERDICT` or `LENGTH`.
         """
         columns, rows = self.columns, self.columns.rows(observation)
         place, units = columns.labels.index(value), np.eye(len(columns.labels))
@@ -229,15 +219,10 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...] = ()) -> Calibrator:
-    """The calibrator of these cases; a pure function of them.
+    """The calibrator of these cases, whose labels can be listed; a pure function of them and of their order.
 
     With fewer than ten, or one label only, nothing is fitted: guidelines count as their experts meant them, and it
-    never decides.
-
-    Args:
-        value_type: What labels and verdicts are; the labels can be listed.
-        cases: The labelled cases, in an order that does not hang on who came first.
-        sides: The two labels that name the sides of every item; empty where it has none.
+    never decides. `sides` are the two labels that name the sides of every item; empty where it has none.
     """
     columns = _columns(value_type, cases, sides)
     starts = np.array([START.get(name, 0.0) for name in columns.names])

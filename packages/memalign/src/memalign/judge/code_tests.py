@@ -77,11 +77,9 @@ class Reading:
 
 
 def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
-    """Whether the test holds of an item, or of one side of a pair; None where the item has no such field.
+    """Whether a test that `checked` has no fault with holds of an item, or of one side of a pair.
 
-    Args:
-        test: A test that `checked` has no fault with.
-        content: The content fields, or a Reading of them where several tests are decided.
+    None where the item has no such field. Where several tests are decided, `content` is a Reading.
     """
     reading = content if isinstance(content, Reading) else Reading(content)
     if reading.value(test.field) is None:
@@ -152,11 +150,10 @@ def _numbers(text: str, unit: str) -> Iterator[float]:
 
 def _number(digits: str) -> float:
     """`1,234.5` and `1.234,5` as they are meant; one comma before three digits parts thousands, one point does not."""
-    comma, point = digits.rfind(","), digits.rfind(".")
-    mark = "," if comma > point else "."
-    if digits.count(mark) > 1 or (point < 0 and len(digits) - comma == 4):
-        return float(digits.replace(",", "").replace(".", ""))
-    return float(digits.replace("." if mark == "," else ",", "").replace(mark, "."))
+    whole, mark, rest = digits.rpartition("," if digits.rfind(",") > digits.rfind(".") else ".")
+    plain = whole.replace(",", "").replace(".", "")
+    thousands = mark in whole or (mark == "," and "." not in whole and len(rest) == 3)
+    return float(plain + rest if thousands or not mark else f"{plain}.{rest}")
 
 
 def _within(test: CodeTest, number: float) -> bool:
@@ -199,13 +196,7 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
 
 
 def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
-    """Why a test may not be used, or None if it may.
-
-    Args:
-        test: The test, of whatever origin.
-        judged: Texts of the judged system, each with its field, from which no run of eight words may be copied.
-        comments: The experts' own words that the test stems from: what these have too is theirs.
-    """
+    """Why a test may not be used, or None if it may; `judged` and `comments` are as for `guideline_fault`."""
     if test.kind not in get_args(TestKind):
         return f"there is no test of the kind {test.kind!r}"
     try:
@@ -248,10 +239,7 @@ def answers(
 ) -> dict[str, tuple[bool | None, ...]]:
     """By the sentence of each test of the guidelines whether it holds, of the item or of each side of a pair.
 
-    Args:
-        guidelines: Those in force.
-        content: The content fields of the item.
-        choices: The labels of the judge, of which two may name the sides of an item; answers come in their order.
+    Two of the `choices`, the labels of the judge, may name the sides of an item; answers come in their order.
     """
     readings = [Reading(side) for side in each_side(content, choices)]
     tests = {check.question: check.test for guideline in guidelines for check in guideline.checks if check.test}
@@ -261,7 +249,7 @@ def answers(
 def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] = ()) -> tuple[Finding, ...]:
     """What the tests of the guidelines in force find of an item. A test of a field that it does not have finds nothing.
 
-    Of a pair there is a finding for each side, whose name then stands before the sentence. Arguments: see `answers`.
+    Of a pair there is a finding for each side, whose name then stands before the sentence.
     """
     sides = sides_of(content, choices)
     names = [f"{name}: " for name in choices if name in sides] if len(sides) == 2 else [""]

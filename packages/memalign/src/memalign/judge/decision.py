@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from memalign.cache import cached
-from memalign.content import part_in
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
 from memalign.judge.code_tests import asked_by, facts
 from memalign.judge.observations import (
@@ -26,15 +25,14 @@ from memalign.judge.observations import (
     sides_in,
     test_margins,
 )
-from memalign.judge.prompt import budget_of, fit_guidelines, items_alone
+from memalign.judge.prompt import budget_of, fit_guidelines, items_alone, whole_item
 from memalign.judge.spec import base_fingerprint_of, named_parts
 from memalign.memory.check_answers import questions_of
 from memalign.memory.model import Memory
 from memalign.models.base import Decision, DecisionModel, Limits, Question
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of, open_judging_model
-from memalign.prompts.fitting import fit_fields
-from memalign.prompts.rendering import render_item, render_verdict_question
+from memalign.prompts.rendering import render_verdict_question
 from memalign.types import Example, Finding, Guideline, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
@@ -59,14 +57,9 @@ NAMED = 3
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """What a decision model answered about an item.
 
-    Attributes:
-        findings: One for each question with an answer.
-        margins: By its question the log-odds of yes, of two sides the first one's less the second one's; None for "does
-            not apply".
-        value: The verdict; None where it was not asked for.
-        chances: The probability of each label, by its text.
-        notes: Which questions have no answer, and why.
-        usage: What all requests cost.
+    There is one of the `findings` for each question with an answer, and by the question in `margins` the log-odds of
+    yes, of two sides the first one's less the second one's; None for "does not apply". `value` and `chances` (by the
+    label's text) are of its verdict, where that was asked for; `notes` say which questions have no answer, and why.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -106,15 +99,8 @@ async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Call
 async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool = True) -> Judgment:
     """The judgment of a judge whose model is a decision model: one request for the verdict and all questions.
 
-    Args:
-        judge: Who judges.
-        example: The item.
-        calls: Steers the calls of the run.
-        checks: Whether the questions are asked, and weighed; else the model's own verdict stands.
-
-    Raises:
-        ConfigurationError: The judge's values are free text.
-        ModelError: The verdict has no answer.
+    Without `checks` no question is asked, and the model's own verdict stands. Raises ConfigurationError where the
+    judge's values are free text, and ModelError where the verdict has no answer.
     """
     model = cast("DecisionModel", open_judging_model(judge))
     if not judge.value_type.closed:
@@ -192,13 +178,10 @@ def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) 
 def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
     """The findings with what each contributes to the verdict, and with what no expert taught, the weightiest first."""
     taught = [replace(f, contribution=parts.get(f.check)) if f.check else f for f in findings]
-    checked = {finding.check for finding in findings}
-    untaught = [
-        Finding(guideline=None, check=name, contribution=part)
-        for name, part in parts.items()
-        if name not in checked and part != 0.0
-    ]
-    return tuple(sorted((*taught, *untaught), key=lambda finding: -abs(finding.contribution or 0.0)))
+    rest = parts.keys() - {finding.check for finding in findings}
+    untaught = [Finding(guideline=None, check=name, contribution=parts[name]) for name in parts if name in rest]
+    weighing = [finding for finding in untaught if finding.contribution]
+    return tuple(sorted((*taught, *weighing), key=lambda finding: -abs(finding.contribution or 0.0)))
 
 
 # -- the reason in words -----------------------------------------------------------------------------------------------
@@ -210,12 +193,11 @@ def finding_text(finding: Finding) -> str:
     Of a chat model's: `G3 (t-3@ana) applies, here: "a refund of $20"`.
     """
     who = f"{finding.guideline} ({', '.join(map(str, finding.taught_by)) or 'a person'})" if finding.guideline else ""
-    if finding.guideline and not finding.check:
+    if who and not finding.check:
         return f"{who} applies" + (f', here: "{finding.evidence}"' if finding.evidence else "")
-    who = f"{who}: " if who else ""
     answer = f" {finding.answer}" if finding.answer is not None else ""
     counts = "" if finding.contribution is None else f": {finding.contribution:+.1f}"
-    return f"{who}{finding.check}{answer}{counts}"
+    return f"{who}{': ' if who else ''}{finding.check}{answer}{counts}"
 
 
 def _firing(memory: Memory, findings: Sequence[Finding]) -> list[Guideline]:
@@ -248,17 +230,13 @@ def _in_words(memory: Memory, findings: Sequence[Finding]) -> str:
 def asked_checks(memory: Memory, limits: Limits) -> tuple[Finding, ...]:
     """The questions that a judgment asks, each once, as findings without answers in the order of the guidelines.
 
-    A model in this process is asked 24: those of pinned guidelines first, then those of the best supported.
+    A model in this process is asked 24, those of pinned guidelines first.
     """
 
     def make() -> tuple[Finding, ...]:
         asking = questions_of(memory.semantic)
-
-        def rank(question: str) -> tuple[bool, int]:
-            rules = asking[question]
-            return not any(rule.pinned for rule in rules), -sum(len(rule.supported_by) for rule in rules)
-
-        chosen = frozenset(sorted(asking, key=rank)[: MOST_BRIEF if limits.brief else None])
+        pinned_first = sorted(asking, key=lambda question: not any(rule.pinned for rule in asking[question]))
+        chosen = frozenset(pinned_first[: MOST_BRIEF if limits.brief else None])
         return tuple(asked_by(memory, question, rules) for question, rules in asking.items() if question in chosen)
 
     return cached(memory, ("asked checks", limits.brief), make)
@@ -273,18 +251,9 @@ async def answered_about(
     verdict: bool = False,
     checks: Sequence[Finding] | None = None,
 ) -> Answered:
-    """What `model` answers about an item: to all questions of the judge's guidelines, and for its verdict.
+    """What a model answers about an item: to these `checks` (None: all questions of the guidelines), and for `verdict`.
 
-    Args:
-        judge: Whose guidelines and instructions are asked.
-        example: The item.
-        model: Who is asked; one request, of a pair one a side and one for the verdict.
-        calls: Steers the calls of the run.
-        verdict: Whether the verdict is asked for.
-        checks: Which questions; None for all.
-
-    Raises:
-        ModelError: Nothing has an answer.
+    It is one request; of a pair one a side, and one for the verdict. Raises ModelError where nothing has an answer.
     """
     started = time.perf_counter()
     timeout, limits = judge.parameters.get("timeout"), model.limits
@@ -292,15 +261,12 @@ async def answered_about(
     questions = [Question(key=f"q{n}", text=check.check) for n, check in enumerate(asking, 1)]
     value = [_verdict_question(judge, limits)] if verdict else []
     items = items_alone(judge, example, limits)
-    requests = [(item, questions) for item in items if questions]
-    if value and len(items) == 1:
-        requests = [(items[0], [*questions, *value])]
-    elif value:
-        parts = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
-        whole = render_item(fit_fields(parts, budget_of(judge, limits).item).fields)
-        requests.append((whole, value))
-    decisions = list[Decision]()
-    spent = Usage()
+    if len(items) == 1:
+        requests = [(items[0], [*questions, *value])] if questions or value else []
+    else:
+        requests = [(item, questions) for item in items if questions]
+        requests += [(whole_item(judge, example, limits), value)] if value else []
+    decisions, spent = list[Decision](), Usage()
     try:
         for state, wanted in requests:
             decisions.append(await calls.decide(model, state, wanted, timeout=timeout))
@@ -344,13 +310,10 @@ def _read(
 
 
 def _verdict_question(judge: Judge, limits: Limits) -> Question:
-    value_type = judge.value_type
+    value_type, fields = judge.value_type, named_parts(judge.instructions)
     guidelines, _ = fit_guidelines(judge.memory.semantic, budget_of(judge, limits).guidelines)
     text = render_verdict_question(
-        instructions=judge.instructions,
-        fields=named_parts(judge.instructions),
-        value_type=value_type,
-        guidelines=guidelines,
+        instructions=judge.instructions, fields=fields, value_type=value_type, guidelines=guidelines
     )
     labels = value_type.labels
     if value_type.kind == "float":

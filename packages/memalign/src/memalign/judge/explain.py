@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
 from memalign.judge.prompt import prompt_of
-from memalign.judge.samples import swapped, swapped_names
 from memalign.models.calls import Calls
 from memalign.models.judge_models import open_model
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
-    from memalign.judge.prompt import Prompt
     from memalign.types import Example, Judgment
 
 __all__ = ["explain"]
@@ -22,8 +20,8 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     """How `judge` came to its judgment of `example`: guidelines, cases with their labels, and the prompt byte for byte.
 
     No judge model is asked. `guidelines` are those that the judgment names. `prompt` is None where experts had judged
-    this very item. `same_prompt` is False where other cases would be shown now; `swapped_prompt` is there where it
-    judged with the sides swapped too. Raises InputError for a judgment that failed.
+    this very item. `same_prompt` is False where other cases would be shown now. Raises InputError for a judgment that
+    failed.
     """
     if judgment.error is not None:
         raise InputError(f"{judgment.id!r} was not judged: {judgment.error}")
@@ -39,16 +37,6 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     }
     if judgment.decided_by == "expert":
         return data
-    model = open_model(judge)
-    prompts = [await prompt_of(judge, example, model, Calls())]
-    if judge.parameters.get("swap"):
-        turned = swapped(example, swapped_names(example, judge.fields, judge.value_type.choices))
-        prompts.append(await prompt_of(judge, turned, model, Calls()))
-    example_ids = tuple(dict.fromkeys(key for prompt in prompts for key in prompt.example_ids))
-    data |= {"same_prompt": example_ids == judgment.example_ids, "prompt": _texts(prompts[0])}
-    return data | ({"swapped_prompt": _texts(prompts[1])} if prompts[1:] else {})
-
-
-def _texts(prompt: Prompt) -> dict[str, Any]:
-    request = prompt.request
-    return {"system": request.system, "user": request.user, "schema": request.schema}
+    prompt = await prompt_of(judge, example, open_model(judge), Calls())
+    shown = {"system": prompt.request.system, "user": prompt.request.user, "schema": prompt.request.schema}
+    return data | {"same_prompt": set(prompt.example_ids) == set(judgment.example_ids), "prompt": shown}

@@ -7,13 +7,12 @@ work may be lost and done again, and what is done is never paid for twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from memalign.errors import InputError, RowError
 from memalign.io import Frame, RowSource
 from memalign.io.examples import example_of
-from memalign.io.frames import column_names, is_frame
+from memalign.io.frames import is_frame
 from memalign.judge.many import judge_many, signature_of
 from memalign.models.calls import Calls
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
@@ -53,9 +52,6 @@ async def predict_batch(
 
     if not is_frame(frame):
         raise InputError(f"predict_batch takes a DataFrame or a table, not {type(frame).__name__}; see judge_many")
-    names = column_names(frame) or []
-    if twice := ", ".join(sorted({name for name in names if names.count(name) > 1})):
-        raise InputError(f"the frame has {twice} twice; every column, and the index, needs a name of its own")
     try:
         table: nw.DataFrame[Any] = nw.from_native(frame, eager_only=True)
     except TypeError as error:
@@ -72,9 +68,8 @@ async def predict_batch(
     by_id = {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
     cells = [_cells(row, by_id, signature) for _, row in rows]
     schema = _schema(judge)
-    made: FrameT = _like(
-        table, {name: [row[name] for row in cells] for name in schema}, schema, [place for place, _ in rows]
-    )
+    columns = {name: [row[name] for row in cells] for name in schema}
+    made: FrameT = _like(table, columns, schema, [place for place, _ in rows])
     return made
 
 
@@ -95,9 +90,10 @@ def _schema(judge: Judge) -> nw.Schema:
 def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collection[tuple[str, str]]:
     """The ids and content hashes that this judge has answered."""
     if not is_frame(done):
-        if not isinstance(done, Collection) or any(not isinstance(key, tuple) for key in islice(done, 1)):
+        keys = frozenset(done)  # type: ignore[arg-type]  # a collection of keys
+        if not all(isinstance(key, tuple) for key in keys):
             raise InputError("done is a frame that predict_batch gave, or pairs of an id and a content hash")
-        return done if isinstance(done, set | frozenset) else set(done)
+        return keys
     import narwhals as nw
 
     table: nw.DataFrame[Any] = nw.from_native(done, eager_only=True)
@@ -117,11 +113,10 @@ def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Row]:
         table = nw.from_native(native.reset_index(), eager_only=True)
     columns = {field: name for field, name in names.items() if name in table.columns}
     if not columns.keys() & set(CONTENT_FIELDS):
-        raise InputError(
-            f"the frame has no column of content: {', '.join(names[field] for field in CONTENT_FIELDS)}; its columns: "
-            f"{', '.join(map(str, table.columns))[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a "
-            "field is"
-        )
+        wanted = ", ".join(names[field] for field in CONTENT_FIELDS)
+        there = ", ".join(map(str, table.columns))[:300]
+        hint = "Judge(columns={'outputs': 'answer'}) says which column a field is"
+        raise InputError(f"the frame has no column of content: {wanted}; its columns: {there}; {hint}")
     if not len(table):
         return
     ids = table[columns["id"]].to_list() if "id" in columns else [None] * len(table)
@@ -141,16 +136,15 @@ def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Row]:
 def _row(name: object, row: Any) -> _Row:
     """A row as an example; where it is none, by the `name` in its column of ids."""
     own = str(name).strip() or None if isinstance(name, str | int) and not isinstance(name, bool) else None
-    if isinstance(row, RowError):
-        return _Row(own, None, row.reason)
     try:
-        example = example_of(row.fields)
-        if example is None:
-            return _Row(own, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
-        _ = example.content_hash  # raises InputError for what is no JSON value
+        example = None if isinstance(row, RowError) else example_of(row.fields)
+        if example is not None:
+            _ = example.content_hash  # raises InputError for what is no JSON value
+            return _Row(example.id, example)
     except InputError as error:
         return _Row(own, None, str(error))
-    return _Row(example.id, example)
+    lacks = f"no content: one of {', '.join(CONTENT_FIELDS)} is required"
+    return _Row(own, None, row.reason if isinstance(row, RowError) else lacks)
 
 
 def _cells(row: _Row, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:

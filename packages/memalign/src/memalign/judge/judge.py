@@ -41,7 +41,7 @@ _NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-
 
 
 class _Settings(TypedDict):
-    """What a judge is made of beside its value type; see `Judge`."""
+    """What a judge is made of beside its value type."""
 
     name: str
     instructions: str
@@ -89,8 +89,8 @@ class Judge(Generic[ValueT_co]):
             always shown.
         parameters: temperature, max_tokens, seed, timeout (seconds), and:
 
-            - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by votes, whole numbers by
-              their mean;
+            - `samples`: how many answers to draw (temperature 0.7 unless set): the commonest one counts, of numbers the
+              mean;
             - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
             - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
             - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
@@ -221,7 +221,7 @@ class Judge(Generic[ValueT_co]):
     # -- judging -------------------------------------------------------------------------------------------------
 
     async def ajudge(self, example: Example | None = None, /, **fields: Unpack[Item]) -> Judgment[ValueT_co]:
-        """Judge one item with working memory: guidelines, and the most useful past cases.
+        """Judge one item.
 
         Args:
             example: The item.
@@ -258,7 +258,7 @@ class Judge(Generic[ValueT_co]):
         """Judge many items; the judgments come back in the order of the items.
 
         An item that fails keeps its error in its judgment and never stops the rest. Where the limit is reached, or
-        dozens in a row failed and none was answered, the run stops, and the rest have an error that begins with
+        the model could not be reached for dozens in a row, the run stops, and the rest have an error that begins with
         `NotJudged`.
 
         Args:
@@ -266,10 +266,8 @@ class Judge(Generic[ValueT_co]):
                 checked before the first is judged.
             concurrency: Items at a time; None for as many as suit the model.
             out: Where judgments are written as JSON lines. What an earlier run of the same judge left is resumed, and
-                only what failed is judged again. They then lie in the file alone: what comes back reads each when it is
-                asked for.
-            progress: Called with "judge", how many are done and how many there are. In a notebook there is a bar
-                without it.
+                only what failed is judged again. What comes back reads each from the file when it is asked for.
+            progress: Called with "judge", how many are done and how many there are.
             max_cost: What this run may spend, in dollars, or the Calls whose limit it shares with other runs.
             on_judgment: Called with the id and the judgment of each item that was judged in this run.
 
@@ -304,14 +302,13 @@ class Judge(Generic[ValueT_co]):
 
         The columns are `id`, `value` (of the judge's value type), `probability` (of the value, in [0, 1]), `findings`
         (JSON text), `rationale`, `input_tokens`, `cached_tokens`, `output_tokens`, `cost` (dollars), `error`, `judge`
-        (name and fingerprint) and `content_hash`. They have the same types whatever the rows are, and in a frame
-        without rows. A row that cannot be judged has an `error` and no value, and stops no other; so has one that
-        `max_cost` stopped. Rows of one id and one content are asked once, and the copies cost nothing.
+        (name and fingerprint) and `content_hash`, of the same types whatever the rows are. A row that cannot be judged
+        has an `error` and stops no other. Rows of one id and one content are asked once, and the copies cost nothing.
 
         Args:
             frame: A frame of pandas, Polars, Arrow or another library that narwhals reads.
-            done: Rows that are left out: a frame of earlier verdicts, whose errors and other judges do not count, or
-                keys (`id`, `content_hash`).
+            done: Earlier verdicts, as a frame or as keys (`id`, `content_hash`): their rows are left out. Errors and
+                verdicts of other judges do not count.
             concurrency: As for `ajudge_many`.
             max_cost: As for `ajudge_many`.
 

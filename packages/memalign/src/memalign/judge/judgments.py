@@ -6,10 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, overload
 
-from msgspec.structs import replace
-
 from memalign.errors import ConfigurationError, InputError
-from memalign.io import JudgmentFile
 from memalign.types import FeedbackKey, Judgment, Usage, as_json
 from memalign.values import ValueT_co
 
@@ -95,8 +92,6 @@ def to_frame(records: Any, *, library: Library = "pandas") -> Any:
         ConfigurationError: When the library is not installed.
         InputError: When something has no fields.
     """
-    if isinstance(records, JudgmentFile):
-        records = [replace(judgment, id=name) for name, judgment in records.judgments.items()]
     rows = getattr(records, "cases", getattr(records, "rows", records))
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise InputError(f"records are a list of judgments or the like, not {type(rows).__name__}")
@@ -104,13 +99,7 @@ def to_frame(records: Any, *, library: Library = "pandas") -> Any:
 
 
 def _cells(record: object) -> dict[str, Any]:
-    """Return a record's fields as a row has them: text, numbers and lists of text; anything deeper is JSON text.
-
-    Usage becomes one column a figure. A record with the key of a feedback has its `id` and `source` too.
-
-    Raises:
-        InputError: When it has no fields.
-    """
+    """A record's fields as `to_frame` has them."""
     fields = as_json(record)
     if not isinstance(fields, dict):
         raise InputError(f"a record has fields; {type(record).__name__} has none")
@@ -129,7 +118,7 @@ def _cells(record: object) -> dict[str, Any]:
 
 
 def _frame(rows: Sequence[dict[str, Any]], library: Library, columns: Sequence[str] = ()) -> Any:
-    """Return rows as a frame of a library, with all of their columns unless some are named."""
+    """Rows as a frame of a library, with all of their columns unless some are named."""
     if library not in _LIBRARIES:
         raise InputError(f"library {library!r} makes no DataFrames here; use pandas, polars or pyarrow")
     import narwhals as nw

@@ -7,9 +7,7 @@ flat however many there are, and one slow item holds up nobody. The file is put 
 from __future__ import annotations
 
 import asyncio
-import math
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +15,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from memalign import aio
-from memalign.errors import InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited, SpendLimitReached
+from memalign.errors import InputError, ModelError, ModelUnavailable, RateLimited, SpendLimitReached
 from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.io.frames import is_frame
 from memalign.judge.verdict import decide
 from memalign.models.calls import Calls, check_concurrency
 from memalign.models.judge_models import open_judging_model
-from memalign.models.provider_errors import PromptTooLong
 from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Judgment, Usage
 
@@ -38,12 +35,8 @@ Progress = Callable[[str, int, int], None]
 OnJudgment = Callable[[str, Judgment], None]
 """Called with the id and the judgment of every item that this run judged, errors included, as soon as it is kept."""
 
-Keep = Callable[[int, str, Judgment], None]
-"""Called with the place, the id and the judgment of an item."""
-
 _TURN = 100  # rows that are read without letting others run
-_HOPELESS = 32  # failed calls in a row, or twice what is in flight: nothing works
-_PATIENCE = 600.0  # seconds after the last answer in which a server may come back
+_HOPELESS = 32  # items in a row that no attempt could get answered, or twice what is in flight: nothing works
 
 
 async def judge_many(
@@ -71,12 +64,12 @@ async def judge_many(
     limit = concurrency or calls.in_flight(open_judging_model(judge))
     run = _Run(judge=judge, source=source, calls=calls, limit=limit, progress=progress, on_judgment=on_judgment)
     if out is None:
-        judgments: dict[int, Judgment] = {}
-        await run.all(lambda place, _, judgment: judgments.update({place: judgment}))
+        judgments: dict[str, Judgment] = {}
+        await run.all(lambda judgment: judgments.update({judgment.id: judgment}))
         unjudged = run.not_judged()
-        return [judgments.get(place) or replace(unjudged, id=name) for place, name in enumerate(source.hashes)]
+        return [judgments.get(name) or replace(unjudged, id=name) for name in source.hashes]
     with JudgmentWriter(out, judge=signature_of(judge), examples=source.hashes) as writer:
-        await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
+        await run.all(lambda judgment: writer.write(judgment.id, judgment), done=writer)
     return writer.judgments(otherwise=run.not_judged())
 
 
@@ -99,10 +92,8 @@ class _Run:
     progress: Progress | None
     on_judgment: OnJudgment | None
     finished: int = 0
-    skipped: int = 0
     answered: bool = False  # so that it is known what an item costs
     failed_in_a_row: int = 0
-    last_answer: float = -math.inf
     stopped: str = ""
 
     def not_judged(self) -> Judgment:
@@ -113,9 +104,9 @@ class _Run:
             error=f"NotJudged: {self.stopped}{spent}; {hint}", memory_hash=self.judge.memory.hash, not_judged=True
         )
 
-    async def all(self, keep: Keep, earlier: JudgmentWriter | None = None) -> None:
-        """Judge all items but those that `earlier` runs judged; `keep` is given place, id and judgment of each."""
-        waiting = enumerate(self.source)
+    async def all(self, keep: Callable[[Judgment], None], done: Container[str] = ()) -> None:
+        """Judge all items but those that are `done`; `keep` is given the judgment of each."""
+        waiting = iter(self.source)
         price_is_known = asyncio.Event()
 
         async def work(number: int) -> None:
@@ -123,36 +114,26 @@ class _Run:
             if number > 0 and self.calls.spent is not None:
                 await price_is_known.wait()
             # Workers share one iterator: each takes the next item when it is free.
-            while not self.stopped and (item := next(waiting, None)) is not None:
-                await self._step(*item, keep, earlier)
+            while not self.stopped and (example := next(waiting, None)) is not None:
+                if example.id in done:
+                    await asyncio.sleep(0)
+                elif (judgment := await self._judged(example)) is None:
+                    break
+                else:
+                    keep(judgment)
+                    if self.on_judgment is not None:
+                        self.on_judgment(judgment.id, judgment)
+                self.finished += 1
+                if self.progress is not None:
+                    self.progress("judge", self.finished, len(self.source))
                 if self.answered:
                     price_is_known.set()
             price_is_known.set()
 
         await aio.together(work(number) for number in range(min(self.limit, len(self.source))))
 
-    async def _step(self, place: int, example: Example, keep: Keep, earlier: JudgmentWriter | None) -> None:
-        """Judge an item, keep the judgment and tell of it; nothing where an earlier run has judged it."""
-        if earlier is not None and example.id in earlier:
-            self.skipped += 1
-            if self.skipped % _TURN == 0:
-                await asyncio.sleep(0)
-        else:
-            judgment = await self._judged(example, again=earlier is not None and earlier.failed(example.id))
-            if judgment is None:
-                return
-            keep(place, judgment.id, judgment)
-            if self.on_judgment is not None:
-                self.on_judgment(judgment.id, judgment)
-        self.finished += 1
-        if self.progress is not None:
-            self.progress("judge", self.finished, len(self.source))
-
-    async def _judged(self, example: Example, *, again: bool) -> Judgment | None:
-        """The judgment of one item, or one with the error; None where the limit left no room for it.
-
-        `again` says that an earlier run asked about it and got an error.
-        """
+    async def _judged(self, example: Example) -> Judgment | None:
+        """The judgment of one item, or one with the error; None where the limit left no room for it."""
         try:
             judgment = await decide(self.judge, example, self.calls)
         except SpendLimitReached:
@@ -161,20 +142,16 @@ class _Run:
         except (ModelError, InputError) as error:
             usage = (error.usage if isinstance(error, ModelError) else None) or Usage()
             reason = f"{type(error).__name__}: {error}"
-            # The next item may well fail too, unless this one alone is at fault, as one that is rejected again.
-            alone = again or isinstance(error, PromptTooLong)
-            if isinstance(error, ModelUnavailable | RateLimited) or (isinstance(error, ModelRejected) and not alone):
+            if isinstance(error, ModelUnavailable | RateLimited):
                 self._note_failure(reason)
             self.answered |= usage.calls > 0
             return Judgment(id=example.id, error=reason, memory_hash=self.judge.memory.hash, usage=usage)
         self.answered, self.failed_in_a_row = True, 0
-        self.last_answer = time.monotonic()
         return judgment
 
     def _note_failure(self, reason: str) -> None:
         """Give up where nothing works: a server that is down would cost every item all its attempts."""
         self.failed_in_a_row += 1
-        silent = time.monotonic() - self.last_answer
         side_by_side = self.limit if self.answered or self.calls.spent is None else 1
-        if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
+        if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side):
             self.stopped = self.stopped or f"{self.failed_in_a_row} examples in a row failed, the last with {reason}"

@@ -38,12 +38,9 @@ TEST = 4.0
 class Observation(NamedTuple):
     """What is known of an item.
 
-    Attributes:
-        answers: By the check's name the log-odds of yes, of two sides the first one's less the second one's; None, or
-            nothing, where it has no answer.
-        expected: What each guideline that counts for the item expects.
-        verdict: The model's own verdict, and perhaps the probability of each label.
-        length: See `length_of`.
+    `answers` are by the check's name the log-odds of yes, of two sides the first one's less the second one's; None, or
+    nothing, where it has no answer. `expected` is what each guideline that counts for the item expects, `verdict` the
+    model's own, perhaps with the probability of each label.
     """
 
     answers: Mapping[str, float | None]
@@ -106,13 +103,11 @@ def length_of(example: Example, value_type: ValueType) -> float:
 
 def labelled_cases(judge: Judge) -> list[LabelledCase]:
     """The memory's labelled cases of which the judge's models were asked, or whose own verdict is known."""
-    memory, made_by = judge.memory, base_fingerprint_of(judge)
-    labelled: dict[str, LabelledCase] = {}
-    for case in memory.cases:
-        label = memory.label(case)
-        if label is None or label not in judge.value_type.labels:
-            continue
-        if (observation := _observation(judge, case, made_by)) is not None:
+    made_by, labelled = base_fingerprint_of(judge), dict[str, LabelledCase]()
+    for case in judge.memory.cases:
+        label = judge.memory.label(case)
+        observation = _observation(judge, case, made_by) if label in judge.value_type.labels else None
+        if label is not None and observation is not None:
             labelled.setdefault(case.example.content_hash, LabelledCase(observation, label))
     return [labelled[content] for content in sorted(labelled)[:MOST]]  # by hash: as good as drawn, whatever came first
 

@@ -28,7 +28,17 @@ from memalign.types import Example, Finding, Guideline
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["Prompt", "budget_of", "check_item", "fit_guidelines", "items_alone", "prompt_of", "retrieve", "shown_case"]
+__all__ = [
+    "Prompt",
+    "budget_of",
+    "check_item",
+    "fit_guidelines",
+    "items_alone",
+    "prompt_of",
+    "retrieve",
+    "shown_case",
+    "whole_item",
+]
 
 ENOUGH = 8
 """Cases from which on a weak model learns more from guidelines: similar cases mislead it (decision 9)."""
@@ -39,14 +49,8 @@ TASK_TOKENS = 500
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one item, and what its judgment will say about it.
 
-    Attributes:
-        request: What the model is asked.
-        guideline_ids: The guidelines in it.
-        example_ids: The cases in it, the most useful last.
-        facts: What tests found in the item, which the request says too.
-        notes: What was cut or left out.
-        seconds: By phase: `retrieve` (its cases) and `assemble` (the prompt).
-        item_texts: The encoded texts of the item itself: what evidence may quote.
+    It has `guideline_ids` and `example_ids` (the most useful last), the `facts` that tests found, `notes` on what was cut
+    or left out, `seconds` by phase, and `item_texts`, the encoded texts of the item itself, which evidence may quote.
     """
 
     request: ChatRequest
@@ -75,7 +79,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     retrieved = time.perf_counter()
     examples, example_notes = _fitted_cases(judge, example, similar, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
-    seen = {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
+    seen = _seen(judge, example)
     item = fit_fields(seen, budget.item)
     tree = span_tree(seen["trace"]) if "trace" in seen else None
     samples = judge.parameters.get("samples", 1)
@@ -113,14 +117,25 @@ def check_item(judge: Judge, example: Example) -> None:
     _ = example.content_hash  # raises InputError for what is no JSON value
 
 
+def whole_item(judge: Judge, example: Example, limits: Limits) -> str:
+    """The item as prompts show it."""
+    return render_item(fit_fields(_seen(judge, example), budget_of(judge, limits).item).fields)
+
+
 def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
     """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
     tokens, choices = budget_of(judge, limits).item, judge.value_type.choices
-    parts = named_parts(judge.instructions)
-    sides: Sequence[Mapping[str, Any]] | None = parts_of_sides(example.content, parts, choices)
+    sides: Sequence[Mapping[str, Any]] | None = parts_of_sides(
+        example.content, named_parts(judge.instructions), choices
+    )
     if sides is None:
-        sides = each_side({name: part_in(example.content, name) for name in parts}, choices)
+        sides = each_side(_seen(judge, example), choices)
     return tuple(render_item(fit_fields(side, tokens).fields) for side in sides)
+
+
+def _seen(judge: Judge, example: Example) -> dict[str, Any]:
+    """The parts of the item that the instructions name."""
+    return {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
 
 
 # -- what is the same for every item -----------------------------------------------------------------------------------
@@ -161,8 +176,6 @@ def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[
     equals the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
     """
     costs = {guideline.id: _cost_of(guideline) for guideline in guidelines}
-    if sum(costs.values()) <= tokens:
-        return tuple(guidelines), ()
 
     def rank(guideline: Guideline) -> tuple[bool, bool, int, int]:
         written = guideline.origin != "distilled"

@@ -1,7 +1,4 @@
-"""From several answers about an item to one verdict: samples, and the item with its two sides swapped.
-
-Samples are averaged, which beats taking one (Wang et al. 2025, arXiv 2503.03064).
-"""
+"""From several judgments on an item to one: samples, and the item with its two sides swapped."""
 
 from __future__ import annotations
 
@@ -9,72 +6,48 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, mode
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign.content import sides_of
 from memalign.errors import InputError
-from memalign.judge.answer import Sample
-from memalign.types import Example, Usage
+from memalign.types import Example, Judgment, Usage
 from memalign.values import Value, ValueType
 
 __all__ = ["average", "renamed", "swapped", "swapped_names"]
 
-replace = msgspec.structs.replace
 
+def average(judgments: Sequence[Judgment], value_type: ValueType) -> Judgment:
+    """One judgment of several: the commonest verdict, of numbers the mean, and as confidence the share that agrees.
 
-def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
-    """The average of the samples, of which there is one or more; a single one stands as it is.
-
-    The verdict of several is the likeliest label, for whole numbers the one nearest to the expected score. Its reason
-    and findings are those of the first sample that has this verdict.
+    Of equally common verdicts the first one counts. Reason and findings are those of the first that gave the verdict.
     """
-    first = samples[0]
-    if len(samples) == 1:
-        return first
-    if labels := value_type.labels:
-        shares = {label: fmean(sample.value == label for sample in samples) for label in labels}
-        value = _best(shares, value_type, first.value)
-        confidence = shares[value]
-    else:
-        value = _middle([sample.value for sample in samples], value_type)
-        confidence = fmean(value_type.agree(sample.value, value) for sample in samples)
-    reasons = (sample for sample in samples if sample.value == value and sample.rationale)
-    usage = sum((sample.usage for sample in samples), Usage())
-    return replace(next(reasons, first), value=value, confidence=confidence, usage=usage)
-
-
-def _best(shares: Mapping[Value, float], value_type: ValueType, first: Value) -> Value:
-    if value_type.kind == "int":
-        expected = sum(float(label) * share for label, share in shares.items())
-        return min(shares, key=lambda label: (abs(float(label) - expected), label))
-    # Of equal shares the first sample's, which was of the item as it stands.
-    return max(shares, key=lambda label: (round(shares[label], 9), label == first))
-
-
-def _middle(values: Sequence[Value], value_type: ValueType) -> Value:
-    if not value_type.numeric:
-        return mode(values)  # of equally many the first
-    mean = fmean(float(value) for value in values)
-    return mean if value_type.kind == "float" else round(mean)
+    values = [value for judgment in judgments if (value := judgment.value) is not None]
+    verdict: Value = mode(values)
+    if value_type.numeric:
+        mean = fmean(float(value) for value in values)
+        verdict = mean if value_type.kind == "float" else round(mean)
+    first = next((judgment for judgment in judgments if judgment.value == verdict), judgments[0])
+    return replace(
+        first,
+        value=verdict,
+        own_value=verdict,
+        confidence=fmean(value_type.agree(value, verdict) for value in values),
+        example_ids=tuple(dict.fromkeys(name for judgment in judgments for name in judgment.example_ids)),
+        usage=sum((judgment.usage for judgment in judgments), Usage()),
+        notes=tuple(dict.fromkeys(note for judgment in judgments for note in judgment.notes)),
+    )
 
 
 # -- the two sides of an item, each in the other's place ---------------------------------------------------------------
 
 
 def swapped_names(example: Example, fields: Sequence[str], choices: Sequence[str]) -> dict[str, str]:
-    """The two `choices` under which the item shows its sides in one of the `fields`, each with the other one.
-
-    Raises:
-        InputError: None of the fields has two of the choices for keys.
-    """
-    seen = {name: value for name, value in example.content.items() if name in fields}
-    sides = tuple(sides_of(seen, choices))
+    """The two `choices` under which the item shows its sides in one of the `fields`, each with the other one."""
+    sides = tuple(sides_of({name: value for name, value in example.content.items() if name in fields}, choices))
     if len(sides) != 2:
         one, other = choices[:2]
-        raise InputError(
-            f"{example.id}: swap needs a field whose keys are two of the judge's choices, such as "
-            f'{{"{one}": …, "{other}": …}}, but this example has {len(sides) or "none"}'
-        )
+        wanted = f'a field whose keys are two of the judge\'s choices, such as {{"{one}": …, "{other}": …}}'
+        raise InputError(f"{example.id}: swap needs {wanted}, but this example has {len(sides) or 'none'}")
     return dict([sides, sides[::-1]])
 
 
@@ -89,20 +62,14 @@ def swapped(example: Example, names: Mapping[str, str]) -> Example:
     return replace(example, **{name: exchanged(value) for name, value in example.content.items()})
 
 
-def renamed(sample: Sample, names: Mapping[str, str]) -> Sample:
-    """The answer about an item whose sides were swapped, as one about the item itself; its reason says so."""
+def renamed(judgment: Judgment, names: Mapping[str, str]) -> Judgment:
+    """The judgment on an item whose sides were swapped, as one on the item itself; its reason says so."""
 
-    def named(value: Value) -> Value:
+    def named(value: Any) -> Any:
         return names.get(value, value) if isinstance(value, str) else value
 
-    return replace(
-        sample,
-        value=named(sample.value),
-        # Its words call each side by the other's name, and are read beside a verdict that does not.
-        rationale=sample.rationale and f"With {' and '.join(names)} swapped: {sample.rationale}",
-        findings=tuple(
-            finding if finding.value is None else replace(finding, value=named(finding.value))
-            for finding in sample.findings
-        ),
-        notes=tuple(f"swapped: {note}" for note in sample.notes),
-    )
+    findings = tuple(replace(finding, value=named(finding.value)) for finding in judgment.findings)
+    # Its words call each side by the other's name, and are read beside a verdict that does not.
+    reason = judgment.rationale and f"With {' and '.join(names)} swapped: {judgment.rationale}"
+    value = named(judgment.value)
+    return replace(judgment, value=value, own_value=value, rationale=reason, findings=findings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from memalign.content import Part, first_lacking
-from memalign.errors import ConfigurationError, InputError, InvalidInstructions, TemplateTagWarning
+from memalign.errors import ConfigurationError, InputError, InvalidInstructions
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.judge_models import checked_models
@@ -36,7 +35,6 @@ __all__ = [
     "name_of",
     "named_fields",
     "named_parts",
-    "never_rendered",
     "without_memory",
 ]
 
@@ -44,7 +42,6 @@ __all__ = [
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_TAG = re.compile(r"\{%-?\s*\w.*?%\}|\{#.*?#\}", re.DOTALL)
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
 
 
@@ -80,53 +77,33 @@ def _part(braces: str) -> Part:
         part = Part(name)
     if part.field in CONTENT_FIELDS:
         return part
-    hint = ""
-    if any(name.startswith(field) for field in CONTENT_FIELDS):
-        hint = (
-            ". The instructions are not a template. Apart from whole fields, they can only name a "
-            "part of one, such as {{ inputs.question }} or {{ outputs[0].text }}"
-        )
-    raise InvalidInstructions(f"the instructions name {{{{ {name} }}}}, which is not a field; fields: {_FIELDS}{hint}")
-
-
-def never_rendered(instructions: str) -> str | None:
-    """What in the instructions looks like a template's tag, with what becomes of it; None where nothing does."""
-    if (match := _TAG.search(instructions)) is None:
-        return None
-    tag = " ".join(match.group().split())
-    short = tag if len(tag) <= 40 else f"{tag[:39]}…"
-    return (
-        f"the instructions contain {short}, but they are never rendered as a template, so the model reads it as it is "
-        "written. Write a condition in words, for example: if there is a reference, compare with it"
+    raise InvalidInstructions(
+        f"the instructions name {{{{ {name} }}}}, which is not a field; they can name {_FIELDS}, and a part of one, such "
+        "as {{ inputs.question }} or {{ outputs[0].text }}"
     )
 
 
 @lru_cache(maxsize=64)  # once a text: a judge is copied for every judgment
 def check_instructions(instructions: object) -> None:
-    """Raise InvalidInstructions for what no judge can be asked with; warn of what looks like a template."""
+    """Raise InvalidInstructions for what no judge can be asked with."""
     if not isinstance(instructions, str):
         raise InvalidInstructions("the instructions must be a text")
     if _HALF_PAIR.search(instructions):
         raise InvalidInstructions("the instructions contain half of a surrogate pair, which cannot be sent to a model")
     named_parts(instructions)
-    if tag := never_rendered(instructions):
-        warnings.warn(tag, TemplateTagWarning, stacklevel=4)
 
 
 def lacks(judge: Judge, content: Mapping[str, Any], what: str) -> str | None:
     """Why `what` has not all that the instructions name, such as "the item"; None where it has."""
     lacking = first_lacking(content, named_parts(judge.instructions))
-    if lacking is None:
-        return None
-    name, how = lacking
-    return f"the instructions name {{{{ {name} }}}}, and {what} has {how}"
+    return lacking and f"the instructions name {{{{ {lacking[0]} }}}}, and {what} has {lacking[1]}"
 
 
 def misfit(judge: Judge, row: Feedback) -> str | None:
     """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
     case = judge.memory.case(row.id)
     reason = lacks(judge, row.content or (case.example.content if case else {}), "the row")
-    return reason.replace("the instructions", "the judge's instructions", 1) if reason else None
+    return reason and f"the judge's {reason.removeprefix('the ')}"
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
@@ -134,18 +111,16 @@ def misfit(judge: Judge, row: Feedback) -> str | None:
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
 
-_PARAMETERS: dict[str, tuple[Any, str]] = {  # beside `models`: what each may be, and in words
-    "temperature": (Annotated[float, Meta(ge=0, le=2)], "a number from 0 to 2"),
-    "max_tokens": (Annotated[int, Meta(ge=1, le=10**6)], "a whole number from 1 to 1000000"),
-    "seed": (Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], "a whole number of 64 bits"),
-    "timeout": (Annotated[float, Meta(ge=0, le=10**6)], "a number from 0 to 1000000"),
-    "samples": (Annotated[int, Meta(ge=1, le=100)], "a whole number from 1 to 100"),
-    "swap": (bool, "true or false"),
-    "reasoning_effort": (
-        Literal["none", "minimal", "low", "medium", "high", "xhigh"],
-        "none, minimal, low, medium, high or xhigh",
-    ),
-    "reflection_model": (str, "the name of a model"),
+_PARAMETERS: dict[str, Any] = {
+    "temperature": Annotated[float, Meta(ge=0, le=2)],
+    "max_tokens": Annotated[int, Meta(ge=1, le=10**6)],
+    "seed": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
+    "timeout": Annotated[float, Meta(ge=0, le=10**6)],
+    "samples": Annotated[int, Meta(ge=1, le=100)],
+    "swap": bool,
+    "reasoning_effort": Literal["none", "minimal", "low", "medium", "high", "xhigh"],
+    "reflection_model": str,
+    "models": Any,  # has a check of its own
 }
 
 OF_MODELS = frozenset({"models", "reflection_model"})
@@ -158,18 +133,16 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
         raise InputError(f"parameters={parameters!r}: pass a mapping such as {{'seed': 7}}")
     parameters = dict(parameters)
     for key, value in parameters.items():
-        if key == "models":
-            parameters[key] = checked_models(value)
-            continue
         if key not in _PARAMETERS:
-            raise InputError(f"there is no parameter {key}; the parameters are {', '.join((*_PARAMETERS, 'models'))}")
-        kind, words = _PARAMETERS[key]
+            raise InputError(f"there is no parameter {key}; the parameters are {', '.join(_PARAMETERS)}")
         try:
-            msgspec.convert(value, kind)
-        except msgspec.ValidationError:
-            raise InputError(f"parameter {key}={value!r}: it must be {words}") from None
-        if key == "reflection_model":
-            parameters[key] = canonical_name(value)
+            msgspec.convert(value, _PARAMETERS[key])
+        except msgspec.ValidationError as error:
+            raise InputError(f"parameter {key}={value!r}: {error}") from None
+    if "models" in parameters:
+        parameters["models"] = checked_models(parameters["models"])
+    if "reflection_model" in parameters:
+        parameters["reflection_model"] = canonical_name(parameters["reflection_model"])
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from memalign.cache import cached
@@ -11,7 +11,7 @@ from memalign.content import part_in
 from memalign.errors import InvalidValue
 from memalign.judge.spec import named_parts
 from memalign.memory.label_policy import policy_label
-from memalign.memory.model import Annotation, Case, Memory
+from memalign.memory.model import Annotation, Case
 from memalign.types import Example, Judgment, canonical_json
 
 if TYPE_CHECKING:
@@ -28,8 +28,14 @@ def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
     memory, parts = judge.memory, named_parts(judge.instructions)
     if not memory.cases:
         return ()
-    groups: Mapping[str, tuple[Case, ...]] = cached(memory, ("same cases", parts), lambda: _groups(memory, parts))
-    return groups.get(_seen(example, parts), ())
+
+    def make() -> dict[str, list[Case]]:
+        groups: dict[str, list[Case]] = {}
+        for case in memory.cases:
+            groups.setdefault(_seen(case.example, parts), []).append(case)
+        return groups
+
+    return tuple(cached(memory, ("same cases", parts), make).get(_seen(example, parts), ()))
 
 
 def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
@@ -60,13 +66,6 @@ def expert_words(annotations: Iterable[Annotation], label: object) -> str:
     """The comments of all who gave the `label`, or none."""
     agreeing = (annotation for annotation in annotations if annotation.value in (None, label))
     return " ".join(annotation.rationale for annotation in agreeing if annotation.rationale)
-
-
-def _groups(memory: Memory, parts: tuple[str, ...]) -> dict[str, tuple[Case, ...]]:
-    groups: dict[str, list[Case]] = {}
-    for case in memory.cases:
-        groups.setdefault(_seen(case.example, parts), []).append(case)
-    return {seen: tuple(cases) for seen, cases in groups.items()}
 
 
 def _seen(example: Example, parts: tuple[str, ...]) -> str:

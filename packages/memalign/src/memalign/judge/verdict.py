@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from memalign.errors import ModelError
-from memalign.judge.answer import Sample, read_answer
+from memalign.judge.answer import read_answer
 from memalign.judge.decision import decided, with_checks
 from memalign.judge.prompt import Prompt, check_item, prompt_of
 from memalign.judge.samples import average, renamed, swapped, swapped_names
@@ -31,16 +30,9 @@ async def decide(
 ) -> Judgment:
     """Judge one item.
 
-    Args:
-        judge: Who judges.
-        example: The item.
-        calls: Steers the calls of the run.
-        standing: Whether the experts' label on this very item answers for the model, where they gave one.
-        checks: Whether the questions of the guidelines are asked, and weighed; else the model's own verdict stands.
-
-    Raises:
-        InputError: The item lacks a field that the instructions name, or holds what no prompt can.
-        ModelError: The model failed; of several answers, one of them.
+    Without `standing` the experts' label on this very item does not answer for the model; without `checks` the questions
+    of the guidelines are not asked, and the model's own verdict stands. Raises InputError for an item that lacks a field
+    that the instructions name, or holds what no prompt can, and ModelError where the model failed.
     """
     check_item(judge, example)
     # 1. An item that experts have judged has their label, and costs no call.
@@ -50,92 +42,48 @@ async def decide(
     if decides_alone(judge):
         return await decided(judge, example, calls, checks=checks)
     # 3. A chat model gets one request, and answers with findings, a reason and a value; code keeps an evidence only
-    #    if the item has it. Samples and swapped sides average several answers.
-    model = open_model(judge)
-    prompt, sample = await _own_verdict(judge, example, model, calls)
-    applied = tuple(finding.guideline for finding in sample.findings if finding.guideline)
-    judgment = Judgment(
-        id=example.id,
-        value=sample.value,
-        rationale=sample.rationale,
-        confidence=sample.confidence,
-        own_value=sample.value,
-        findings=(*sample.findings, *prompt.facts),
-        # A weak model names no findings: all that it read may have counted.
-        guideline_ids=prompt.guideline_ids if model.limits.brief else applied,
-        example_ids=prompt.example_ids,
-        memory_hash=judge.memory.hash,
-        model=model.name,
-        usage=sample.usage,
-        notes=(*prompt.notes, *sample.notes),
-    )
+    #    if the item has it. Samples and swapped sides average several such judgments.
+    own = await _own_judgment(judge, example, calls)
     # 4. A check model answers the questions of the guidelines: by the calibrator's rule they decide, or say how sure.
-    return await with_checks(judge, example, judgment, calls) if checks else judgment
+    return await with_checks(judge, example, own, calls) if checks else own
 
 
-# -- the model's own verdict -------------------------------------------------------------------------------------------
+async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgment:
+    """The chat model's judgment: of one answer, or the average over samples and over the item with its sides swapped.
 
-
-class _Verdict(NamedTuple):
-    """The average of a model's answers about an item, and what they were asked with."""
-
-    prompt: Prompt
-    sample: Sample
-
-
-async def _own_verdict(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> _Verdict:
-    """The model's verdict on the item; with `swap` averaged with the one on the item with its sides swapped."""
-    if not judge.parameters.get("swap"):
-        return await _asked_verdict(judge, example, model, calls)
-    names = swapped_names(example, judge.fields, judge.value_type.choices)  # before anything is paid: it may have none
-    items = (example, swapped(example, names))
-    (prompt, sample), (turned, other) = await _all([_asked_verdict(judge, item, model, calls) for item in items])
-    both = replace(
-        prompt,
-        guideline_ids=tuple(dict.fromkeys((*prompt.guideline_ids, *turned.guideline_ids))),
-        example_ids=tuple(dict.fromkeys((*prompt.example_ids, *turned.example_ids))),
-        notes=(*prompt.notes, *(f"swapped: {note}" for note in turned.notes if note not in prompt.notes)),
-    )
-    return _Verdict(both, average([sample, renamed(other, names)], judge.value_type))
-
-
-async def _asked_verdict(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> _Verdict:
+    Of several answers one that fails fails the judgment, which then says what all cost.
+    """
+    model, samples = open_model(judge), judge.parameters.get("samples", 1)
     prompt = await prompt_of(judge, example, model, calls)
-    asking = [_ask(judge, model, calls, prompt, number) for number in range(judge.parameters.get("samples", 1))]
-    sample = average(await _all(asking), judge.value_type)
-    return _Verdict(prompt, replace(sample, usage=Usage(seconds=prompt.seconds) + sample.usage))
-
-
-async def _ask(judge: Judge, model: ChatModel, calls: Calls, prompt: Prompt, number: int) -> Sample:
-    request, started = prompt.request, time.perf_counter()
-    if number:  # the first sample has the judge's own seed
-        request = replace(request, seed=(request.seed or 0) + number)
-    reply = await calls.complete(model, request)
-    usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
-    return replace(read_answer(judge, prompt, reply, model.name), usage=usage)
-
-
-T = TypeVar("T", Sample, _Verdict)
-
-
-async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Every answer; one that fails fails the judgment, which then says what all cost."""
-    results: Sequence[T | BaseException]
-    if len(calls) == 1:
+    if samples == 1 and not judge.parameters.get("swap"):
         # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would
         # then search the many connections that have become idle meanwhile. That costs more than everything else here.
-        try:
-            results = [await calls[0]]
-        except ModelError as error:
-            results = [error]
-    else:
-        results = await asyncio.gather(*calls, return_exceptions=True)
-    answers = [result for result in results if not isinstance(result, BaseException)]
-    failures = [result for result in results if isinstance(result, BaseException)]
-    if failures:
-        usages = [answer.usage if isinstance(answer, Sample) else answer.sample.usage for answer in answers]
-        usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
-        if isinstance(failures[0], ModelError):
-            failures[0].usage = sum(usages, Usage())
-        raise failures[0]
-    return answers
+        return await _answered(judge, prompt, model, calls)
+    asking = [_answered(judge, prompt, model, calls, number) for number in range(samples)]
+    names: dict[str, str] = {}
+    if judge.parameters.get("swap"):
+        names = swapped_names(example, judge.fields, judge.value_type.choices)
+        turned = await prompt_of(judge, swapped(example, names), model, calls)
+        asking += [_answered(judge, turned, model, calls, number) for number in range(samples)]
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    judgments = [answer for answer in answers if isinstance(answer, Judgment)]
+    for failure in answers:
+        if isinstance(failure, ModelError):
+            others = (e.usage for e in answers if isinstance(e, ModelError) and e is not failure and e.usage)
+            paid = (*(judgment.usage for judgment in judgments), *others)
+            failure.usage = sum(paid, failure.usage or Usage())
+        if isinstance(failure, BaseException):
+            raise failure
+    turned_back = [renamed(judgment, names) for judgment in judgments[samples:]]
+    return average([*judgments[:samples], *turned_back], judge.value_type)
+
+
+async def _answered(judge: Judge, prompt: Prompt, model: ChatModel, calls: Calls, number: int = 0) -> Judgment:
+    """The judgment of one answer; the first has the judge's own seed, and what its prompt took."""
+    request, started = prompt.request, time.perf_counter()
+    if number:
+        request = replace(request, seed=(request.seed or 0) + number)
+    reply = await calls.complete(model, request)
+    seconds = {"model": time.perf_counter() - started} | ({} if number else prompt.seconds)
+    judgment = read_answer(judge, prompt, reply, model)
+    return replace(judgment, usage=judgment.usage + Usage(seconds=seconds))
