@@ -202,10 +202,10 @@ def table(title: str, draws: Sequence[Draw], settings: argparse.Namespace) -> st
 
 
 def difference(first: Sequence[ScoredCase], second: Sequence[ScoredCase]) -> str:
-    """The library's paired comparison in points, for numbers that of the concordance too; then fixed and broken."""
+    """The library's paired comparison in points; then fixed and broken."""
     comparison = ma.compare(first, second)
-    points = [f"{part:+.0%}{' of CCC' * (name == 'ccc')}" for name, part in comparison.differences.items()]
-    return f"{', '.join(points).replace('%', '')}; {len(comparison.fixed)}, {len(comparison.broken)}"
+    points = f"{comparison.difference:+.0%}".replace("%", "")
+    return f"{points}; {len(comparison.fixed)}, {len(comparison.broken)}"
 
 
 def main() -> None:

@@ -152,7 +152,7 @@ def test_the_notebook_goes_from_dataframe_to_dataframe(
         monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
         monkeypatch.setenv("MEMALIGN_MODEL", "openai:gpt-4.1-mini")
         values = [shown("".join(cell["source"]), names) for cell in cells() if cell["cell_type"] == "code"]
-    assert all(value is None or value._repr_html_() for value in values)
+    assert all(value is None or repr(value) for value in values)
     before, after = names["before"], names["after"]
     assert sum(case.correct is True for case in before.cases) <= 4 < sum(case.correct is True for case in after.cases)
     judged = names["judged"]

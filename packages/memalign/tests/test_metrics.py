@@ -8,19 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.errors import InputError
-from memalign.metrics import (
-    Estimate,
-    accuracy,
-    balanced_accuracy,
-    ccc,
-    cohen_kappa,
-    confusion,
-    kernel,
-    krippendorff_alpha,
-    mae,
-    mcnemar_exact,
-    wilson_interval,
-)
+from memalign.metrics import Estimate, ccc, cohen_kappa, kernel, krippendorff_alpha, mcnemar_exact, wilson_interval
 
 pairs_of_labels = st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC")), max_size=40)
 pairs_of_scores = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=40)
@@ -29,7 +17,6 @@ pairs_of_scores = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_
 YES_NO = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
 
 
-RARE = [("ok", "ok")] * 9 + [("ok", "bad")]
 RANKS = [(1, 1), (2, 3), (1, 3), (3, 2)]
 SHIFTED = [(1, 2), (2, 3), (3, 4)]
 
@@ -44,19 +31,11 @@ def columns(pairs):
 @pytest.mark.parametrize(
     ("measure", "pairs", "value"),
     [
-        (accuracy, YES_NO, 0.7),
         (cohen_kappa, YES_NO, 0.4),  # (0.7 - 0.5) / (1 - 0.5)
-        (accuracy, RARE, 0.9),
-        (balanced_accuracy, RARE, 0.5),  # the rare label counts as much
-        (
-            ccc,
-            RANKS,
-            1 - 1.5 / (26 / 16),
-        ),  # squared distances 0, 1, 4, 1; of all pairs of the columns the mean is 26/16
+        (ccc, RANKS, 1 - 1.5 / (26 / 16)),  # squared distances 0, 1, 4, 1; of all pairs the mean is 26/16
         (ccc, SHIFTED, 4 / 7),  # means 2 and 3, variances and covariance 2/3: 2·2/3 / (2/3 + 2/3 + 1)
         (ccc, [(a + 1e9, b + 1e9) for a, b in SHIFTED], 4 / 7),
         (ccc, [(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], -1.0),
-        (mae, SHIFTED, 1.0),
     ],
 )
 def test_a_measure_of_a_hand_computed_table(measure, pairs, value):
@@ -88,34 +67,22 @@ def test_mcnemar_is_the_binomial_test():
 
 
 def test_wilsons_interval_has_width_even_at_the_edge():
-    assert wilson_interval(5, 5) == pytest.approx((0.5655, 1.0), abs=1e-4)
-    assert wilson_interval(50, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert wilson_interval(0, 0) is None
     # Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
-    assert wilson_interval(81, 263, corrected=True) == pytest.approx((0.2535, 0.3682), abs=1e-4)
-    assert wilson_interval(15, 148, corrected=True) == pytest.approx((0.0598, 0.1644), abs=1e-4)
-    assert wilson_interval(0, 20, corrected=True) == pytest.approx((0.0, 0.2005), abs=1e-4)
-    assert wilson_interval(1, 29, corrected=True) == pytest.approx((0.0018, 0.1963), abs=1e-4)
-
-
-def test_the_confusion_matrix_has_people_in_rows():
-    assert confusion(["A", "B", "B"], ["A", "A", "B"], ["A", "B"]) == ((1, 1), (0, 1))
-    with pytest.raises(InputError, match="'C' is not one of"):
-        confusion(["C"], ["A"], ["A", "B"])
+    assert wilson_interval(81, 263) == pytest.approx((0.2535, 0.3682), abs=1e-4)
+    assert wilson_interval(15, 148) == pytest.approx((0.0598, 0.1644), abs=1e-4)
+    assert wilson_interval(0, 20) == pytest.approx((0.0, 0.2005), abs=1e-4)
+    assert wilson_interval(1, 29) == pytest.approx((0.0018, 0.1963), abs=1e-4)
 
 
 # -- what is not defined is None ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("measure", [accuracy, balanced_accuracy, cohen_kappa, ccc, mae])
-def test_nothing_is_measured_without_cases(measure):
-    assert measure([], []) is None
-
-
 @pytest.mark.parametrize(
     ("measure", "pairs"),
     [
-        (balanced_accuracy, [("A", "A")] * 2),
+        (cohen_kappa, []),
+        (ccc, []),
         (cohen_kappa, [("A", "A")] * 2),
         (ccc, [(3, 3)] * 2),
         (ccc, [(0.1, 0.1)] * 3),
@@ -123,7 +90,7 @@ def test_nothing_is_measured_without_cases(measure):
     ],
 )
 def test_one_label_only_cannot_tell_agreement_from_chance(measure, pairs):
-    assert measure(*columns(pairs)) is None
+    assert measure(*columns(pairs) if pairs else ([], [])) is None
 
 
 @pytest.mark.parametrize("units", [[["A", "A"], ["A"]], [["A"], ["B"]], []])
@@ -133,37 +100,21 @@ def test_alpha_needs_two_labels_and_a_case_of_two_people(units):
 
 def test_columns_of_different_length_are_an_error():
     with pytest.raises(InputError, match="length: 1, 2"):
-        accuracy(["A"], ["A", "B"])
+        cohen_kappa(["A"], ["A", "B"])
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
 
 
-@given(pairs_of_labels)
-def test_label_measures_are_bounded_symmetric_and_order_blind(pairs):
-    first, second = columns(pairs)
-    shuffled = columns(random.Random(1).sample(pairs, len(pairs)))
-    for measure in (accuracy, cohen_kappa):
+@given(pairs_of_labels, pairs_of_scores)
+def test_measures_are_bounded_symmetric_and_order_blind(labels, scores):
+    for measure, pairs in ((cohen_kappa, labels), (ccc, scores)):
+        first, second = columns(pairs)
         value = measure(first, second)
         assert value is None or -1 - 1e-9 <= value <= 1 + 1e-9
         assert value == pytest.approx(measure(second, first))
-        assert value == pytest.approx(measure(*shuffled))
+        assert value == pytest.approx(measure(*columns(random.Random(1).sample(pairs, len(pairs)))))
         assert measure(first, first) in (None, pytest.approx(1.0))
-    value = balanced_accuracy(first, second)
-    assert value is None or 0 <= value <= 1 + 1e-9
-    assert balanced_accuracy(first, first) in (None, pytest.approx(1.0))
-
-
-@given(pairs_of_scores)
-def test_score_measures_are_bounded_and_symmetric(pairs):
-    first, second = columns(pairs)
-    for measure in (ccc,):
-        value = measure(first, second)
-        assert value is None or -1 - 1e-9 <= value <= 1 + 1e-9
-        assert value == pytest.approx(measure(second, first))
-        assert measure(first, first) in (None, pytest.approx(1.0))
-    assert mae(first, second) == pytest.approx(mae(second, first))
-    assert mae(first, first) in (None, 0.0)
 
 
 @given(pairs_of_scores.filter(lambda pairs: len(pairs) > 1))
@@ -185,10 +136,7 @@ def test_alpha_is_bounded_and_blind_to_order(units):
 # -- intervals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "measure",
-    [accuracy, balanced_accuracy, cohen_kappa, ccc, mae],
-)
+@pytest.mark.parametrize("measure", [cohen_kappa, ccc])
 def test_weighted_cases_give_what_repeated_cases_give(measure):
     draw = random.Random(3)
     truth = [draw.randint(1, 4) for _ in range(30)]

@@ -124,8 +124,7 @@ class _Tags(HTMLParser):
 def objects() -> list[Any]:
     one, _ = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
-    return [one, result, result.judge, result.judge.memory, *result.guidelines[:1], JUDGMENT,
-            Judgment(error=f"Down {SPITE}"), evaluate(one, rows(30))]  # fmt: skip
+    return [one, result, result.judge, result.judge.memory]
 
 
 def test_cards_are_escaped_whole_and_of_one_screen() -> None:
@@ -144,25 +143,19 @@ def test_cards_are_escaped_whole_and_of_one_screen() -> None:
 
 
 def test_cards_say_what_matters() -> None:
-    one, result, aligned, memory, guideline, judgment, failed, evaluation = (each._repr_html_() for each in objects())
+    one, result, aligned, memory = (each._repr_html_() for each in objects())
     assert "Is the reply warm?" in one
     assert "not aligned yet" in one
     assert "Say sorry before facts." in result
     assert result.count("the model&#x27;s answer did not mention it") == 2  # in the line, and once with a count
     assert "Say sorry before facts." in aligned
     assert "guideline" in memory
-    assert "G1" in guideline
-    assert "Is it kind?" in judgment
-    assert "0.93" in judgment
-    assert "no verdict" in failed
-    assert "accuracy" in evaluation
-    assert "(20 of 30)" in evaluation  # disagreements
 
 
 def test_a_repr_is_a_few_lines() -> None:
-    for each in objects():
+    one, result, aligned, memory = objects()
+    for each in (one, result, aligned, memory, result.guidelines[0], JUDGMENT, evaluate(one, rows(30))):
         assert len(repr(each)) < 1_500, type(each)
-    one, result, aligned, memory, *_ = objects()
     assert repr(one).startswith("Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the")
     assert "40 cases" in repr(aligned)
     assert repr(memory).startswith("<Memory: ")

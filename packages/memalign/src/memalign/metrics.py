@@ -9,7 +9,6 @@ of weights with a case or a group of cases at 0, so that all of them together co
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -25,14 +24,10 @@ Floats = NDArray[np.float64]
 __all__ = [
     "Estimate",
     "Statistic",
-    "accuracy",
-    "balanced_accuracy",
     "ccc",
     "cohen_kappa",
-    "confusion",
     "kernel",
     "krippendorff_alpha",
-    "mae",
     "mcnemar_exact",
     "paired_share_interval",
     "student_t",
@@ -40,7 +35,7 @@ __all__ = [
 ]
 
 Statistic = Callable[..., "float | None"]
-"""A function of columns of equal length, such as `accuracy`."""
+"""A function of columns of equal length, such as `ccc`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,19 +67,6 @@ class Estimate:
 # -- agreement of two columns --------------------------------------------------------------------------------------
 
 
-def accuracy(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """The share of cases on which both columns are equal, in [0, 1]; None without cases."""
-    return _once(_accuracy, first, second)
-
-
-def balanced_accuracy(predicted: Sequence[Hashable], truth: Sequence[Hashable]) -> float | None:
-    """The mean over the labels of `truth` of the share of their cases that `predicted` gets right, in [0, 1].
-
-    None when `truth` has fewer than two labels: there is then nothing to balance. Brodersen et al. 2010.
-    """
-    return _once(_balanced_accuracy, predicted, truth)
-
-
 def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
     """Agreement beyond what the two columns' label shares give by chance, in [-1, 1]. Cohen 1960.
 
@@ -101,27 +83,6 @@ def ccc(first: Sequence[float], second: Sequence[float]) -> float | None:
     None for fewer than two cases, or when all scores of both columns are equal.
     """
     return None if len(first) < 2 else _once(_ccc, first, second)
-
-
-def mae(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The mean absolute difference of the scores, in their own units; None without cases."""
-    return _once(_mae, first, second)
-
-
-def confusion(
-    predicted: Sequence[Hashable], truth: Sequence[Hashable], labels: Sequence[Hashable]
-) -> tuple[tuple[int, ...], ...]:
-    """How often each label of `truth` (rows) was given each label by `predicted` (columns), in the order of `labels`.
-
-    Raises InputError for a value that is not in `labels`.
-    """
-    _check_lengths(predicted, truth)
-    allowed = set(labels)
-    for value in (*predicted, *truth):
-        if value not in allowed:
-            raise InputError(f"value {value!r} is not one of the labels {list(labels)!r}")
-    counts = Counter(zip(truth, predicted, strict=True))
-    return tuple(tuple(counts[row, column] for column in labels) for row in labels)
 
 
 def krippendorff_alpha(
@@ -177,27 +138,23 @@ def student_t(level: float, degrees: int | None) -> float:
 
 
 def wilson_interval(
-    successes: float, n: float, *, level: float = 0.95, corrected: bool = False, degrees: int | None = None
+    successes: float, n: float, *, level: float = 0.95, degrees: int | None = None
 ) -> tuple[float, float] | None:
-    """Wilson's score interval (1927) of a share, wide even when all of `n` succeeded; None for n = 0.
+    """Wilson's score interval (1927) of a share, corrected for continuity (Newcombe 1998); None for n = 0.
 
-    Near 0 and 1 it misses the share in up to 14 of 100 on one side; `corrected` for continuity (Newcombe 1998), in 5 at
-    most. `n` may be the effective number of cases in groups; the `degrees` of freedom are then those of Student's t.
+    It is wide even when all of `n` succeeded. `n` may be the effective number of cases in groups; the `degrees` of
+    freedom are then those of Student's t.
     """
     if n == 0:
         return None
     z = student_t(level, degrees)
     share = successes / n
-    if corrected:
-        rest, under = z * z - 1 / n, 2 * (n + z * z)
-        down = max(0.0, rest - 2 + 4 * share * (n * (1 - share) + 1)) ** 0.5
-        up = max(0.0, rest + 2 + 4 * share * (n * (1 - share) - 1)) ** 0.5
-        low = (2 * successes + z * z - 1 - z * down) / under if share > 0 else 0.0
-        high = (2 * successes + z * z + 1 + z * up) / under if share < 1 else 1.0
-        return max(0.0, low), min(1.0, high)
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
-    return max(0.0, middle - half), min(1.0, middle + half)
+    rest, under = z * z - 1 / n, 2 * (n + z * z)
+    down = max(0.0, rest - 2 + 4 * share * (n * (1 - share) + 1)) ** 0.5
+    up = max(0.0, rest + 2 + 4 * share * (n * (1 - share) - 1)) ** 0.5
+    low = (2 * successes + z * z - 1 - z * down) / under if share > 0 else 0.0
+    high = (2 * successes + z * z + 1 + z * up) / under if share < 1 else 1.0
+    return max(0.0, low), min(1.0, high)
 
 
 def paired_share_interval(
@@ -241,22 +198,6 @@ def mcnemar_exact(b: int, c: int) -> float:
 Kernel = Callable[..., Floats]
 
 
-def _accuracy(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
-    same = np.array([a == b for a, b in zip(first, second, strict=True)], dtype=float)
-    return _ratio(weights @ same, weights.sum(axis=1))
-
-
-def _balanced_accuracy(weights: Floats, predicted: Sequence[Any], truth: Sequence[Any]) -> Floats:
-    codes, order = _codes(truth)
-    member = np.eye(len(order))[codes]
-    right = np.array([a == b for a, b in zip(predicted, truth, strict=True)], dtype=float)
-    totals = weights @ member
-    recall = _ratio(weights @ (member * right[:, None]), totals)
-    present = totals > 0
-    mean = _ratio(np.where(present, recall, 0.0).sum(axis=1), present.sum(axis=1).astype(float))
-    return np.where(present.sum(axis=1) >= 2, mean, np.nan)
-
-
 def _cohen_kappa(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
     codes, order = _codes((*first, *second))
     one, other = codes[: len(first)], codes[len(first) :]
@@ -281,18 +222,7 @@ def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Fl
     return np.where(spread > 1e-12 * scale, _ratio(2 * covariance, spread), np.nan).clip(-1.0, 1.0)
 
 
-def _mae(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
-    away = np.abs(np.asarray(first, dtype=float) - np.asarray(second, dtype=float))
-    return _ratio(weights @ away, weights.sum(axis=1))
-
-
-_KERNELS: dict[Statistic, Kernel] = {
-    accuracy: _accuracy,
-    balanced_accuracy: _balanced_accuracy,
-    cohen_kappa: _cohen_kappa,
-    ccc: _ccc,
-    mae: _mae,
-}
+_KERNELS: dict[Statistic, Kernel] = {cohen_kappa: _cohen_kappa, ccc: _ccc}
 
 
 def kernel(statistic: Statistic) -> Kernel:

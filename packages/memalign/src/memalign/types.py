@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Generic, Literal, Self
 
 import msgspec
 
 from memalign.errors import InputError
 from memalign.keys import FeedbackKey
-from memalign.values import Value, ValueT_co, value_text
+from memalign.values import Value, ValueT_co
 
 __all__ = [
     "CONTENT_FIELDS",
@@ -105,8 +105,7 @@ def too_deep(value: object, levels: int) -> bool:
 class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen value with named fields, all of them plain data.
 
-    Pydantic and FastAPI take such a class for a type of their own, as the type of a body, a response or a model's
-    field: it is written as `to_dict` gives it, and read and checked as msgspec does.
+    Pydantic and FastAPI take such a class as the type of a body, a response or a field.
     """
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,7 +119,7 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """How pydantic reads and writes the value; called by pydantic alone, so it is there to be imported."""
+        """How pydantic, which alone calls this, reads and writes the value: as `from_dict` and `to_dict` do."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(
@@ -128,24 +127,10 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
             serialization=core_schema.plain_serializer_function_ser_schema(cls.to_dict),
         )
 
-    @property
-    def __pydantic_serializer__(self) -> Any:
-        """How pydantic writes the value inside something of no declared type, such as a dict that FastAPI returns."""
-        return _serializer()
-
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        """The JSON schema of the value, whole: a page of OpenAPI has no place for our own definitions."""
-        (whole,), parts = msgspec.json.schema_components((cls,), ref_template="{name}")
-        return dict(_inlined(whole, parts))
-
-
-@cache
-def _serializer() -> Any:
-    from pydantic_core import SchemaSerializer, core_schema
-
-    written = core_schema.plain_serializer_function_ser_schema(PlainStruct.to_dict)
-    return SchemaSerializer(core_schema.any_schema(serialization=written))
+        """An object, in a page of OpenAPI; its fields are listed in docs/reference/formats.md."""
+        return {"type": "object", "title": cls.__name__}
 
 
 def _lists(value: Any) -> Any:
@@ -153,21 +138,6 @@ def _lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _lists(part) for name, part in value.items()}
     return [_lists(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
-    """The schema with its named parts in the places that refer to them."""
-    if isinstance(schema, list):
-        return [_inlined(item, parts) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _inlined(parts[schema["$ref"]], parts)
-    places = schema.get("prefixItems")
-    if places and all(place == places[0] for place in places):
-        # Said by `items` and the two lengths, which every reader of OpenAPI knows.
-        schema = {name: value for name, value in schema.items() if name != "prefixItems"} | {"items": places[0]}
-    return {name: _inlined(value, parts) for name, value in schema.items()}
 
 
 class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
@@ -364,15 +334,6 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         name = f"{self.id}, pinned" if self.pinned else self.id
         return f"Guideline({name}: {self.text!r}, supported by {by or 'nobody'})"
 
-    def _repr_html_(self) -> str:
-        """The card of a notebook."""
-        from memalign.notebook import card, facts, table
-
-        checks = [(check.question, check.answer) for check in self.checks]
-        sources = ", ".join(map(str, self.supported_by[:20]))
-        rows = [("", self.text), ("from", sources), ("written by", self.origin)]
-        return card(self.id, "pinned" * self.pinned, facts(rows), table(("check", "supports the label"), checks))
-
 
 class Usage(PlainStruct, frozen=True, kw_only=True):
     """What model calls cost. Usages add up with `+`.
@@ -483,32 +444,6 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         fields = ", ".join(f"{name}={value!r}" for name, value in values.items() if value not in (None, ""))
         findings = f", {len(self.findings)} findings" if self.findings else ""
         return f"Judgment({fields}{findings}, model={self.model!r})"
-
-    def _repr_html_(self) -> str:
-        """The card of a notebook."""
-        from memalign.notebook import card, facts, table
-
-        rows = [
-            ("error", self.error),
-            ("rationale", self.rationale),
-            ("confidence", self.confidence and f"{self.confidence:.2f}"),
-            ("the model's own", "" if self.own_value in (None, self.value) else value_text(self.own_value)),
-            ("guidelines", ", ".join(self.guideline_ids)),
-            ("similar cases", ", ".join(self.example_ids)),
-            ("notes", "\n".join(self.notes)),
-            ("model", self.model),
-        ]
-        findings = [
-            (
-                finding.guideline,
-                finding.check or (f'here: "{finding.evidence}"' if finding.evidence else "applies"),
-                finding.answer or (finding.value is not None and value_text(finding.value)) or "",
-                "" if finding.contribution is None else f"{finding.contribution:+.2f}",
-            )
-            for finding in self.findings
-        ]
-        verdict = "no verdict" if self.error else value_text(self.value)
-        return card(verdict, self.id, facts(rows), table(("guideline", "finding", "answer", "weighs"), findings))
 
 
 # Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to read a type.

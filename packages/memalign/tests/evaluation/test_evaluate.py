@@ -15,6 +15,7 @@ from memalign.metrics import Estimate, ccc
 from memalign.types import Example, Feedback, Usage
 from tests.support.scripted import scripted
 
+TABLE = [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15
 CCC = ccc([1, 2, 5, 4, 3], [1, 3, 5, 2, 3])
 
 
@@ -130,22 +131,17 @@ def many(kind, pairs, groups=None):
 @pytest.mark.parametrize(
     ("kind", "pairs", "metrics", "wrong"),
     [
-        (
-            "A|B|tie",
-            [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15,
-            {"accuracy": 0.7, "balanced_accuracy": (20 / 30 + 15 / 20) / 2, "kappa": 0.4},
-            list(range(20, 35)),
-        ),
+        ("A|B|tie", TABLE, {"accuracy": 0.7, "kappa": 0.4}, list(range(20, 35))),
         (
             "int:1..5",
             [(1, 1), (2, 3), (5, 5), (4, 2), (3, 3)],
-            {"accuracy": 0.6, "weighted_kappa": CCC, "ccc": CCC, "mae": 0.6},
+            {"accuracy": 0.6, "weighted_kappa": CCC},
             [3, 1],  # those that are furthest apart come first
         ),
         (
             "float:0..1",
             [(0.1, 0.2), (0.5, 0.5), (0.9, 0.6)],
-            {"ccc": ccc([0.1, 0.5, 0.9], [0.2, 0.5, 0.6]), "mae": 0.4 / 3},
+            {"accuracy": 2 / 3, "ccc": ccc([0.1, 0.5, 0.9], [0.2, 0.5, 0.6])},
             [2],
         ),  # a tenth is the same
         ("str", [("SELECT 1 ", "SELECT 1"), ("x", "y")], {"accuracy": 0.5}, [1]),
@@ -158,14 +154,13 @@ def test_every_value_type_has_its_measures(kind, pairs, metrics, wrong):
     assert all(name.split("_")[0] in str(result) for name in metrics)
 
 
-def test_the_confusion_matrix_of_a_long_scale_has_labels_that_occur():
-    labels = many("A|B|tie", [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15)
+def test_the_confusion_matrix_has_people_in_rows():
+    labels = many("A|B|tie", TABLE)
     assert labels.labels == ("A", "B", "tie")
     assert labels.confusion == ((20, 10, 0), (5, 15, 0), (0, 0, 0))  # 10 times people said A and the judge B
     assert all(figure.low < figure.value < figure.high for figure in labels.metrics.values())
-    scores = many("int:0..100", [(10, 10), (90, 70)])
-    assert (scores.labels, scores.confusion) == ((10, 70, 90), ((1, 0, 0), (0, 0, 1), (0, 0, 0)))
-    assert (many("float:0..1", [(0.1, 0.2)]).labels, many("str", [("x", "y")]).confusion) == ((), ())
+    for kind, pair in (("int:0..100", (10, 20)), ("float:0..1", (0.1, 0.2)), ("str", ("x", "y"))):
+        assert (many(kind, [pair]).labels, many(kind, [pair]).confusion) == ((), ())
 
 
 def test_five_of_five_is_no_proof_of_perfection():
@@ -189,15 +184,7 @@ def test_two_groups_are_too_few_for_an_interval():
     figure, why = result.metrics["accuracy"], "too few groups for an interval: there are 2, and 10 are needed"
     assert (figure.value, figure.low, figure.high, figure.no_interval) == (0.75, None, None, why)
     assert why in str(result)
-    assert "0.75  no interval" in str(result)
     assert result.to_dict()["metrics"]["accuracy"]["no_interval"] == why
-
-
-def test_a_disagreement_shows_the_reasons_of_both():
-    annotations = [said("t-1", False, "ana", rationale="cold"), said("t-1", rationale="rude", source="ben")]
-    (case,) = evaluate(judge_of("bool", {"t-1": True}), annotations).disagreements
-    assert (case.value, case.label, case.rationale) == (True, False, "about t-1")
-    assert case.people == {"ana": "cold", "ben": "rude"}
 
 
 def test_an_evaluation_is_a_value_that_prints_tables_and_dumps_json():
@@ -213,8 +200,8 @@ def test_an_evaluation_is_a_value_that_prints_tables_and_dumps_json():
     plain = json.loads(json.dumps(result.to_dict()))
     assert (plain["metrics"]["accuracy"]["value"], plain["confusion"]) == (0.75, [[2, 1], [0, 1]])
     assert plain["usage"]["calls"] == 4
-    first = {"id": "t-0", "label": True, "value": True, "error": None, "group": None}
-    assert plain["cases"][0] == first | {"own": None, "tolerance": 0.0}
+    first = {"id": "t-0", "label": True, "value": True, "error": None, "group": None, "tolerance": 0.0}
+    assert plain["cases"][0] == first | {"rationale": "about t-0"}
 
 
 # -- comparison ----------------------------------------------------------------------------------------------------------
@@ -231,37 +218,30 @@ def test_a_judge_that_fixes_many_is_ahead():
     before = many("bool", [(False, True)] * 12 + [(True, True)] * 20)
     after = many("bool", [(True, True)] * 32)
     result = compare(before, after)
-    assert (result.verdict, result.metric, result.n, result.left_out) == ("ahead", "accuracy", 32, 0)
-    assert (len(result.fixed), result.broken, result.both_right, result.both_wrong) == (12, (), 20, 0)
+    assert (result.verdict, result.n, result.left_out) == ("ahead", 32, 0)
+    assert (len(result.fixed), result.broken, result.first, result.second) == (12, (), 20 / 32, 1.0)
     assert result.mcnemar_p == pytest.approx(2 / 2**12)
-    assert result.differences["accuracy"].value == pytest.approx(12 / 32)
+    assert result.difference.value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"
-    assert "the second judge is better (accuracy), n = 32" in str(result)
+    assert "the second judge is better, n = 32" in str(result)
     assert json.loads(json.dumps(result.to_dict()))["fixed"] == [f"t-{i}" for i in range(12)]
 
 
 @pytest.mark.parametrize(
-    ("fixed", "same", "p", "verdict"), [(3, 2, 0.25, "tied"), (5, 0, 0.0625, "tied"), (6, 0, 0.03125, "ahead")]
+    ("fixed", "same", "p", "verdict"),
+    [(0, 3, 1.0, "tied"), (3, 2, 0.25, "tied"), (5, 0, 0.0625, "tied"), (6, 0, 0.03125, "ahead")],
 )
 def test_few_fixed_cases_are_no_proof(fixed, same, p, verdict):
     result = compare(cases(*[(False, True)] * fixed, *[(True, True)] * same), cases(*[(True, True)] * (fixed + same)))
-    assert result.verdict == verdict
-    assert result.mcnemar_p == pytest.approx(p)
+    assert (result.verdict, result.mcnemar_p) == (verdict, pytest.approx(p))
     assert ("no clear difference" in str(result)) == (verdict == "tied")
-
-
-def test_a_judge_is_tied_with_itself():
-    same = cases((True, True), (False, True), (True, False))
-    result = compare(same, same)
-    assert (result.verdict, result.mcnemar_p, result.fixed, result.broken) == ("tied", 1.0, (), ())
-    assert (result.both_right, result.both_wrong) == (1, 2)
 
 
 def test_only_cases_that_both_scored_count():
     before = [*cases((True, True), (False, True)), ScoredCase(id="t-2", label=True, error="timed out")]
     after = [*cases((True, True)), ScoredCase(id="t-1", label=True, error="timed out"), *cases((True, True), start=2)]
     result = compare(before, after)
-    assert (result.n, result.left_out, result.both_right) == (1, 2, 1)
+    assert (result.n, result.left_out) == (1, 2)
     right, wrong = cases((True, True)), cases((True, False))
     for first, second, message in (
         (before[2:], after, "no case was scored in both"),
@@ -272,18 +252,10 @@ def test_only_cases_that_both_scored_count():
             compare(first, second)
 
 
-def test_scores_are_compared_by_concordance_where_there_is_one():
-    truth = [1, 2, 3, 4, 5] * 8
-    before = cases(*[(6 - label, label) for label in truth])
-    result = compare(before, cases(*[(min(5, label + (i % 3 == 0)), label) for i, label in enumerate(truth)]))
-    assert (result.metric, result.verdict, set(result.differences)) == ("ccc", "ahead", {"accuracy", "ccc"})
-    assert result.first["ccc"] == pytest.approx(-1.0)
-    assert result.mcnemar_p is not None
-    right = compare(cases(*[(2 + n % 2, 5) for n in range(30)]), cases(*[(5, 5)] * 30))
-    assert (right.metric, right.verdict, len(right.fixed)) == ("accuracy", "ahead", 30)
-    real = compare(cases((0.1, 0.5), (0.5, 0.9), (0.3, 0.2)), cases((0.4, 0.5), (0.9, 0.9), (0.2, 0.2)))
-    assert (real.both_right, real.mcnemar_p, real.fixed, set(real.differences)) == (None, None, (), {"ccc"})
-    assert "ccc: " in str(real)
+def test_floats_are_right_within_the_tolerance():
+    rows = [(0.1, 0.5), (0.5, 0.9), (0.3, 0.2)]
+    before, after = (many("float:0..1", pairs) for pairs in (rows, [(0.4, 0.5), (0.9, 0.9), (0.2, 0.2)]))
+    assert compare(before, after).fixed == ("t-0", "t-1")
 
 
 @pytest.mark.parametrize(
@@ -297,6 +269,5 @@ def test_scores_are_compared_by_concordance_where_there_is_one():
 def test_grouped_cases_are_compared_by_group(wrong, n, groups, verdict):
     before = cases(*[(i >= wrong, True) for i in range(n)], groups=groups)
     result = compare(before, cases(*[(True, True)] * n))
-    assert result.verdict == verdict
-    assert result.differences["accuracy"].value == pytest.approx(wrong / n)
+    assert (result.verdict, result.difference.value) == (verdict, pytest.approx(wrong / n))
     assert ("too few groups for an interval: there are 3, and 10 are needed" in str(result)) == (wrong == 32)

@@ -125,7 +125,7 @@ def against_baseline(drawn: Drawn, *, broken: float, fixed: float, points: float
         second = turned > NormalDist().inv_cdf(broken)
         labels = np.ones(drawn.cases, dtype=bool)
         found = compare(drawn.scored(labels, first), drawn.scored(labels, second))
-        return outcome_of(found.differences["accuracy"], -points / 100)
+        return outcome_of(found.difference, -points / 100)
 
     return rates(decide)
 

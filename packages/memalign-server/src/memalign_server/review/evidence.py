@@ -45,8 +45,8 @@ class Agreement:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval of the share, at 95 % and corrected, as in the library's reports."""
-        return wilson_interval(self.agreed, self.n, corrected=True) or (0.0, 1.0)
+        """Wilson's interval of the share, at 95 %, as in the library's reports."""
+        return wilson_interval(self.agreed, self.n) or (0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,7 @@ def evaluate(
     if junit is not None and result is not None:
         _write(junit, junit_xml(result))
     if report is not None:
-        page = gather(judge, evaluation, against="the other judge" if against is None else label, gate=result)
+        page = gather(judge, evaluation, against="the other judge" if against is None else label)
         _write(report, _page(report.suffix.lower(), page, number))
         say(f"wrote the report to {report}")
     say_failures(failures)

@@ -65,8 +65,7 @@ def next_(
             judge, source, n=n, judged=judged, concurrency=concurrency, max_cost=max_cost, progress=progress
         )
     counts = [f"compared {counted(ranking.ranked, 'case')}"]
-    counts += [f"{ranking.in_memory} already in memory"] if ranking.in_memory else []
-    counts += [f"{ranking.copies} with the same content as another"] if ranking.copies else []
+    counts += [f"{ranking.left_out} left out as already in memory or copies"] if ranking.left_out else []
     counts += [f"{len(ranking.failed)} not judged"] if ranking.failed else []
     parts: list[Any] = []
     if ranking.cases:
@@ -184,9 +183,9 @@ def check(
 ) -> int:
     """Check feedback before a judge learns from it.
 
-    The command counts labels and sources, and lists duplicates and conflicts. It shows which labels are missing or
-    rare, and how far people agree with each other. With a judge's name, it also shows what is new to that judge and
-    which values and fields do not fit. No model is called. The command exits with 1 if rows are invalid.
+    The command counts labels and sources, and lists duplicates and conflicts. It shows how far people agree with each
+    other. With a judge's name, it also shows what is new to that judge and which values and fields do not fit. No model
+    is called. The command exits with 1 if rows are invalid.
     """
     from memalign.evaluation import review_feedback
     from memalign.values import ValueType
@@ -220,7 +219,6 @@ def _check_parts(review: FeedbackReview, name: str) -> list[Any]:
         ]
         parts.append(table(("source", "rows", "share"), sources, title="Sources", limit=_LIMIT))
     parts.append(_agreement(review))
-    parts += [f"look: {remark}" for remark in review.remarks]
     if review.duplicates:
         title = "Duplicates: ids with the same content count as one case"
         parts.append(table(("ids",), [(", ".join(ids),) for ids in review.duplicates], title=title, limit=_LIMIT))

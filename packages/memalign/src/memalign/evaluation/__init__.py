@@ -1,6 +1,6 @@
 """Agreement of a judge with people, comparison of judges, a gate, a review of feedback, and what to label next."""
 
-from memalign.evaluation.agreement import Disagreement, Evaluation, LabelledCases, aevaluate, evaluate
+from memalign.evaluation.agreement import Evaluation, LabelledCases, aevaluate, evaluate
 from memalign.evaluation.cases import ScoredCase, same_value
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.criteria import Criterion, GateResult, check_criteria, gate, junit_xml
@@ -12,7 +12,6 @@ __all__ = [
     "Comparison",
     "ConflictingLabels",
     "Criterion",
-    "Disagreement",
     "Evaluation",
     "FeedbackReview",
     "GateResult",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -18,7 +19,7 @@ from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.io import FeedbackSource, read_feedback, read_judgments
 from memalign.judge.many import signature_of
 from memalign.memory.label_policy import policy_label
-from memalign.metrics import Estimate, Statistic, accuracy, balanced_accuracy, ccc, cohen_kappa, confusion, mae
+from memalign.metrics import Estimate, Statistic, ccc, cohen_kappa
 from memalign.models.calls import Calls
 from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Feedback, Judgment, Usage
@@ -28,31 +29,17 @@ if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
     from memalign.memory import Case
 
-__all__ = [
-    "Disagreement",
-    "Evaluation",
-    "LabelledCases",
-    "aevaluate",
-    "evaluate",
-    "judgments_from",
-    "made_by",
-    "measure",
-    "metrics_of",
-]
+__all__ = ["METRICS", "Evaluation", "LabelledCases", "aevaluate", "evaluate", "judgments_from", "measure"]
 
-_LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
-_TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
+METRICS: dict[str, tuple[str, Statistic]] = {
+    "bool": ("kappa", cohen_kappa),
+    "choice": ("kappa", cohen_kappa),
+    "int": ("weighted_kappa", ccc),  # the two are the same figure
+    "float": ("ccc", ccc),
+}
+"""What is measured of a judge beside its accuracy, by the kind of its values."""
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Disagreement:
-    """A case on which judge and people differ, with the reasons of both; `people` has the words by source."""
-
-    id: str
-    value: Value
-    label: Value
-    rationale: str | None
-    people: dict[str, str]
+_LISTED_LABELS = 12  # an int:0..100 would make a confusion matrix of mostly empty rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +54,11 @@ class Evaluation:
         unlabelled: Cases that have only comments, and were not judged.
         seen: Of the n, those in the judge's memory, by id or content: they say nothing about learning.
         taught: Cases that were left out because they are in the memory of a judge here; see `unseen` of `evaluate`.
-        metrics: By name. bool and choices: accuracy, balanced_accuracy, kappa; int: accuracy, weighted_kappa
-            (quadratic), ccc, mae; float: ccc, mae; str: accuracy. Where a calibrator decided, accuracy_own is that of
-            the model's own verdicts. Where cases have a group, intervals come from whole groups; fewer than ten groups
-            give none.
-        labels: The labels of the confusion matrix.
-        confusion: Counts in the order of `labels` (rows: people, columns: judge); empty for float and str.
-        disagreements: In the order of the cases; for numbers those that are furthest apart come first.
+        metrics: accuracy (of float: the share within a tenth of the scale); besides kappa of bool and choices,
+            weighted_kappa (quadratic) of int, ccc of float. Where cases have a group, intervals come from whole groups;
+            fewer than ten groups give none.
+        labels: The labels of the confusion matrix; none of float, str and long scales.
+        confusion: Counts in the order of `labels` (rows: people, columns: judge).
         usage: What the calls of this evaluation came to.
         model: The model that answered.
         memory_hash: Of the judge's memory.
@@ -94,7 +79,6 @@ class Evaluation:
     metrics: dict[str, Estimate]
     labels: tuple[Value, ...]
     confusion: tuple[tuple[int, ...], ...]
-    disagreements: tuple[Disagreement, ...]
     usage: Usage
     model: str
     memory_hash: str
@@ -104,37 +88,21 @@ class Evaluation:
     judgments: Mapping[str, Judgment] = field(default_factory=dict, repr=False)
     rows: tuple[Feedback, ...] = field(default=(), repr=False)
 
+    @property
+    def disagreements(self) -> tuple[ScoredCase, ...]:
+        """The cases on which judge and people differ, in their order; numbers that are furthest apart come first."""
+        return tuple(sorted((case for case in self.cases if case.correct is False), key=lambda case: -case.distance))
+
     def to_dict(self) -> dict[str, Any]:
         """The figures and cases as plain JSON values."""
         names = [item.name for item in fields(self) if item.name not in ("judgments", "rows", "base")]
         plain: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
+        plain |= {"disagreements": [case.id for case in self.disagreements]}
         return plain | {"base": None if self.base is None else self.base.to_dict()}
 
     def __repr__(self) -> str:
         figures = ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in self.metrics.items())
         return f"<Evaluation of {self.judge}: n = {self.n}, {figures}>"
-
-    def _repr_html_(self) -> str:
-        """The card of a notebook."""
-        from memalign.notebook import card, facts, table
-
-        outside = {"without a verdict": self.unscored, "without a label": self.unlabelled, "in its memory": self.seen}
-        differ = [(case.id, value_text(case.value), value_text(case.label), case.rationale)
-                  for case in self.disagreements]  # fmt: skip
-        return card(
-            self.judge,
-            f"{self.value_type}, {self.model}, n = {self.n}",
-            facts([(name, count or None) for name, count in outside.items()]),
-            table(("agreement with people", "", "95 %"), self._figures()),
-            table(("id", "judge", "people", "the judge's reason"), differ, title="Disagreements"),
-        )
-
-    def _figures(self) -> list[list[str]]:
-        rows = []
-        for name, figure in self.metrics.items():
-            value, _, interval = f"{figure:.2f}".partition(" ")
-            rows.append([name.replace("_", " "), value, "no interval" if figure.no_interval else interval])
-        return rows
 
     def __str__(self) -> str:
         total = self.n + self.unscored + self.unlabelled
@@ -150,12 +118,13 @@ class Evaluation:
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
             lines.append(too_few_groups(groups) or f"intervals allow for {len(set(groups))} groups of similar cases")
-        tables = [self._figures()]
-        if self.confusion and len(self.labels) <= _TABLE_LABELS:
+        rows = [[name.replace("_", " "), f"{figure:.2f}"] for name, figure in self.metrics.items()]
+        lines += ["", *_table(rows)]
+        if self.confusion:
             names = [value_text(label) for label in self.labels]
             counts = ([name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True))
-            tables.append([["people \\ judge", *names], *counts])
-        return "\n".join([*lines, *(line for rows in tables for line in ("", *_table(rows)))])
+            lines += ["", *_table([["people \\ judge", *names], *counts])]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,13 +212,13 @@ async def aevaluate(
         InvalidRows: A row is not valid.
         InputError: No case has a label, all are in memory, or a file of judgments does not fit.
     """
-    outside = [one for one in (judge, against) if unseen and one is not None]
+    outside = [other for other in (judge, against) if unseen and other is not None]
     cases = LabelledCases.of(judge, labelled, outside=outside)
     files = [judged] if isinstance(judged, str | Path) else list(judged)
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
 
     async def judgments_of(one: Judge, *, first: bool) -> tuple[Sequence[Judgment], Usage]:
-        if (file := next((path for path in files if made_by(one, path)), None)) is not None:
+        if (file := next((path for path in files if _made_by(one, path)), None)) is not None:
             return judgments_from(file, cases.examples), Usage()
         if first and files:
             raise InputError(
@@ -277,8 +246,8 @@ evaluate = aio.blocking(aevaluate)
 # -- judgments that lie in a file already ------------------------------------------------------------------------------
 
 
-def made_by(judge: Judge, path: str | Path) -> bool:
-    """Whether the judge as it is today wrote the file of judgments; its name does not count, and no key is needed."""
+def _made_by(judge: Judge, path: str | Path) -> bool:
+    """Whether the judge as it is today wrote the file; its name does not count, and no key is needed."""
     signature = f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
     return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
 
@@ -311,8 +280,8 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgm
         for example in labelled.examples
     )
     scored = [case for case in cases if case.value is not None]
-    values, truth = [case.value for case in scored if case.value is not None], [case.label for case in scored]
-    listed = _listed(judge.value_type, [*values, *truth])
+    labels = judge.value_type.labels if len(judge.value_type.labels) <= _LISTED_LABELS else ()
+    counts = Counter((case.label, case.value) for case in scored)
     memory, ids = _keys(judge.memory.cases), {case.id for case in scored}
     return Evaluation(
         judge=judge.name,
@@ -322,10 +291,9 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgm
         unlabelled=labelled.unlabelled,
         seen=sum(example.id in ids and not memory.isdisjoint(_keys([example])) for example in labelled.examples),
         taught=labelled.taught,
-        metrics=_all_metrics(judge.value_type, scored),
-        labels=listed,
-        confusion=confusion(values, truth, listed) if listed else (),
-        disagreements=_disagreements(scored, by_id, annotations_by_case(labelled.rows)),
+        metrics=measure(judge.value_type, scored),
+        labels=labels,
+        confusion=tuple(tuple(counts[row, column] for column in labels) for row in labels),
         usage=usage,
         model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
         memory_hash=next((judgment.memory_hash for judgment in judgments if judgment.memory_hash), ""),
@@ -342,9 +310,9 @@ def _scored(example: Example, label: Value, judgment: Judgment, value_type: Valu
         id=example.id,
         label=label,
         value=None if error else judgment.value,
-        own=judgment.own_value if judgment.decided_by == "calibrator" else None,
         error=error,
         group=None if group is None else str(group),
+        rationale=judgment.rationale,
         tolerance=value_type.tolerance,
     )
 
@@ -361,73 +329,18 @@ def _keys(cases: Iterable[Case | Example | Feedback]) -> set[str]:
 # -- figures ---------------------------------------------------------------------------------------------------------
 
 
-def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
-    """What is measured of a judge with this value type, by name."""
-    match value_type.kind:
-        case "int":
-            return {"accuracy": accuracy, "weighted_kappa": ccc, "ccc": ccc, "mae": mae}  # the two are the same figure
-        case "float":
-            return {"ccc": ccc, "mae": mae}
-        case "str":
-            return {"accuracy": accuracy}
-        case _:
-            return {"accuracy": accuracy, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
-
-
 def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Estimate]:
-    """The metrics of the value type over the cases that have a verdict."""
+    """The accuracy and the metrics of the value type over the cases that have a verdict."""
     scored = [case for case in cases if case.value is not None]
     values, truth, groups = [case.value for case in scored], [case.label for case in scored], clusters(scored)
-    if value_type.kind == "str":
-        values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
-
-    def interval(statistic: Statistic) -> tuple[float, float] | None:
-        if statistic is accuracy:
-            return share_interval([value == label for value, label in zip(values, truth, strict=True)], groups)
-        return agreement_interval(statistic, values, truth, groups)
-
-    return {
-        name: estimate(statistic(values, truth), groups, partial(interval, statistic))
-        for name, statistic in metrics_of(value_type).items()
-    }
-
-
-def _all_metrics(value_type: ValueType, scored: Sequence[ScoredCase]) -> dict[str, Estimate]:
-    """The metrics, and where a calibrator decided the accuracy of the model's own verdicts."""
-    metrics = measure(value_type, scored)
-    if value_type.kind != "float" and any(case.own is not None for case in scored):
-        own = [case if case.own is None else replace(case, value=case.own) for case in scored]
-        metrics["accuracy_own"] = measure(value_type, own)["accuracy"]
-    return metrics
-
-
-def _listed(value_type: ValueType, values: Sequence[Value]) -> tuple[Value, ...]:
-    if value_type.kind == "int" and not 0 < len(value_type.labels) <= _LISTED_LABELS:
-        return tuple(sorted({int(value) for value in values}))
-    return value_type.labels
-
-
-def _disagreements(
-    scored: Sequence[ScoredCase], judgments: Mapping[str, Judgment], annotations: Mapping[str, Sequence[Feedback]]
-) -> tuple[Disagreement, ...]:
-    """Numbers that are furthest apart first, all else in the order of the cases."""
-    wrong = [
-        Disagreement(
-            id=case.id,
-            value=case.value,
-            label=case.label,
-            rationale=judgments[case.id].rationale,
-            people={row.source: row.rationale for row in annotations[case.id] if row.rationale},
-        )
-        for case in scored
-        if case.value is not None and not case.correct
-    ]
-
-    def distance(case: Disagreement) -> float:
-        text = isinstance(case.value, str) or isinstance(case.label, str)
-        return 0.0 if text else abs(float(case.value) - float(case.label))
-
-    return tuple(sorted(wrong, key=distance, reverse=True))
+    right = [bool(case.correct) for case in scored]
+    share = sum(right) / len(right) if right else None
+    figures = {"accuracy": estimate(share, groups, lambda: share_interval(right, groups))}
+    if value_type.kind in METRICS:
+        name, statistic = METRICS[value_type.kind]
+        interval = partial(agreement_interval, statistic, values, truth, groups)
+        figures[name] = estimate(statistic(values, truth), groups, interval)
+    return figures
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

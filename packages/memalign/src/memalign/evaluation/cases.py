@@ -15,6 +15,7 @@ __all__ = [
     "clusters",
     "estimate",
     "labels_by_source",
+    "labels_of_several",
     "same_value",
     "too_few_groups",
 ]
@@ -58,7 +59,7 @@ def same_value(value: Value, label: Value, tolerance: float = 0.0) -> bool:
     White space around free text does not count, and of floats a difference up to `ValueType.tolerance`.
     """
     if isinstance(value, str) or isinstance(label, str):
-        return str(value).strip() == str(label).strip() if isinstance(value, str) is isinstance(label, str) else False
+        return isinstance(value, str) and isinstance(label, str) and value.strip() == label.strip()
     return value == label or abs(value - label) <= tolerance
 
 
@@ -70,7 +71,7 @@ class ScoredCase:
         id: The example's id.
         label: The label that counts among people's, by the judge's label policy.
         value: The judge's verdict.
-        own: The model's own verdict, where a calibrator decided.
+        rationale: The judge's reason.
         error: Why there is no verdict.
         group: What several cases share (a document, a customer), or None.
         tolerance: How far apart a float and its label may be and still agree; see `ValueType.tolerance`.
@@ -79,7 +80,7 @@ class ScoredCase:
     id: str
     label: Value
     value: Value | None = None
-    own: Value | None = None
+    rationale: str | None = None
     error: str | None = None
     group: str | None = None
     tolerance: float = 0.0
@@ -88,6 +89,13 @@ class ScoredCase:
     def correct(self) -> bool | None:
         """Whether the verdict is the label; None when there is no verdict."""
         return None if self.value is None else same_value(self.value, self.label, self.tolerance)
+
+    @property
+    def distance(self) -> float:
+        """How far apart two numbers are; 0 of all else."""
+        value, label = self.value, self.label
+        text = value is None or isinstance(value, str) or isinstance(label, str)
+        return 0.0 if text else float(abs(value - label))
 
 
 def clusters(cases: Sequence[ScoredCase]) -> list[str] | None:

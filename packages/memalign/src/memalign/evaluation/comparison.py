@@ -10,9 +10,9 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.evaluation.cases import ScoredCase, clusters, estimate, same_value
-from memalign.evaluation.intervals import difference_interval, paired_interval
-from memalign.metrics import Estimate, Statistic, accuracy, ccc, mcnemar_exact
-from memalign.values import Value, value_text
+from memalign.evaluation.intervals import paired_interval
+from memalign.metrics import Estimate, mcnemar_exact
+from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.evaluation.agreement import Evaluation
@@ -20,67 +20,56 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "compare"]
 
 _ALPHA = 0.05
-_SMALL = 0.001  # a smaller p is not written out
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The second judge against the first, over the `n` cases that both scored.
+    """The second judge's accuracy against the first's, over the cases that both scored.
 
-    `first` and `second` have each judge's figures on these cases, `differences` second minus first with 95 % intervals:
-    accuracy (not for float), and ccc for numbers. `fixed` are the ids that only the second got right, `broken` those
-    that only the first did; `mcnemar_p` is McNemar's exact p of their difference. These four are None or empty for
-    float, where right and wrong have no edge. `left_out` cases are in one evaluation only, or lack a verdict in one.
-
-    `verdict` is the second's, on `metric` (ccc for numbers, else accuracy): "ahead" or "behind" when the interval
-    excludes 0, and for accuracy McNemar's p is below 0.05 too; else "tied", which says that n cases do not tell them
-    apart, not that they are equal.
+    Attributes:
+        n: How many cases both scored.
+        left_out: Cases that are in one evaluation only, or lack a verdict in one.
+        verdict: The second's: "ahead" or "behind" when the interval of the difference excludes 0 and p is below 0.05;
+            else "tied", which says that n cases do not tell them apart, not that they are equal.
+        first: The first judge's accuracy on these cases.
+        second: The second's.
+        difference: Second minus first, with its interval at 95 %.
+        fixed: The ids that only the second got right.
+        broken: Those that only the first did.
+        mcnemar_p: McNemar's exact p of their difference.
     """
 
     n: int
     left_out: int
-    metric: str
     verdict: Literal["ahead", "behind", "tied"]
-    first: dict[str, float | None]
-    second: dict[str, float | None]
-    differences: dict[str, Estimate]
-    both_right: int | None
-    both_wrong: int | None
+    first: float
+    second: float
+    difference: Estimate
     fixed: tuple[str, ...]
     broken: tuple[str, ...]
-    mcnemar_p: float | None
+    mcnemar_p: float
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
         return dict(msgspec.to_builtins(self))
 
     def __str__(self) -> str:
+        words = {"ahead": "the second judge is better", "behind": "the second judge is worse"}
         pairs = f"n = {self.n} cases scored by both" + (f", {self.left_out} left out" if self.left_out else "")
-        metric = self.metric.replace("_", " ")
-        lines = [f"the second judge is {'better' if self.verdict == 'ahead' else 'worse'} ({metric}), {pairs}"]
-        if self.verdict == "tied":
-            lines = [f"no clear difference ({metric}), {pairs}"]
-        for name, difference in self.differences.items():
-            before, after = Estimate(value=self.first[name]), Estimate(value=self.second[name])
-            line = f"{name.replace('_', ' ')}: {before} -> {after}"
-            if difference.value is not None:
-                line += f"  difference {difference:+.2f}  {difference.no_interval or ''}".rstrip()
-            lines.append(line)
-        if self.mcnemar_p is not None:
-            lines.append(
-                f"{len(self.fixed)} fixed, {len(self.broken)} broken, {self.both_right} right both times, "
-                f"{self.both_wrong} wrong both times; McNemar p "
-                + (f"= {self.mcnemar_p:.3f}" if self.mcnemar_p >= _SMALL else f"< {_SMALL}")
-            )
-            ids = {"fixed": self.fixed, "broken": self.broken}
-            lines += [f"{name}: {', '.join(ids[name])}" for name in ids if ids[name]]
-        return "\n".join(lines)
+        difference = f"{self.difference:+.2f}  {self.difference.no_interval or ''}".rstrip()
+        lines = [
+            f"{words.get(self.verdict, 'no clear difference')}, {pairs}",
+            f"accuracy: {self.first:.2f} -> {self.second:.2f}  difference {difference}",
+            f"{len(self.fixed)} fixed, {len(self.broken)} broken; McNemar p = {self.mcnemar_p:.3f}",
+        ]
+        ids = {"fixed": self.fixed, "broken": self.broken}
+        return "\n".join([*lines, *(f"{name}: {', '.join(ids[name])}" for name in ids if ids[name])])
 
 
 def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]) -> Comparison:
     """Compare two judges on the cases that both scored, paired by id.
 
-    Where cases have a group, intervals are wider; fewer than ten groups give none, and the two are tied.
+    Where cases have a group, the interval is wider; fewer than ten groups give none, and the two are tied.
 
     Args:
         first: An evaluation, or scored cases.
@@ -93,74 +82,36 @@ def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Seque
         InputError: No case was scored by both, or a case has two different labels.
     """
     before, after = _by_id(first), _by_id(second)
-    pairs: list[ScoredCase] = []
-    rows: list[tuple[Value, Value, Value]] = []
-    for example_id, one in before.items():
-        other = after.get(example_id)
-        if other is None or one.value is None or other.value is None:
-            continue
-        if not same_value(one.label, other.label):
-            raise InputError(
-                f"{example_id!r} has label {value_text(one.label)} in the first and {value_text(other.label)} in the "
-                "second; evaluate both judges on the same labelled file"
-            )
-        pairs.append(one)
-        rows.append((one.label, one.value, other.value))
+    shared = [(before[name], after[name]) for name in before if name in after]
+    pairs = [(old, new) for old, new in shared if old.value is not None and new.value is not None]
     if not pairs:
         raise InputError("no case was scored in both; evaluate both judges on the same labelled file")
-    columns = zip(*rows, strict=True)
-    truth, old, new = ([value.strip() if isinstance(value, str) else value for value in column] for column in columns)
-    groups, every = clusters(pairs), [*truth, *old, *new]
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in every)
-    continuous = numeric and any(isinstance(value, float) for value in every)
-
-    statistics: dict[str, Statistic] = {} if continuous else {"accuracy": accuracy}
-    statistics |= {"ccc": ccc} if numeric else {}
-    differences = {name: _difference(statistic, old, new, truth, groups) for name, statistic in statistics.items()}
-    right = [(case.id, a == label, b == label) for case, label, a, b in zip(pairs, truth, old, new, strict=True)]
-    fixed = () if continuous else tuple(name for name, a, b in right if b and not a)
-    broken = () if continuous else tuple(name for name, a, b in right if a and not b)
-    p = None if continuous else mcnemar_exact(len(fixed), len(broken))
-    # Of labels that are all the same there is no concordance.
-    metric = "ccc" if numeric and (continuous or differences["ccc"].value is not None) else "accuracy"
+    for old, new in pairs:
+        if not same_value(old.label, new.label):
+            raise InputError(
+                f"{old.id!r} has label {value_text(old.label)} in the first and {value_text(new.label)} in the "
+                "second; evaluate both judges on the same labelled file"
+            )
+    groups, n = clusters([old for old, _ in pairs]), len(pairs)
+    changes = [bool(new.correct) - bool(old.correct) for old, new in pairs]
+    fixed, broken = ([old.id for (old, _), own in zip(pairs, changes, strict=True) if own == way] for way in (1, -1))
+    right = sum(bool(old.correct) for old, _ in pairs) / n
+    difference = estimate(sum(changes) / n, groups, lambda: paired_interval(changes, groups))
+    p = mcnemar_exact(len(fixed), len(broken))
+    verdict: Literal["ahead", "behind", "tied"] = "tied"
+    if difference.low is not None and difference.high is not None and p < _ALPHA:
+        verdict = "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "tied"
     return Comparison(
-        n=len(pairs),
-        left_out=len(before.keys() | after.keys()) - len(pairs),
-        metric=metric,
-        verdict=_verdict(differences[metric], p if metric == "accuracy" else None),
-        first={name: statistic(old, truth) for name, statistic in statistics.items()},
-        second={name: statistic(new, truth) for name, statistic in statistics.items()},
-        differences=differences,
-        both_right=None if continuous else sum(a and b for _, a, b in right),
-        both_wrong=None if continuous else sum(not a and not b for _, a, b in right),
-        fixed=fixed,
-        broken=broken,
+        n=n,
+        left_out=len(before.keys() | after.keys()) - n,
+        verdict=verdict,
+        first=right,
+        second=right + sum(changes) / n,
+        difference=difference,
+        fixed=tuple(fixed),
+        broken=tuple(broken),
         mcnemar_p=p,
     )
-
-
-def _difference(
-    statistic: Statistic,
-    old: Sequence[Value],
-    new: Sequence[Value],
-    truth: Sequence[Value],
-    groups: Sequence[str] | None,
-) -> Estimate:
-    before, after = statistic(old, truth), statistic(new, truth)
-
-    def interval() -> tuple[float, float] | None:
-        if statistic is not accuracy:
-            return difference_interval(statistic, old, new, truth, groups)
-        changes = [(b == label) - (a == label) for a, b, label in zip(old, new, truth, strict=True)]
-        return paired_interval(changes, groups)
-
-    return estimate(None if before is None or after is None else after - before, groups, interval)
-
-
-def _verdict(difference: Estimate, p: float | None) -> Literal["ahead", "behind", "tied"]:
-    if difference.low is None or difference.high is None or (p is not None and p >= _ALPHA):
-        return "tied"
-    return "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "tied"
 
 
 def _by_id(scored: Evaluation | Sequence[ScoredCase]) -> dict[str, ScoredCase]:

@@ -1,14 +1,12 @@
-"""What feedback holds, before a judge learns from it: counts, agreement, conflicts, and labels that are rare."""
+"""What feedback holds, before a judge learns from it: counts, agreement and conflicts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
-
-import msgspec
 
 from memalign.errors import RowError
 from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
@@ -21,13 +19,6 @@ from memalign.types import Feedback, as_json
 from memalign.values import Value, ValueType, value_text
 
 __all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review_feedback"]
-
-
-_FEW = 10
-"""Labels below which a share says nothing."""
-
-_RARE = 0.1
-_MOST_LABELS = 10  # more are not counted one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +39,12 @@ class FeedbackReview:
         cases: On how many cases; the same content under two ids is one.
         labelled: How many rows have a label.
         commented: How many have words.
-        labels: Rows by label.
+        labels: Rows by label; of bool and choices also the labels that nobody gave, which a judge cannot learn here.
         sources: Rows by person.
         duplicates: Groups of ids with the same content.
         conflicts: Cases on which people differ.
         alpha: Krippendorff's; None for fewer than two compared cases, and when all labels are the same.
         compared: The cases that two or more people labelled.
-        remarks: Which labels are missing or rare.
         status: New, changed and unchanged rows, against a judge.
         invalid: The rows that cannot be used.
         notes: What else became of rows, such as how many are not filled in.
@@ -70,7 +60,6 @@ class FeedbackReview:
     conflicts: tuple[ConflictingLabels, ...]
     alpha: float | None
     compared: int
-    remarks: tuple[str, ...]
     status: dict[str, int] | None
     invalid: tuple[RowError, ...]
     notes: tuple[str, ...] = ()
@@ -104,32 +93,25 @@ def review_feedback(
         if judge is not None and (reason := misfit(judge, row))
     }
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
-    if value_type is None:
-        rows = [_one_spelling(row) for row in rows]
     cases = list(annotations_by_case(rows, hashes).values())
-    pairable, labels = labels_of_several(cases), _label_counts(rows, value_type)
+    pairable = labels_of_several(cases)
+    labels = Counter(value_text(row.value) for row in rows if row.value is not None)
+    listed = [value_text(label) for label in value_type.labels] if value_type and value_type.kind != "int" else []
     return FeedbackReview(
         rows=len(rows),
         cases=len(cases),
-        labelled=sum(row.value is not None for row in rows),
+        labelled=labels.total(),
         commented=sum(bool((row.rationale or "").strip()) for row in rows),
-        labels=labels,
+        labels={label: labels[label] for label in listed} or dict(labels.most_common()),
         sources=dict(Counter(row.source for row in rows).most_common()),
         duplicates=tuple(ids for ids in map(_ids, cases) if len(ids) > 1),
         conflicts=_conflicts(cases, value_type, judge),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
-        remarks=_rare_labels(labels, value_type),
         status=_status(judge, rows) if judge else None,
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
         notes=file.notes,
     )
-
-
-def _one_spelling(row: Feedback) -> Feedback:
-    """True, TRUE and true are one label, where no judge says what its labels are."""
-    written = row.value.strip().lower() if isinstance(row.value, str) else ""
-    return msgspec.structs.replace(row, value=written == "true") if written in ("true", "false") else row
 
 
 def _ids(annotations: Sequence[Feedback]) -> tuple[str, ...]:
@@ -158,39 +140,7 @@ def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
     return dict(counts)
 
 
-def _rare_labels(labels: Mapping[str, int], value_type: ValueType | None) -> tuple[str, ...]:
-    """The labels that a judge would hardly learn from these; none where there are too few labels to say."""
-    counts = dict(labels)
-    if value_type is not None and value_type.kind == "int" and 0 < len(value_type.labels) <= _MOST_LABELS:
-        counts = {value_text(label): labels.get(value_text(label), 0) for label in value_type.labels}
-    kind = None if value_type is None else value_type.kind
-    n = sum(counts.values())
-    if kind in ("str", "float") or len(counts) > _MOST_LABELS or n < max(_FEW, 2 * len(counts)):
-        return ()
-    limit = min(_RARE, 0.5 / max(len(counts), 1))  # of ten labels each has a tenth when they are even
-    missing = [f"nobody gave {label}" for label, count in counts.items() if not count]
-    rare = [
-        f"{label} is rare: {count} of {n} ({count / n:.0%})" for label, count in counts.items() if 0 < count < limit * n
-    ]
-    same = [f"all {n} labels are {next(iter(counts))}"] if len(counts) == 1 and value_type is None else []
-    return tuple(f"{remark}; the judge can hardly learn when to give it" for remark in (*missing, *rare, *same))
-
-
-def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dict[str, int]:
-    counts = Counter(value_text(row.value) for row in rows if row.value is not None)
-    if value_type is not None and value_type.kind in ("bool", "choice"):
-        # A label that nobody gave is worth seeing: a judge cannot learn it from here.
-        return {value_text(label): counts[value_text(label)] for label in value_type.labels}
-    return dict(counts.most_common())
-
-
 def agreement_of_people(units: list[list[Value]], value_type: ValueType | None) -> float | None:
     """Krippendorff's alpha of the labels of each case, a label a person, at the level of the value type."""
-    values = [value for unit in units for value in unit]
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    level: Literal["nominal", "ordinal", "interval"] = "nominal"
-    if value_type.kind == "int" if value_type else numeric and all(isinstance(value, int) for value in values):
-        level = "ordinal"
-    elif value_type.kind == "float" if value_type else numeric:
-        level = "interval"
-    return krippendorff_alpha(units, level=level)
+    levels: dict[str, Literal["ordinal", "interval"]] = {"int": "ordinal", "float": "interval"}
+    return krippendorff_alpha(units, level=levels.get(value_type.kind, "nominal") if value_type else "nominal")

@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
-from memalign.metrics import Statistic, ccc, kernel, mae, paired_share_interval, student_t, wilson_interval
+from memalign.metrics import Statistic, ccc, kernel, paired_share_interval, student_t, wilson_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["agreement_interval", "difference_interval", "paired_interval", "share_interval"]
+__all__ = ["agreement_interval", "paired_interval", "share_interval"]
 
 Interval = tuple[float, float]
 Groups = Sequence[Hashable] | None
@@ -35,11 +35,11 @@ _ALL_TOGETHER = 2.0
 
 
 def share_interval(right: Sequence[bool], groups: Groups = None) -> Interval | None:
-    """The interval of the share of cases that are `right`: Wilson's, corrected, over what the groups are worth."""
+    """The interval of the share of cases that are `right`: Wilson's, over what the groups are worth."""
     if not right:
         return None
     effect, degrees = _design_effect([float(one) for one in right], groups)
-    return wilson_interval(sum(right) / effect, len(right) / effect, level=_LEVEL, corrected=True, degrees=degrees)
+    return wilson_interval(sum(right) / effect, len(right) / effect, level=_LEVEL, degrees=degrees)
 
 
 def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval | None:
@@ -57,57 +57,28 @@ def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval |
 def agreement_interval(
     statistic: Statistic, values: Sequence[Any], truth: Sequence[Any], groups: Groups = None
 ) -> Interval | None:
-    """The interval of a measure of agreement other than a share, by leaving out one case, or group, after the other.
+    """The interval of kappa or CCC, by leaving out one case, or group, after the other.
 
     Tukey's jackknife (1958) with Student's t. Of labels, four cases more (or groups) are counted in, one for each way
     in which verdict and label can meet, as Agresti and Coull (1998) do for a share: so a judge that is always right has
-    an interval too. Coefficients of numbers are taken on Fisher's scale, and errors by their square root; those of a
-    judge that is always right as labels are. None for fewer than three cases or groups, and where one left out leaves
-    no figure.
+    an interval too. A CCC is taken on Fisher's scale; that of a judge that is always right as labels are. None for
+    fewer than three cases or groups, and where one left out leaves no figure.
     """
     value, units = statistic(values, truth), _units(len(truth), groups)
     if value is None or len(set(units)) < _FEWEST:
         return None
-    measure, error = kernel(statistic), statistic is mae
-    least, most = (0.0, math.inf) if error else (-1.0, 1.0)
-    if statistic not in (ccc, mae) or value == (0 if error else 1):
-        labels = sorted({*values, *truth}) if statistic in (ccc, mae) else _commonest(values, truth)
+    measure = kernel(statistic)
+    if statistic is not ccc or value == 1:
+        counts = Counter([*truth, *values])
+        labels = sorted(counts) if statistic is ccc else [label for label, _ in counts.most_common(2)]
         more = list(product((labels[0], labels[-1]), repeat=2))
         middle, half = _spread(measure, *_with_more((values, truth), units, more))
-        return None if half is None else (max(least, min(value, middle - half)), min(most, max(value, middle + half)))
+        return None if half is None else (max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half)))
     half = _spread(measure, (values, truth), units)[1]
     if half is None:
         return None
-    if error:
-        root, part = math.sqrt(value), half / (2 * math.sqrt(value))
-        return max(root - part, 0.0) ** 2, (root + part) ** 2
     place, part = math.atanh(value), half / (1 - value * value)
     return math.tanh(place - part), math.tanh(place + part)
-
-
-def difference_interval(
-    statistic: Statistic, first: Sequence[Any], second: Sequence[Any], truth: Sequence[Any], groups: Groups = None
-) -> Interval | None:
-    """The interval of `statistic(second, truth) - statistic(first, truth)` on the same cases, by the jackknife.
-
-    Where no case makes a difference two more are counted in, one that each judge alone gets right, as Bonett and Price
-    do. None where `agreement_interval` has none.
-    """
-    units = _units(len(truth), groups)
-    if len(set(units)) < _FEWEST:
-        return None
-    one = kernel(statistic)
-
-    def difference(weights: Floats, a: Sequence[Any], b: Sequence[Any], reference: Sequence[Any]) -> Floats:
-        change: Floats = one(weights, b, reference) - one(weights, a, reference)
-        return change
-
-    middle, half = _spread(difference, (first, second, truth), units)
-    if half is None and list(first) == list(second):
-        low, high = min(truth), max(truth)
-        more = [(low, high, low), (high, low, low)]
-        middle, half = _spread(difference, *_with_more((first, second, truth), units, more))
-    return None if half is None else (middle - half, middle + half)
 
 
 # -- groups --------------------------------------------------------------------------------------------------------
@@ -147,10 +118,6 @@ def _codes(groups: Sequence[Hashable]) -> list[int]:
 
 
 # -- leaving out ---------------------------------------------------------------------------------------------------
-
-
-def _commonest(values: Sequence[Any], truth: Sequence[Any]) -> list[Any]:
-    return [label for label, _ in Counter([*truth, *values]).most_common(2)]
 
 
 def _with_more(

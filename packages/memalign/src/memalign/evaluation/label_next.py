@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NextCase", "NextCases", "anext_cases", "likeness_to_memory", "next_cases", "silence"]
 
-STANDS_OUT = 0.5
-"""The degree from which on a reason is named."""
-ROWS = 1_000  # of a product of two matrices, which would be gigabytes of a large file
+STANDS_OUT = 0.5  # the degree from which on a reason is named
 
 
 class NextCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,16 +43,14 @@ class NextCases:
     Attributes:
         cases: The cases, the first one first.
         ranked: How many cases were compared.
-        in_memory: How many were left out because their content is in memory.
-        copies: How many were left out because their content came before under another id.
+        left_out: How many were not, because their content is in memory or came before under another id.
         failed: Id and error of those that have no judgment.
         usage: What the judgments cost.
     """
 
     cases: tuple[NextCase, ...]
     ranked: int
-    in_memory: int
-    copies: int
+    left_out: int
     failed: tuple[tuple[str, str], ...]
     usage: Usage
 
@@ -73,16 +69,14 @@ async def anext_cases(
 
     A case's score is the mean of four degrees in [0, 1]. Those from 0.5 on are named as reasons:
 
-    - No guideline applies: 0 where a finding of the model names one, and 1 without a finding. Of checks it is
-      1 - |2p - 1|, with p the probability of yes that is furthest from 0.5; of two sides it is 0.
-    - Guidelines pull both ways: 1 where findings mean different values. Of checks it is twice the smaller of what
-      supports the verdict and what opposes it, over both.
-    - Unsure: 2 (1 - confidence), at most 1; 0 where there is no confidence.
+    - No guideline applies: 0 where the model names one. Of checks it is 1 - |2p - 1|, with the probability p of yes
+      that is furthest from 0.5.
+    - Guidelines contradict each other: 1 where findings of the model mean different values.
+    - Unsure: 2 (1 - confidence), at most 1.
     - Unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
 
     The list is diverse: the next case is that of the highest score times its distance (1 - cosine) from the nearest
-    case chosen before, and this product is its score. Ties go to the earlier case. Content that is in memory, or came
-    before, is skipped and costs no call. The same cases and judgments give the same list.
+    case chosen before, and this product is its score. Content that is in memory, or came before, costs no call.
 
     Args:
         judge: The judge that is to learn.
@@ -102,8 +96,8 @@ async def anext_cases(
         raise InputError(f"n must be a whole number of 1 or more, not {n!r}")
     source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns, fields=judge.fields)
     examples = list(source)
-    unknown = [example for example in examples if not judge.memory.duplicates(example)]
-    fresh = list({example.content_hash: example for example in reversed(unknown)}.values())[::-1]
+    first = {example.content_hash: example for example in reversed(examples)}
+    fresh = [example for example in reversed(first.values()) if not judge.memory.duplicates(example)]
     judgments: Sequence[Judgment] = ()
     if judged is not None:
         judgments = judgments_from(judged, fresh)
@@ -118,8 +112,7 @@ async def anext_cases(
     return NextCases(
         cases=await _ranked(judge, rated, n) if rated else (),
         ranked=len(rated),
-        in_memory=len(examples) - len(unknown),
-        copies=len(unknown) - len(fresh),
+        left_out=len(examples) - len(fresh),
         failed=tuple((example.id, judgment.error) for example, judgment in pairs if judgment.error is not None),
         usage=Usage() if judged is not None else sum((judgment.usage for judgment in judgments), Usage()),
     )
@@ -138,16 +131,17 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
         _signals(judgment, near, guided=bool(judge.memory.semantic))
         for (_, judgment), near in zip(rated, nearest, strict=True)
     ]
-    scores = np.array([sum(degree for degree, _ in several) / len(several) for several in signals])
+    scores = np.array([sum(reasons.values()) / len(reasons) for reasons in signals])
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
-    remaining = np.ones(len(rated), dtype=bool)
-    for _ in range(min(n, len(rated))):
-        worth = np.where(remaining, scores * apart, -1.0)
-        place = int(np.argmax(worth))
-        remaining[place] = False
-        named = sorted((signal for signal in signals[place] if signal[0] >= STANDS_OUT), key=lambda signal: -signal[0])
-        reason = "; ".join(words for _, words in named) or "nothing unusual about it"
+    remaining = list(range(len(rated)))
+    while remaining and len(chosen) < n:
+        worth = scores * apart
+        place = max(remaining, key=worth.__getitem__)
+        remaining.remove(place)
+        named = sorted((words for words, degree in signals[place].items() if degree >= STANDS_OUT),
+                       key=signals[place].__getitem__, reverse=True)  # fmt: skip
+        reason = "; ".join(named) or "nothing unusual about it"
         chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3)))
         apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
     return tuple(chosen)
@@ -164,28 +158,20 @@ def _loudness(finding: Finding) -> float:
     return float(finding.answer in ("yes", "no") or not finding.check or finding.contribution is not None)
 
 
-def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> list[tuple[float, str]]:
-    """The four reasons to label a case: their degrees in [0, 1], and their words."""
+def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> dict[str, float]:
+    """The four reasons to label a case in words, and their degrees in [0, 1]."""
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
+    meant = {finding.value for finding in judgment.findings if finding.guideline and finding.value is not None}
     unlike, likeness = 1.0, "memory has no cases yet"
     if nearest is not None:
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
         likeness = f"unlike every case in memory (likeness at most {nearest:.2f})"
-    return [
-        (silence(judgment), "no guideline applies" if guided else "the judge has no guidelines yet"),
-        (_tension(judgment), "guidelines contradict each other"),
-        (min(1.0, 2 * (1 - confidence)), f"unsure ({confidence:.0%})"),
-        (unlike, likeness),
-    ]
-
-
-def _tension(judgment: Judgment) -> float:
-    taught = [finding for finding in judgment.findings if finding.guideline is not None]
-    if len({finding.value for finding in taught if finding.value is not None}) > 1:
-        return 1.0
-    pulls = [finding.contribution for finding in taught if finding.contribution is not None]
-    towards, against = sum(pull for pull in pulls if pull > 0), -sum(pull for pull in pulls if pull < 0)
-    return 2 * min(towards, against) / (towards + against) if towards and against else 0.0
+    return {
+        "no guideline applies" if guided else "the judge has no guidelines yet": silence(judgment),
+        "guidelines contradict each other": float(len(meant) > 1),
+        f"unsure ({confidence:.0%})": min(1.0, 2 * (1 - confidence)),
+        likeness: unlike,
+    }
 
 
 async def likeness_to_memory(judge: Judge, examples: Sequence[Example]) -> list[float | None]:
@@ -199,11 +185,9 @@ async def _embedded(examples: Sequence[Example]) -> NDArray[np.float32]:
 
 
 async def _nearest(judge: Judge, vectors: NDArray[np.float32]) -> list[float | None]:
-    """The cosine of each vector to the nearest case in memory; None where there is no case."""
     memory = judge.memory
     if not memory.cases:
         return [None] * len(vectors)
     same = memory.embedding_model == resolve_embedding(None).name
     matrix = memory.matrix if same else await _embedded([case.example for case in memory.cases])
-    blocks = (vectors[start : start + ROWS] @ matrix.T for start in range(0, len(vectors), ROWS))
-    return [float(near) for block in blocks for near in block.max(axis=1)]
+    return [float((matrix @ vector).max()) for vector in vectors]
