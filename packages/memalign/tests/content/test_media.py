@@ -17,23 +17,19 @@ from tests.support.spans import Step, mlflow
 URL = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8).decode()}"
 WEB = "https://shop.example/a"
 IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": WEB}}]}]
-SPOKEN = {"role": "assistant", "content": None, "audio": {"id": "a", "data": "aGk=", "transcript": "Hi."}}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}
 
 MEDIA: dict[str, tuple[str, Any]] = {
     "image_url": ("images", IMAGE),
     "input_image": ("images", [{"type": "input_image", "image_url": URL}]),
     "image of Anthropic": ("images", [{"type": "image", "source": {"type": "base64", "data": "aGk="}}]),
-    "placeholder": ("images", {"content": [{"type": "image"}]}),
     "image of Gemini": ("images", {"inline_data": {"mime_type": "image/jpeg", "data": "aGk="}}),
     "data url": ("images", URL),
     "in markdown": ("images", f"Look: ![cat]({URL}) nice?"),
     "bytes": ("images", b"\x89PNG"),
     "input_audio": ("audio", [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}]),
     "audio_url": ("audio", [{"type": "audio_url", "audio_url": {"url": WEB}}]),
-    "spoken answer": ("audio", SPOKEN),
     "audio of MCP": ("audio", {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
-    "audio by its name": ("audio", {"type": "audio", "audio": WEB}),
     "audio data url": ("audio", "data:audio/mpeg;base64,SUQzBAAA"),
     "video_url": ("videos", [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": WEB}}]}]),
     "video of Gemini": ("videos", {"file_data": {"mime_type": "video/mp4", "file_uri": WEB}}),

@@ -195,7 +195,8 @@ def test_an_evaluation_is_a_value_that_prints_tables_and_dumps_json():
         result.n = 3
     text = str(result)
     assert text.splitlines()[0].startswith("helpfulness (bool) on scripted, memory ")
-    for words in ("n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label", "accuracy", "people \\ judge"):
+    counts = "n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label"
+    for words in (counts, "accuracy", "people say true, the judge says: 2 true, 1 false"):
         assert words in text
     plain = json.loads(json.dumps(result.to_dict()))
     assert (plain["metrics"]["accuracy"]["value"], plain["confusion"]) == (0.75, [[2, 1], [0, 1]])
@@ -224,7 +225,7 @@ def test_a_judge_that_fixes_many_is_ahead():
     assert result.difference.value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"
     assert "the second judge is better, n = 32" in str(result)
-    assert json.loads(json.dumps(result.to_dict()))["fixed"] == [f"t-{i}" for i in range(12)]
+    assert result.fixed == tuple(f"t-{i}" for i in range(12))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import GateResult, as_markdown, check_criteria, evaluate, gate, junit_xml, report
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
-from memalign.types import Feedback
+from memalign.types import Feedback, as_json
 from tests.support.scripted import scripted
 
 ITEM = re.compile(r"item (\d+)")
@@ -235,7 +235,7 @@ def test_a_result_is_junit_markdown_and_json() -> None:
     suite = ET.fromstring(junit_xml(result))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
     assert len(suite.findall("testcase/failure")) == 1
-    plain = json.loads(json.dumps(result.to_dict()))
+    plain = json.loads(json.dumps(as_json(result)))
     assert plain["outcome"] == "worse"
     assert plain["criteria"][1]["figure"]["high"] < -0.05
     assert "- \\<b\\>\\|h-0\n" in as_markdown(report(judge, evaluation)), "nothing from data is markup"

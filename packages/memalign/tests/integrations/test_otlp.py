@@ -79,30 +79,6 @@ def test_messages_of_texts_are_turns(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "outputs"),
-    [
-        ("gen_ai.prompt.{}.{}", "gen_ai.completion.{}.{}"),
-        ("llm.input_messages.{}.message.{}", "llm.output_messages.{}.message.{}"),
-    ],
-    ids=["openllmetry", "openinference"],
-)
-def test_messages_under_numbered_names_are_turns(tmp_path: Path, inputs: str, outputs: str) -> None:
-    attributes = {inputs.format(0, "role"): "system", inputs.format(0, "content"): "Be warm."}
-    attributes |= {inputs.format(10, "role"): "user", inputs.format(10, "content"): "Late again."}
-    attributes |= {outputs.format(0, "role"): "assistant", outputs.format(0, "content"): "Sorry to hear it."}
-    document = genai(TRACE)
-    document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"] = [
-        {"key": name, "value": {"stringValue": value}} for name, value in attributes.items()
-    ]
-    fields = case(written(tmp_path / "spans.json", document))
-    assert fields["outputs"] == "Sorry to hear it."
-    assert fields["inputs"] == [
-        {"role": "system", "content": "Be warm."},
-        {"role": "user", "content": "Late again."},
-    ]
-
-
 def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
     document = otlp(STEPS)
     event = {"name": "gen_ai.evaluation.result", "attributes": [{"key": "score", "value": {"doubleValue": 1.0}}]}

@@ -137,8 +137,6 @@ OTHER = "a b c d e f g h i"
     [
         ({"inputs": OTHER, "expectations": OTHER, "outputs": {"text": SAID}}, "(outputs)"),
         ({"conversation": [{"role": "User", "content": OTHER}, {"role": "assistant", "content": SAID}]}, "(conversation)"),
-        ({"conversation": {"messages": [{"from": "human", "value": OTHER}, {"from": "gpt", "value": SAID}]}},
-         "(conversation)"),
         ({"conversation": [{"role": "system", "content": OTHER}, SAID]}, "(conversation)"),
         ({"trace": [{"name": "run", "span_id": "1", "inputs": OTHER, "outputs": [SAID]}]}, "(trace)"),
         ({"trace": f"the log: {SAID}"}, "(trace)"),

@@ -120,25 +120,23 @@ def mlflow(steps: list[Step]) -> dict[str, Any]:
     }
 
 
-def nested(steps: list[Step]) -> list[dict[str, Any]]:
-    """Spans with their children inside them."""
-    made = [{**_plain(step), "children": []} for step in steps]
-    for number, step in enumerate(steps):
-        if step.parent is not None:
-            made[step.parent]["children"].append(made[number])
-    return [made[number] for number, step in enumerate(steps) if step.parent is None]
-
-
-FORMS = {"otlp": otlp, "flat": flat, "mlflow": mlflow, "nested": nested}
+FORMS = {"otlp": otlp, "flat": flat, "mlflow": mlflow}
 
 _texts = st.text(max_size=12)
-_json = st.recursive(
+_anything = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
     | _texts.filter(lambda text: text[:1] not in ("{", "[", '"')),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_texts, inner, max_size=2),
     max_leaves=4,
+)
+# A number alone is a text where tracers write JSON inside a text.
+_json = (
+    st.none()
+    | st.lists(_anything, max_size=2)
+    | st.dictionaries(_texts, _anything, max_size=2)
+    | _texts.filter(lambda text: text[:1] not in ("{", "[", '"'))
 )
 
 

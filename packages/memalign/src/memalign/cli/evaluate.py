@@ -132,7 +132,7 @@ def evaluate(
     figures = evaluation.to_dict()
     data = {"judge": name, "version": number, "seen": evaluation.seen, "against": against}
     data |= {key: figures.pop(key) for key in ("base", "comparison")}
-    data |= {"evaluation": figures, "gate": None if result is None else result.to_dict()}
+    data |= {"evaluation": figures, "gate": result}
     session.give(data, *_parts(f"{name} version {number} (the second judge) against {label}", evaluation, result))
     if junit is not None and result is not None:
         _write(junit, junit_xml(result))

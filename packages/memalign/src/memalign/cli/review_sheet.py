@@ -196,7 +196,7 @@ def check(
     kind = judge.value_type if judge else ValueType.of(value_type) if value_type else None
     rows = rows_of(feedback, columns, remembered=judge.columns if judge else None, source=source)
     review = review_feedback(rows, kind, judge)
-    session.give(review.to_dict(), *_check_parts(review, rows.name))
+    session.give(vars(review), *_check_parts(review, rows.name))
     return FAILURES if review.invalid else DONE
 
 

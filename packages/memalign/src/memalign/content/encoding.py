@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 import msgspec
 
 from memalign.types import MAX_DEPTH, too_deep
 
-__all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "json_inside", "length_of", "shorten"]
+__all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "json_inside", "shorten"]
 
-VAST = 4
-"""How many times as long as its room an object is of which only the beginning is encoded."""
 BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
 
 
@@ -67,62 +64,30 @@ def encode(value: object) -> str:
 
 
 def shorten(value: object, tokens: int) -> str:
-    """`value` encoded and cut to about `tokens`: its beginning and end, and how much is missing between them.
-
-    Of a vast object the beginning alone, and about how much is missing, so that nobody waits for the rest of it.
-    """
+    """`value` encoded and cut to about `tokens`: its beginning and end, and how much is missing between them."""
     room = max(int(tokens * BYTES_PER_TOKEN) - 60, 40)
-    length = length_of(value)
-    vast = length > VAST * room and not isinstance(value, str)
-    text = value if isinstance(value, str) else _beginning(value, room) if vast else encode(value)
+    text = value if isinstance(value, str) else encode(value)
     while True:
-        head, tail = (text[:room], "") if vast else (text[: room * 2 // 3], text[-(room // 3) :])
-        missing = (length if vast else len(text)) - len(head) - len(tail)
+        head, tail = text[: room * 2 // 3], text[-(room // 3) :]
+        missing = len(text) - len(head) - len(tail)
         shortened = encode(f"{head} …[{missing:,} characters left out]… {tail}")
         if estimate_tokens(shortened) <= tokens or room <= 40:
             return shortened
         room = room * 3 // 4  # wide characters and escapes take more bytes than the estimate of one each
 
 
-def _beginning(value: object, characters: int) -> str:
-    """The first of the characters of `value` as JSON; the rest of it is not encoded."""
-    text = ""
-    for chunk in json.JSONEncoder(ensure_ascii=False, allow_nan=False).iterencode(value):
-        text += chunk
-        if len(text) > characters:
-            break
-    return text
-
-
 def encode_within(value: object, tokens: int | None) -> str:
     """`value` encoded, and cut where it takes more than `tokens`."""
     if tokens is None:
         return encode(value)
-    if length_of(value) > (1 if isinstance(value, str) else VAST) * tokens * BYTES_PER_TOKEN:
-        return shorten(value, tokens)
+    if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
+        return shorten(value, tokens)  # megabytes of which little is shown are not encoded for it
     text = encode(value)
     return text if estimate_tokens(text) <= tokens else shorten(value, tokens)
 
 
-def length_of(value: object) -> int:
-    """About how many characters `value` has; nothing is encoded for it."""
-    total = 0
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Mapping):
-            waiting.extend(part.values())
-            total += sum(len(str(name)) + 4 for name in part)
-        elif isinstance(part, list | tuple):
-            waiting.extend(part)
-            total += len(part)
-        else:
-            total += len(part) if isinstance(part, str) else 4
-    return total
-
-
-def json_inside(text: str, *, deepest: int = MAX_DEPTH) -> object:
-    """The value of a text that is JSON, else the text itself: also where it is nested more than `deepest` levels.
+def json_inside(text: str) -> object:
+    """The value of a text that is JSON, else the text itself: also where it is nested too deep.
 
     A thousand brackets in it would end the reader's stack, and a whole run.
     """
@@ -130,4 +95,4 @@ def json_inside(text: str, *, deepest: int = MAX_DEPTH) -> object:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return text
-    return text if too_deep(value, deepest) else value
+    return text if too_deep(value, MAX_DEPTH) else value

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from memalign.errors import InputError
 
-__all__ = ["Part", "each_side", "first_lacking", "part_in", "parts_of_sides", "sides_of"]
+__all__ = ["Part", "each_side", "first_lacking", "part_in", "sides_of"]
 
 _FIELD = re.compile(r"\s*([^\W\d]\w*)")
 _STEP = re.compile(
@@ -44,7 +44,10 @@ class Part(NamedTuple):
             try:
                 value = _next(value, step)
             except LookupError:
-                raise InputError(f"none: {Part(self.field, self.steps[:number])} {_contents(value)}") from None
+                names = ", ".join(str(name)[:40] for name in list(value)[:8]) if isinstance(value, dict) else ""
+                raise InputError(
+                    f"none: {Part(self.field, self.steps[:number])} has {names or 'no such part'}"
+                ) from None
         return value
 
 
@@ -66,14 +69,6 @@ def _next(value: Any, step: str | int) -> Any:
     if isinstance(value, list | tuple) and (isinstance(step, int) or step.isdecimal()):
         return value[int(step)]
     raise LookupError
-
-
-def _contents(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"has {', '.join(str(name)[:40] for name in list(value)[:8])}" if value else "is empty"
-    if isinstance(value, list | tuple):
-        return f"has {len(value)} {'entry' if len(value) == 1 else 'entries'}"
-    return f"is {'null' if value is None else 'a text' if isinstance(value, str) else 'a number or truth value'}"
 
 
 def part_in(content: Mapping[str, Any], name: str) -> Any:
@@ -131,30 +126,3 @@ def each_side(content: Mapping[str, Any], choices: Collection[str]) -> tuple[Map
         return {names[0]: field[side]} | beside if beside else field[side]
 
     return tuple({name: alone(field, side) for name, field in content.items()} for side in names)
-
-
-def parts_of_sides(
-    content: Mapping[str, Any], names: Iterable[str], choices: Collection[str]
-) -> list[dict[str, Any]] | None:
-    """The named parts of each side alone, in the order of `choices`; None unless a name leads into a side.
-
-    `outputs.A.text` and `outputs.B.text` are both shown as `outputs.text`, so that nothing tells which side it is.
-    """
-    sides = sides_of(content, choices)
-    parts = [Part.parse(name) for name in names]
-
-    def leads_into_side(part: Part) -> bool:
-        field = content.get(part.field)
-        paired = isinstance(field, dict) and sides.keys() <= field.keys()
-        return paired and part.steps[:1] in {(name,) for name in sides}
-
-    if len(sides) != 2 or not any(map(leads_into_side, parts)):
-        return None
-    parts_alone: list[dict[str, Any]] = [{}, {}]
-    for alone, side in zip(parts_alone, [name for name in choices if name in sides], strict=True):
-        for part in parts:
-            if not leads_into_side(part):
-                alone[str(part)] = part.of(content)
-            elif part.steps[0] == side:
-                alone[str(Part(part.field, part.steps[1:]))] = part.of(content)
-    return parts_alone

@@ -43,9 +43,9 @@ def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         value = content.get(name)
         if name == "trace" and (tree := span_tree(value)) is not None:
             value = [span.outputs for span in tree.spans if span.parent is None]
-        elif name == "conversation" and isinstance(value, list | tuple | Mapping):
-            turns = (turn for turn in _turns(name, value) if (turn.role or "").lower() not in _OTHER_SIDE)
-            value = [[turn.content, *turn.calls] for turn in turns]
+        elif turns := _turns(name, value):
+            own = (turn for turn in turns if (turn.role or "").lower() not in _OTHER_SIDE)
+            value = [[turn.content, *turn.calls] for turn in own]
         if text := "\n".join(_leaves(value)):
             yield name, text
 
@@ -65,8 +65,7 @@ def as_read(name: str, value: object) -> str:
     for span in tree.spans:
         fields = {"inputs": span.inputs, "outputs": span.outputs}
         below = _lines({key: part for key, part in fields.items() if part is not None} or [])
-        head = " ".join(filter(None, (span.name, span.message)))
-        lines += [f"{'  ' * span.depth}{line}" for line in (head, *(f"  {line}" for line in below))]
+        lines += [f"{'  ' * span.depth}{line}" for line in (span.name, *(f"  {line}" for line in below))]
     return "\n".join(lines)
 
 

@@ -1,33 +1,53 @@
-"""A trace as a tree of spans, whatever of the usual forms it was written in.
+"""A trace as a tree of spans, whichever of the usual forms it was written in.
 
 - OpenTelemetry's JSON export: resourceSpans → scopeSpans → spans, attributes as lists of key and value
   (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding);
 - a list of spans, each with its id and its parent's;
-- an object that has such a list: MLflow's trace (data.spans), Langfuse's (observations);
-- spans with their children inside them.
+- an object that has such a list: MLflow's trace (data.spans), or `spans`.
 
-What a span was given, what it returned and what kind of step it is lies in fields or attributes whose names differ
-(`trace_names`). Fields of other names are shown too, but for those in which tools keep what was said of the run.
+Tracers have several names for the same field; of these the first that a span has counts. Fields of other names are
+shown too, but for those in which tools keep what was said of the run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
-from memalign.content import trace_names as names
 from memalign.content.encoding import json_inside
-from memalign.types import MAX_DEPTH
 
 __all__ = ["Span", "SpanTree", "exported_spans", "span_tree", "trace_of"]
 
-_EMPTY: tuple[object, ...] = (None, "", [], {}, ())
-_NAMED_IN_NOTES = 5
-_NUMBERED = re.compile(r"(?P<list>[a-z_.]+)\.(?P<place>[0-9]{1,4})\.(?:message\.)?(?P<part>role|content)")
+IDS = ("spanId", "span_id")
+PARENTS = ("parentSpanId", "parent_span_id", "parent_id", "parent_run_ids", "parentObservationId", "span_parents")
+TRACES = ("traceId", "trace_id", "root_span_id")
+STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "start")
+ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime", "end")
+INPUTS = ("inputs", "input")
+OUTPUTS = ("outputs", "output")
+KINDS = ("span_kind", "run_type", "type", "kind")
+MESSAGES = ("message", "description", "status_message", "statusMessage")
+INPUT_ATTRIBUTES = ("mlflow.spanInputs", "input.value", "traceloop.entity.input", "langfuse.observation.input",
+                    "gen_ai.input.messages", "gen_ai.tool.call.arguments", "gen_ai.prompt")  # fmt: skip
+OUTPUT_ATTRIBUTES = ("mlflow.spanOutputs", "output.value", "traceloop.entity.output", "langfuse.observation.output",
+                     "gen_ai.output.messages", "gen_ai.tool.call.result", "gen_ai.completion")  # fmt: skip
+KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
+OK, FAILED, UNSET = ("1", "OK", "SUCCESS"), ("2", "ERROR", "FAILED"), ("", "0", "UNSET", "DEFAULT")
+READ = frozenset((*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES, "id", "name", "context",
+                  "attributes", "events", "status", "status_code", "level"))  # fmt: skip
+HIDDEN = re.compile(
+    r".*(scores?|feedback|assessment|annotation|evaluation|comment|metadata).*"  # they would tell the judge the verdict
+    r"|.*(time|dropped|trace_?[Ss]tate|instrumentation|metrics).*|.*(_id|_ids|Id|Ids)"
+    r"|flags|links|resource|scope|created|is_root|dotted_order"
+)
+"""Fields that are not shown, because of what they say or because they tell how a span was recorded; others are."""
+TRACERS = re.compile(r"mlflow\.(traceRequestId|spanFunctionName|experimentId|spanLogLevel)|(in|out)put\.mime_type")
+"""Attributes that say how a span was recorded."""
+VERDICTS = "gen_ai.evaluation"  # how the names of events begin that hold what an evaluator said
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +79,12 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
-    """The spans of a trace: every span after its parent, siblings by when they started.
+    """The spans of a trace, each once: every span after its parent, siblings by when they started.
 
-    Attributes:
-        spans: All of them, each once.
-        info: What the tracer says the whole run was given and returned, beside the spans.
-        notes: What had to be repaired: spans without their parent, ids that came twice, circles.
+    `notes` say which spans had to be shown as uppermost, because their parent is missing or below them.
     """
 
     spans: tuple[Span, ...]
-    info: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
 
     @property
@@ -85,20 +101,8 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
         return (max(start + round(took * 1e9) for start, took in timed) - min(timed)[0]) / 1e9
 
 
-class _Link(NamedTuple):
-    """A span before it has its place: the ids that the tracer gave it, its parent and its trace ("" for none)."""
-
-    id: str
-    parent: str
-    trace: str
-    span: Span
-
-
 def span_tree(trace: object) -> SpanTree | None:
     """Read a trace as a tree of spans.
-
-    A span whose parent is missing, or that is below itself, becomes one of the uppermost; of ids that come twice, the
-    second span is kept too. `notes` say so.
 
     Args:
         trace: One of the forms above, as JSON values or as their text.
@@ -107,119 +111,39 @@ def span_tree(trace: object) -> SpanTree | None:
         None for anything else: other JSON and plain text are judged as they are.
     """
     if isinstance(trace, str):
-        if trace.lstrip()[:1] not in ("{", "["):
-            return None
-        trace = json_inside(trace, deepest=3 * MAX_DEPTH)  # spans inside spans, each of which is not nested as deep
-    listed = _listed(trace)
-    spans = [span for span in listed if _is_span(span)]
-    if not spans or (isinstance(trace, list | tuple) and len(spans) < len(listed)):
+        trace = json_inside(trace) if trace.lstrip()[:1] in ("{", "[") else None
+    if isinstance(trace, Mapping):
+        data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
+        spans = data["spans"] if isinstance(data.get("spans"), list | tuple) else exported_spans(trace)
+    elif isinstance(trace, list | tuple):
+        spans = [span for part in trace for span in (exported_spans(part) or [part])]
+    else:
         return None
-    strays = len(listed) - len(spans)
-    notes = [f"trace: {strays} of {len(listed)} entries are no spans and are left out"] if strays else []
-    tree, repairs = _tree(list(map(_link, _flat(spans))))
-    beside = trace if isinstance(trace, Mapping) and trace is not spans[0] else {}
-    info = {name: _opened(beside[name]) for name in (*names.INPUTS, *names.OUTPUTS) if beside.get(name) not in _EMPTY}
-    return SpanTree(spans=tree, info=info, notes=(*notes, *repairs))
-
-
-# -- the forms ---------------------------------------------------------------------------------------------------------
-
-
-def _listed(trace: object) -> Sequence[Any]:
-    """The entries of a trace that may be spans."""
-    if isinstance(trace, list | tuple):
-        return [span for part in trace for span in (exported_spans(part) or [part])]
-    if not isinstance(trace, Mapping):
-        return ()
-    data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
-    spans = _first(data, names.SPANS)
-    return spans if isinstance(spans, list | tuple) else exported_spans(trace) or [trace]
+    return _tree([_span(span) for span in spans]) if spans and all(map(_is_span, spans)) else None
 
 
 def exported_spans(trace: object) -> list[Any]:
     """Return the spans in an object of OpenTelemetry's JSON export, none for anything else."""
-
-    def below(parents: Iterable[object], *keys: str) -> list[Any]:
-        lists = (_first(parent, keys) for parent in parents)
-        return [part for parts in lists if isinstance(parts, list | tuple) for part in parts]
-
-    return below(below(below([trace], "resourceSpans", "resource_spans"), "scopeSpans", "scope_spans"), "spans")
-
-
-def _is_span(value: object) -> bool:
-    """Whether it has a name, and children or an id that is a span's."""
-    if not isinstance(value, Mapping) or "name" not in value:
-        return False
-    children = isinstance(_first(value, names.CHILDREN), list | tuple)
-    return children or (bool(_id(value)) and any(name in value for name in names.OF_SPANS))
-
-
-def _flat(roots: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The spans and those inside them, each of which then names its parent."""
-    spans: list[Mapping[str, Any]] = []
-    waiting = list(reversed(roots))
-    while waiting:
-        span = waiting.pop()
-        spans.append(span)
-        children = _first(span, names.CHILDREN)
-        if isinstance(children, list | tuple) and children:
-            own = _id(span) or f"#{len(spans)}"
-            spans[-1] = {**span, "spanId": own}
-            below = [{**child, "parentSpanId": own} for child in children if isinstance(child, Mapping)]
-            waiting.extend(reversed(below))
-    return spans
-
-
-# -- one span ----------------------------------------------------------------------------------------------------------
-
-
-def _link(value: Mapping[str, Any]) -> _Link:
-    attributes = _with_messages(_attributes(value.get("attributes")))
-    start, end = _time(value, names.STARTS), _time(value, names.ENDS)
-    status, message = _status(value)
-    read = names.READ | {"error"} if isinstance(value.get("error"), str) else names.READ
-    inputs = _taken(value, names.INPUTS, attributes, names.INPUT_ATTRIBUTES)
-    outputs = _taken(value, names.OUTPUTS, attributes, names.OUTPUT_ATTRIBUTES)
-    kind = _kind(value, attributes)
-    span = Span(
-        name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
-        kind=kind,
-        status=status,
-        message=message,
-        start=start,
-        seconds=(end - start) / 1e9 if start is not None and end is not None and end >= start else None,
-        inputs=inputs,
-        outputs=outputs,
-        attributes=_tidy(attributes) | _others(value, read),
-        events=_events(value.get("events")),
-    )
-    parent = _first(value, names.PARENTS) or ""
-    parent = parent[-1] if isinstance(parent, list | tuple) else parent  # of all above it the nearest comes last
-    return _Link(_id(value), str(parent), trace_of(value), span)
+    parts = [trace]
+    for keys in (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",)):
+        lists = (_first(part, keys) for part in parts)
+        parts = [part for listed in lists if isinstance(listed, list | tuple) for part in listed]
+    return parts
 
 
 def trace_of(span: object) -> str:
     """Return the id of the trace that a span belongs to, "" if it names none."""
-    return str(_first(span, names.TRACES) or _first(_first(span, ("context",)), names.TRACES) or "")
+    return str(_first(span, TRACES) or _first(_first(span, ("context",)), TRACES) or "")
 
 
-def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
-    """The value of one of the `keys`, or of the first attribute of `named`; those that say the same are taken out."""
-    values = [span[key] for key in keys if span.get(key) is not None]
-    taken = _opened(next((value for value in values if value not in _EMPTY), values[0] if values else None))
-    for name in [name for name in named if attributes.get(name) is not None]:
-        # Two conventions say that it is JSON; elsewhere the text 17 is a text.
-        is_json = attributes.get(name.replace(".value", ".mime_type")) == "application/json"
-        value = _opened(attributes[name], surely=is_json or name.startswith("mlflow."))
-        if taken is None or value == taken:
-            taken = value
-            del attributes[name]
-    return taken
+def _is_span(value: object) -> bool:
+    """Whether it has a name, and an id that is a span's; an `id` alone is none."""
+    return isinstance(value, Mapping) and "name" in value and bool(_id(value))
 
 
-def _id(value: object) -> str:
-    own = _first(value, names.IDS) or _first(_first(value, ("context",)), names.IDS) or _first(value, ("id",))
-    return str(own) if isinstance(own, str | int) and not isinstance(own, bool) else ""
+def _id(span: object) -> str:
+    own = _first(span, IDS) or _first(_first(span, ("context",)), IDS)
+    return str(own or (_first(span, ("id",)) if trace_of(span) else None) or "")
 
 
 def _first(value: object, keys: Sequence[str]) -> Any:
@@ -229,70 +153,102 @@ def _first(value: object, keys: Sequence[str]) -> Any:
     return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
+# -- one span ----------------------------------------------------------------------------------------------------------
+
+
+def _span(value: Mapping[str, Any]) -> Span:
+    """The span with the ids that the tracer gave it and its parent, "" for none."""
+    attributes = _attributes(value.get("attributes"))
+    start, end = _time(_first(value, STARTS)), _time(_first(value, ENDS))
+    status, message = _status(value)
+    error = isinstance(value.get("error"), str)
+    parent = _first(value, PARENTS) or ""
+    parent = parent[-1] if isinstance(parent, list | tuple) and parent else parent  # the nearest above comes last
+    return Span(
+        id=_id(value),
+        parent=str(parent),
+        name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
+        kind=_kind(value, attributes),
+        status=status,
+        message=message,
+        start=start,
+        seconds=(end - start) / 1e9 if start is not None and end is not None and end >= start else None,
+        inputs=_taken(value, INPUTS, attributes, INPUT_ATTRIBUTES),
+        outputs=_taken(value, OUTPUTS, attributes, OUTPUT_ATTRIBUTES),
+        attributes=_tidy(attributes) | _others(value, READ | {"error"} if error else READ),
+        events=_events(value.get("events")),
+    )
+
+
+def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
+    """The value of the first of the `keys`, else of the first of the `named` attributes, which is taken out."""
+    if (value := _first(span, keys)) is not None:
+        return _opened(value)
+    name = next((name for name in named if attributes.get(name) is not None), None)
+    return None if name is None else _opened(attributes.pop(name))
+
+
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
-    for kind in (*(attributes.pop(name, None) for name in names.KIND_ATTRIBUTES), *map(span.get, names.KINDS)):
-        word = names.OTEL_KINDS.get(kind, "") if isinstance(kind, int) else str(kind or "").strip('"')
-        word = names.OPERATIONS.get(word, word.rpartition(".")[2].upper().removeprefix("SPAN_KIND_"))
+    kinds = [
+        kind for kind in (*(attributes.pop(name, None) for name in KIND_ATTRIBUTES), *map(span.get, KINDS)) if kind
+    ]
+    for kind in kinds:
+        word = str(kind).strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
         tidy = "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
-        if tidy and tidy not in names.NO_KIND:
+        if tidy and tidy not in ("UNKNOWN", "INTERNAL") and not isinstance(kind, int):  # OpenTelemetry's are numbers
             return tidy
     return ""
 
 
 def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], str]:
+    """How it ended, and the message; a word of its own is a message."""
     status = span.get("status", span)
     code = _first(status, ("code", "status_code", "level")) if isinstance(status, Mapping) else status
-    message = str(_first(status, names.MESSAGES_OF_STATUS) or "")
-    if isinstance(error := span.get("error"), str) and error:
-        return "error", message or error
+    error = span.get("error") if isinstance(span.get("error"), str) else ""
+    message = str(_first(status, MESSAGES) or error)
     word = str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
-    if word in names.STATUSES:
-        return names.STATUSES[word], message
-    return "unset", f"{code}: {message}" if message else str(code)  # a word of its own is shown as it is
+    if error or word in FAILED:
+        return "error", message
+    known = word in OK or word in UNSET
+    return "ok" if word in OK else "unset", message if known else f"{code}{': ' * bool(message)}{message}"
 
 
 def _events(value: object) -> tuple[dict[str, Any], ...]:
     """Those that do not say how good the run was, which would tell the judge the verdict."""
-    events = [event for event in value if isinstance(event, Mapping)] if isinstance(value, list | tuple) else []
-    return tuple(_event(event) for event in events if not str(event.get("name", "")).startswith(names.VERDICTS))
-
-
-def _event(event: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = _tidy(_attributes(event.get("attributes")))
-    named = {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {})
-    return named | _others(event, read=("name", "attributes"))
+    events = []
+    for event in value if isinstance(value, list | tuple) else ():
+        if isinstance(event, Mapping) and not str(event.get("name", "")).startswith(VERDICTS):
+            attributes = _tidy(_attributes(event.get("attributes")))
+            named = {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {})
+            events.append(named | _others(event, ("name", "attributes")))
+    return tuple(events)
 
 
 def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
     """The fields of a span or an event that are shown although no convention names them."""
-    return _tidy({str(k): part for k, part in value.items() if k not in read and not names.HIDDEN.fullmatch(str(k))})
+    return _tidy({str(k): part for k, part in value.items() if k not in read and not HIDDEN.fullmatch(str(k))})
 
 
 def _tidy(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    opened = {name: _opened(attributes[name]) for name in sorted(attributes) if not names.TRACERS.fullmatch(name)}
-    return {name: value for name, value in opened.items() if value not in _EMPTY}
+    opened = {name: _opened(attributes[name]) for name in sorted(attributes) if not TRACERS.fullmatch(name)}
+    return {name: value for name, value in opened.items() if value not in (None, "", [], {})}
 
 
-def _opened(value: object, *, surely: bool = False) -> Any:
+def _opened(value: object) -> Any:
     """The value itself where it is written as JSON inside a text, as most tracers write what a span was given."""
-    return json_inside(value) if isinstance(value, str) and (surely or value[:1] in ("{", "[", '"')) else value
+    return json_inside(value) if isinstance(value, str) and value[:1] in ("{", "[", '"') else value
 
 
-def _time(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    """Nanoseconds since the epoch; a number without its unit is taken for the one in which it is a time of our days."""
-    key = next((key for key in keys if span.get(key) is not None), "")
-    value = span.get(key)
+def _time(value: object) -> int | None:
+    """Nanoseconds since the epoch, which a whole number is; of a fraction it is seconds, and of a text ISO 8601."""
     try:
         if isinstance(value, str):
             value = int(value) if value.isdecimal() else datetime.fromisoformat(value.strip()).timestamp()
+        nanoseconds = round(value * 1e9) if isinstance(value, float) else value
     except (ValueError, OverflowError, OSError):  # no time, or one of a year that the system's clock does not know
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
-        return None
-    if key.endswith(("Nano", "_nano", "_ns")):
-        return int(value)
-    factor = next((f for limit, f in ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000)) if value >= limit), 1_000_000_000)
-    return int(value * factor) if isinstance(value, int) else round(value * factor)
+    known = isinstance(nanoseconds, int) and not isinstance(nanoseconds, bool) and 0 <= nanoseconds < 2**63
+    return nanoseconds if known else None
 
 
 def _attributes(value: object) -> dict[str, Any]:
@@ -307,46 +263,27 @@ def _any_value(value: object) -> Any:
     """An OTLP AnyValue as plain JSON."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return value
-    ((key, content),) = value.items()
-    kind = str(key).replace("_v", "V")
+    ((kind, content),) = value.items()
     if kind == "intValue":  # a text, since JSON's numbers end at 2^53
         return int(content) if re.fullmatch(r"-?[0-9]{1,40}", str(content)) else content
     values = content.get("values", ()) if isinstance(content, Mapping) else None
     if kind in ("arrayValue", "kvlistValue") and isinstance(values, list | tuple):
         return [_any_value(part) for part in values] if kind == "arrayValue" else _attributes(values)
-    return content if kind.endswith("Value") else value
-
-
-def _with_messages(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The same, with one list in place of the roles and texts of messages that are spread over numbered names.
-
-    OpenLLMetry writes `gen_ai.prompt.0.content`, OpenInference `llm.input_messages.0.message.content`.
-    """
-    lists: dict[str, dict[int, dict[str, Any]]] = {}
-    others: dict[str, Any] = {}
-    for name, value in attributes.items():
-        numbered = _NUMBERED.fullmatch(name)
-        messages = names.MESSAGES.get(numbered["list"]) if numbered else None
-        if numbered is None or messages is None or messages in attributes:
-            others[name] = value
-        else:
-            lists.setdefault(messages, {}).setdefault(int(numbered["place"]), {})[numbered["part"]] = value
-    return others | {name: [messages[place] for place in sorted(messages)] for name, messages in lists.items()}
+    return content if str(kind).endswith("Value") else value
 
 
 # -- the tree ----------------------------------------------------------------------------------------------------------
 
 
-def _tree(links: Sequence[_Link]) -> tuple[tuple[Span, ...], list[str]]:
-    """The spans, each below its parent and siblings by their start, and what had to be repaired for that."""
-    places: dict[tuple[str, str], int] = {}
-    twice = [n for n, link in enumerate(links) if link.id and places.setdefault((link.trace, link.id), n) != n]
-    parents = [places.get((link.trace, link.parent)) if link.parent else None for link in links]
-    starts = [link.span.start for link in links]
-    by_start = sorted(range(len(links)), key=lambda n: (starts[n] is None, starts[n] or 0))
+def _tree(links: Sequence[Span]) -> SpanTree:
+    """The spans, each below its parent and siblings by their start."""
+    places: dict[str | None, int] = {}
+    for n, link in enumerate(links):
+        places.setdefault(link.id, n)
+    by_start = sorted(range(len(links)), key=lambda n: (links[n].start is None, links[n].start or 0))
     children: dict[int | None, list[int]] = {}
     for n in by_start:
-        children.setdefault(parents[n], []).append(n)
+        children.setdefault(places.get(links[n].parent), []).append(n)
     spans: dict[int, Span] = {}
     # What no uppermost span leads to is in a circle, or below one: the first of it becomes uppermost.
     for root in (*children.get(None, ()), *by_start):
@@ -356,17 +293,9 @@ def _tree(links: Sequence[_Link]) -> tuple[tuple[Span, ...], list[str]]:
             n, parent, depth = waiting.pop()
             if n not in spans:
                 own = f"S{len(spans) + 1}"
-                spans[n] = msgspec.structs.replace(links[n].span, id=own, parent=parent, depth=depth)
+                spans[n] = msgspec.structs.replace(links[n], id=own, parent=parent, depth=depth)
                 waiting.extend((child, own, depth + 1) for child in reversed(children.get(n, ())))
-    tops = [n for n in spans if links[n].parent and spans[n].parent is None]
-    faults = {
-        "have an id that another span has too; each is shown": twice,
-        "name a parent that the trace does not hold; shown as uppermost": [n for n in tops if parents[n] is None],
-        "are below themselves; shown as uppermost": [n for n in tops if parents[n] is not None],
-    }
-    notes = []
-    for fault, faulty in faults.items():
-        some = ", ".join(links[n].span.name[:40] for n in faulty[:_NAMED_IN_NOTES])
-        some += ", …" if len(faulty) > _NAMED_IN_NOTES else ""
-        notes += [f"trace: {len(faulty)} of {len(links)} spans ({some}) {fault}"] if faulty else []
-    return tuple(spans.values()), notes
+    orphans = [span.name[:40] for n, span in spans.items() if links[n].parent and span.parent is None]
+    some = f"{', '.join(orphans[:5])}{', …' * (len(orphans) > 5)}"
+    note = f"trace: {len(orphans)} of {len(links)} spans ({some}) have no parent in it; shown as uppermost"
+    return SpanTree(spans=tuple(spans.values()), notes=(note,) if orphans else ())

@@ -13,7 +13,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, clusters, estimate, too_few_groups
+from memalign.evaluation.cases import ScoredCase, annotations_by_case, clusters, estimate
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.io import FeedbackSource, read_feedback, read_judgments
@@ -91,7 +91,10 @@ class Evaluation:
     @property
     def disagreements(self) -> tuple[ScoredCase, ...]:
         """The cases on which judge and people differ, in their order; numbers that are furthest apart come first."""
-        return tuple(sorted((case for case in self.cases if case.correct is False), key=lambda case: -case.distance))
+        wrong = [case for case in self.cases if case.correct is False]
+        if self.value_type.startswith(("int:", "float:")):
+            wrong.sort(key=lambda case: -abs(float(case.value or 0) - float(case.label)))
+        return tuple(wrong)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures and cases as plain JSON values."""
@@ -117,13 +120,12 @@ class Evaluation:
             lines.append(f"{self.seen} of the {self.n} are in the judge's memory and say nothing about unseen cases")
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
-            lines.append(too_few_groups(groups) or f"intervals allow for {len(set(groups))} groups of similar cases")
-        rows = [[name.replace("_", " "), f"{figure:.2f}"] for name, figure in self.metrics.items()]
-        lines += ["", *_table(rows)]
-        if self.confusion:
-            names = [value_text(label) for label in self.labels]
-            counts = ([name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True))
-            lines += ["", *_table([["people \\ judge", *names], *counts])]
+            few = self.metrics["accuracy"].no_interval
+            lines.append(few or f"intervals allow for {len(set(groups))} groups of similar cases")
+        lines += [f"{name.replace('_', ' ')} {figure:.2f}" for name, figure in self.metrics.items()]
+        for label, row in zip(self.labels, self.confusion, strict=True):
+            counts = (f"{count} {value_text(value)}" for value, count in zip(self.labels, row, strict=True) if count)
+            lines += [f"people say {value_text(label)}, the judge says: {', '.join(counts)}"] if any(row) else []
         return "\n".join(lines)
 
 
@@ -341,13 +343,3 @@ def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Est
         interval = partial(agreement_interval, statistic, values, truth, groups)
         figures[name] = estimate(statistic(values, truth), groups, interval)
     return figures
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Plain text, the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.rjust(width) if place else cell.ljust(width)
-                  for place, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]  # fmt: skip

@@ -17,7 +17,6 @@ __all__ = [
     "labels_by_source",
     "labels_of_several",
     "same_value",
-    "too_few_groups",
 ]
 
 FEWEST_GROUPS = 10
@@ -90,13 +89,6 @@ class ScoredCase:
         """Whether the verdict is the label; None when there is no verdict."""
         return None if self.value is None else same_value(self.value, self.label, self.tolerance)
 
-    @property
-    def distance(self) -> float:
-        """How far apart two numbers are; 0 of all else."""
-        value, label = self.value, self.label
-        text = value is None or isinstance(value, str) or isinstance(label, str)
-        return 0.0 if text else float(abs(value - label))
-
 
 def clusters(cases: Sequence[ScoredCase]) -> list[str] | None:
     """The group of each case, a case without one being its own group; None when no case has a group."""
@@ -105,19 +97,14 @@ def clusters(cases: Sequence[ScoredCase]) -> list[str] | None:
     return [f"group {case.group}" if case.group else f"case {case.id}" for case in cases]
 
 
-def too_few_groups(groups: Sequence[str] | None) -> str | None:
-    """Why these groups, one name a case, give no interval; None where they do, and without groups."""
-    if groups is None or (count := len(set(groups))) >= FEWEST_GROUPS:
-        return None
-    return f"too few groups for an interval: there are {count}, and {FEWEST_GROUPS} are needed"
-
-
 def estimate(
     value: float | None, groups: Sequence[str] | None, interval: Callable[[], tuple[float, float] | None]
 ) -> Estimate:
-    """The figure with its interval, or with the reason why these groups give none."""
+    """The figure with its interval, or with the reason why these groups, one name a case, give none."""
     if value is None:
         return Estimate(value=None)
-    few = too_few_groups(groups)
-    low, high = (None, None) if few else interval() or (None, None)
-    return Estimate(value=value, low=low, high=high, no_interval=few)
+    if groups is not None and (count := len(set(groups))) < FEWEST_GROUPS:
+        few = f"too few groups for an interval: there are {count}, and {FEWEST_GROUPS} are needed"
+        return Estimate(value=value, no_interval=few)
+    low, high = interval() or (None, None)
+    return Estimate(value=value, low=low, high=high)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Literal
 
 from memalign.errors import InputError
 from memalign.evaluation.cases import ScoredCase, clusters, estimate, same_value
@@ -48,10 +46,6 @@ class Comparison:
     fixed: tuple[str, ...]
     broken: tuple[str, ...]
     mcnemar_p: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
-        return dict(msgspec.to_builtins(self))
 
     def __str__(self) -> str:
         words = {"ahead": "the second judge is better", "behind": "the second judge is worse"}

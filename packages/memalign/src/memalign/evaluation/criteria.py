@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
-
-import msgspec
 
 from memalign.errors import InputError
 from memalign.evaluation.agreement import METRICS, Evaluation
@@ -54,10 +52,6 @@ class GateResult:
     outcome: Outcome
     criteria: tuple[Criterion, ...]
     n: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
-        return dict(msgspec.to_builtins(self))
 
     def __str__(self) -> str:
         lines = [f"{self.judge}: {self.outcome}, on {self.n} unseen cases"]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from memalign.errors import RowError
 from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
@@ -15,7 +15,7 @@ from memalign.judge import Judge
 from memalign.judge.spec import misfit
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
-from memalign.types import Feedback, as_json
+from memalign.types import Feedback
 from memalign.values import Value, ValueType, value_text
 
 __all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review_feedback"]
@@ -63,10 +63,6 @@ class FeedbackReview:
     status: dict[str, int] | None
     invalid: tuple[RowError, ...]
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
-        return dict(as_json(self))
 
 
 def review_feedback(

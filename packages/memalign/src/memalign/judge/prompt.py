@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from memalign.cache import cached
-from memalign.content import check_fields, each_side, part_in, parts_of_sides, span_tree
+from memalign.content import Part, check_fields, each_side, part_in, sides_of, span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError
 from memalign.judge.answer import answer_schema
@@ -125,12 +125,11 @@ def whole_item(judge: Judge, example: Example, limits: Limits) -> str:
 def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
     """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
     tokens, choices = budget_of(judge, limits).item, judge.value_type.choices
-    sides: Sequence[Mapping[str, Any]] | None = parts_of_sides(
-        example.content, named_parts(judge.instructions), choices
-    )
-    if sides is None:
-        sides = each_side(_seen(judge, example), choices)
-    return tuple(render_item(fit_fields(side, tokens).fields) for side in sides)
+    names, sides = named_parts(judge.instructions), sides_of(example.content, choices)
+    if any(Part.parse(name).steps[:1] == (side,) for name in names for side in sides):
+        names = judge.fields  # of a part of a side the whole side, which nothing tells from the other one
+    seen = {name: part_in(example.content, name) for name in names}
+    return tuple(render_item(fit_fields(side, tokens).fields) for side in each_side(seen, choices))
 
 
 def _seen(judge: Judge, example: Example) -> dict[str, Any]:

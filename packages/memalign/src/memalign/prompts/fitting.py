@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from memalign.content import SpanTree, Turn, span_tree, turns_of
-from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, length_of, shorten
+from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, shorten
 from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.trace_text import counted, outline, tree_lines
 from memalign.values import Value
@@ -234,6 +234,6 @@ def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
         notes.append(f"{numbers} of {count} left out")
     text = [counted(count, "turn"), *(lines[place] for place in range(first)), *(f"… {note}" for note in notes)]
     text += [lines[place] for place in range(count - last, count)]
-    if long := sum(length_of(turns[place].content) > most * BYTES_PER_TOKEN for place in lines):
+    if long := sum(estimate_tokens(encode(turns[place].content)) > most for place in lines):
         notes.append(f"{counted(long, 'long turn')} cut")
     return Cut("\n".join(text), f"conversation: {', '.join(notes)}: over the budget of {tokens:,} tokens")

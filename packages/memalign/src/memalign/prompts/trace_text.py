@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memalign.content import Span, SpanTree
-from memalign.content.encoding import encode, encode_within, estimate_tokens, length_of
+from memalign.content.encoding import encode, encode_within, estimate_tokens
 
 __all__ = ["counted", "outline", "tree_lines"]
 
@@ -15,20 +15,20 @@ DEEPEST = 12
 
 def tree_lines(tree: SpanTree, tokens: int | None = None) -> Iterator[str]:
     """The lines that show a trace whole, or with each value that its spans hold in so many `tokens`."""
-    yield _facts(tree, tokens)
+    yield _facts(tree)
     for span in tree.spans:
         yield _span_line(span)
         for name, value in _span_parts(span):
             yield f"{_indent(span)}  {name}: {encode_within(value, tokens)}"
 
 
-def _facts(tree: SpanTree, tokens: int | None = None) -> str:
+def _facts(tree: SpanTree) -> str:
     facts = [counted(len(tree.spans), "span")]
     if tree.errors:
         facts.append(f"{tree.errors:,} failed")
     if tree.seconds is not None:
         facts.append(_seconds(tree.seconds))
-    return ", ".join(facts) + (f" {encode_within(tree.info, tokens)}" if tree.info else "")
+    return ", ".join(facts)
 
 
 def _span_line(span: Span) -> str:
@@ -52,7 +52,7 @@ def outline(tree: SpanTree, tokens: int) -> str:
     Where not all spans fit, those that failed and the upper ones are named, and how many are not.
     """
     room = max(tokens // 4, 40)
-    lines = [_facts(tree, room)]
+    lines = [_facts(tree)]
     tops = [span for span in tree.spans if span.parent is None]
     ends = [(f"{tops[0].id} inputs", tops[0].inputs), (f"{tops[-1].id} outputs", tops[-1].outputs)]
     lines += [f"{name}: {encode_within(value, room)}" for name, value in ends if value is not None]
@@ -62,7 +62,7 @@ def outline(tree: SpanTree, tokens: int) -> str:
     for span in sorted(
         tree.spans, key=lambda span: (span.status != "error" and span.depth > 0, span.depth, place[span.id])
     ):
-        size = sum(length_of(value) for _, value in _span_parts(span))  # nothing is encoded for it
+        size = sum(len(encode(value)) for _, value in _span_parts(span))
         line = _span_line(span) + (f", holds {size:,} characters" if size else ", empty")
         used += estimate_tokens(line)
         if used > tokens:
