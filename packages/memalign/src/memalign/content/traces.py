@@ -247,8 +247,9 @@ def _time(value: object) -> int | None:
         nanoseconds = round(value * 1e9) if isinstance(value, float) else value
     except (ValueError, OverflowError, OSError):  # no time, or one of a year that the system's clock does not know
         return None
-    known = isinstance(nanoseconds, int) and not isinstance(nanoseconds, bool) and 0 <= nanoseconds < 2**63
-    return nanoseconds if known else None
+    if not isinstance(nanoseconds, int) or isinstance(nanoseconds, bool):
+        return None
+    return nanoseconds if 0 <= nanoseconds < 2**63 else None
 
 
 def _attributes(value: object) -> dict[str, Any]:
