@@ -291,7 +291,7 @@ def test_of_two_rows_that_differ_the_first_is_kept(second: dict[str, Any]) -> No
         ("f.json", '{"id": "t-1"}', "holds one array"),
         ("f.json", '{"id": "t-1"}\n{"id": "t-2"}\n', "name it .jsonl"),
         ("f.json", b'[{"id": "caf\xe9"}]', "line 1: byte 13"),
-        ("f.jsonl", lines(GOOD).encode("utf-16"), "UTF-16"),
+        ("f.csv", b"\xff\xfei\x00d\x00", "is not UTF-8"),
         ("f.xlsx", "PK", "as an XLSX file"),
         ("f.parquet", "PAR1", "as a Parquet file"),
         ("f.ods", "PK", "the name of a file ends in .jsonl"),

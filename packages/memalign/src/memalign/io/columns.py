@@ -60,13 +60,7 @@ def unmapped(name: str, missing: Iterable[str], present: Collection[str], names:
 
 
 class Columns:
-    """Fields read from columns of other names; every other column is what its own name says.
-
-    Args:
-        names: Field to column.
-        required: They were named for these very rows: each must be there. Columns that a judge remembers may be
-            missing, for another file has other columns.
-    """
+    """Fields read from columns of other `names`, field to column; if `required`, each must be among these very rows."""
 
     def __init__(self, names: Mapping[str, str] | None = None, *, required: bool = False) -> None:
         self.names = MappingProxyType(checked_columns(names or {}))

@@ -1,8 +1,4 @@
-"""Examples that are read when their turn comes: a hundred thousand of them never lie in memory together.
-
-They are read twice. The first time every row is checked, so that a bad one is named before anything is spent on the
-others, and only fingerprints are kept; the second time they are given out one by one.
-"""
+"""Examples are read twice: first every row is checked, and only hashes are kept; then they are given out one by one."""
 
 from __future__ import annotations
 
@@ -25,8 +21,7 @@ class Examples:
     Rows of one id and content, such as several people's feedback, give one example, where its content is first; label
     columns are ignored. An id with two contents is an error, and so is a row without id or content.
 
-    `len` and iterating check everything first (see `check`). Iterating raises InputError when the file has changed
-    since it was checked.
+    `len` and iterating check everything first. Iterating raises InputError if the file has changed since.
     """
 
     def __init__(self, source: RowSource, fields: Collection[str] = ()) -> None:
@@ -48,7 +43,7 @@ class Examples:
 
         Args:
             rows: Whatever they are read from.
-            columns: Columns of other names, read where they are there (see `RowSource.of`).
+            columns: Columns of other names, read where they are there.
             fields: The content fields that the judge reads: a file or frame must have a column for each.
             name: What errors call rows that are no file.
         """
@@ -61,12 +56,7 @@ class Examples:
         return self._hashes or {}
 
     def check(self) -> None:
-        """Read all rows, unless that was done before.
-
-        Raises:
-            InvalidRows: With the line and reason of every bad row.
-            InputError: The file cannot be read, or has no column for a field that is needed.
-        """
+        """Read all rows, unless that was done before. Raises InvalidRows, and InputError for a file as a whole."""
         for _ in self.checking():
             pass
 

@@ -1,8 +1,4 @@
-"""Rows become feedback; every bad one is named by its line and reason.
-
-Rows are flat: an Example's fields, `value`, `rationale`, `source` and `created_at`; every other column goes to `meta`.
-Python objects pass through the same checks as rows of a file.
-"""
+"""Rows become feedback; every bad one is named by its line and reason."""
 
 from __future__ import annotations
 

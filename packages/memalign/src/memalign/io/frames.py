@@ -62,14 +62,7 @@ def frame_rows(frame: Any) -> Iterator[Row | RowError]:
 
 
 def parquet_rows(path: Path) -> Iterator[Row | RowError]:
-    """The rows of a Parquet file, or of all files below a folder in the order of their names, each with its number.
-
-    Folders named `day=2026-01-01` are columns. Structs are objects, lists arrays, maps arrays of pairs.
-
-    Raises:
-        ConfigurationError: pyarrow is not installed.
-        InputError: The file cannot be read, or the folder has none.
-    """
+    """The rows of a Parquet file, or of all files below a folder; folders named `day=2026-01-01` are columns."""
     try:
         import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
         import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -106,8 +99,6 @@ def _plain_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row | RowError]:
             yield Row(line=position, fields=plain)
         except InputError as error:
             yield RowError(line=position, reason=f"column {name} {error}", id=shown_id(fields))
-        except RecursionError:
-            yield RowError(line=position, reason=f"column {name} is nested too deep to be read; flatten it")
 
 
 def is_absent(value: object) -> bool:
@@ -133,7 +124,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+        return float(value)
     if isinstance(value, timedelta | UUID):
         return str(value)
     if isinstance(value, bytes):

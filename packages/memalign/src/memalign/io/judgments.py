@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -37,14 +36,6 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     content_hash: str = ""
 
 
-class _Line(NamedTuple):
-    """A line: its head and judgment, and its bytes."""
-
-    head: _Head
-    judgment: Judgment
-    raw: bytes
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgmentFile:
     """A judgment file.
@@ -69,23 +60,17 @@ OwnVerdicts = Mapping[str, Judgment] | JudgmentFile
 
 
 def read_judgments(path: str | Path) -> JudgmentFile:
-    """Read the judgments of a file that `JudgmentWriter` or `memalign judge -o` wrote, those with an error included.
+    """Read the judgments of a file that `memalign judge -o` wrote, those with an error included.
 
-    A last line that a crash cut off is left out.
-
-    Args:
-        path: The file of JSON lines.
-
-    Raises:
-        InputError: The file is missing, empty or something else.
+    A last line that a crash cut off is left out. Raises InputError if the file is missing, empty or something else.
     """
     lines = list(_lines_of(Path(path)))
     if not lines:
         raise InputError(f"{path} has no judgments")
     return JudgmentFile(
-        judge=lines[-1].head.judge,
-        judgments={line.head.id: line.judgment for line in lines},
-        contents={line.head.id: line.head.content_hash for line in lines},
+        judge=lines[-1][0].judge,
+        judgments={head.id: judgment for head, judgment, _ in lines},
+        contents={head.id: head.content_hash for head, _, _ in lines},
     )
 
 
@@ -99,7 +84,7 @@ def is_judgment_file(path: str | Path) -> bool:
     return True
 
 
-def _lines_of(path: Path) -> Iterator[_Line]:
+def _lines_of(path: Path) -> Iterator[tuple[_Head, Judgment, bytes]]:
     """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
     try:
         with path.open("rb") as file:
@@ -112,7 +97,7 @@ def _lines_of(path: Path) -> Iterator[_Line]:
                         return
                     fault = f"is not a judgment ({error}); name another output file"
                     raise InputError(f"{path}, line {number}, {fault}") from None
-                yield _Line(head, judgment, raw)
+                yield head, judgment, raw
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
@@ -131,14 +116,8 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
     def __init__(self, path: str | Path, *, judge: str, examples: Mapping[str, str] | Iterable[Example] = ()) -> None:
         """Open `path` for writing, and find what an earlier run left there.
 
-        Args:
-            path: A `.jsonl` file.
-            judge: The fingerprint of the judge.
-            examples: What is judged, or the content hashes by id (`Examples.hashes`), in order.
-
-        Raises:
-            InputError: It was written by another judge or by another program, is being written by another run, or
-                cannot be written; the file is left as it is.
+        `examples` is what is judged, or the content hashes by id, in order. Raises InputError for a file that another
+        judge or program wrote, that another run is writing, or that cannot be written; it is left as it is.
         """
         self._path = target_of(path_of(path))
         if self._path.suffix.lower() not in (".jsonl", ".ndjson"):
@@ -209,19 +188,15 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
 
     def _resume(self) -> None:
         """Keep the lines that count, and take away the others."""
-        for line in _lines_of(self._path):
-            if line.head.judge != self._judge:
+        for head, judgment, raw in _lines_of(self._path):
+            if head.judge != self._judge:
                 raise InputError(
-                    f"{self._path} has judgments of judge {line.head.judge}, but this judge is {self._judge}; "
+                    f"{self._path} has judgments of judge {head.judge}, but this judge is {self._judge}; "
                     "name another output file, or delete that one"
                 )
-            name = line.head.id
-            self._lines.pop(name, None)
-            if line.judgment.error is None and line.head.content_hash in (
-                "",
-                self._hashes.get(name, line.head.content_hash),
-            ):
-                self._lines[name] = line.raw.rstrip(b"\r\n") + b"\n"
+            self._lines.pop(head.id, None)
+            if judgment.error is None and head.content_hash in ("", self._hashes.get(head.id, head.content_hash)):
+                self._lines[head.id] = raw.rstrip(b"\r\n") + b"\n"
         if b"".join(self._lines.values()) != self._path.read_bytes():
             self._rewrite(self._lines.values())
 

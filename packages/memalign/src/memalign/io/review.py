@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from memalign.errors import InputError
 from memalign.io.examples import Examples
 from memalign.io.files import atomic_write
 from memalign.io.judgments import read_judgments
-from memalign.io.sheets import HIDDEN, REASON, REVIEW, VERDICT, hidden_cells
+from memalign.io.sheets import HIDDEN, REASON, REVIEW, VERDICT
 from memalign.io.source import ExampleSource
 from memalign.terminal import plain
 from memalign.types import CONTENT_FIELDS, Example, Judgment
@@ -76,7 +77,8 @@ def write_review(
     if path.suffix.lower() != ".xlsx":
         raise InputError(f"{path}: the name of a sheet ends in .xlsx, not in {path.suffix or 'nothing'}")
     fields = [name for name in CONTENT_FIELDS if any(name in example.content for example, _ in cases)]
-    hidden = [hidden_cells(example) for example, _ in cases]
+    texts = [json.dumps({"id": example.id, **example.content}, separators=(",", ":")) for example, _ in cases]
+    hidden = [[text[at : at + _LONGEST_CELL] for at in range(0, len(text), _LONGEST_CELL)] for text in texts]
     names = [HIDDEN, *(f"{HIDDEN} {part}" for part in range(2, max(map(len, hidden), default=1) + 1))]
     shown = (VERDICT, REASON) if with_verdicts and any(judgment is not None for _, judgment in cases) else ()
     columns = ["id", *fields, *shown, "value", "rationale", "source", *names]

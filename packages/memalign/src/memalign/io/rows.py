@@ -79,10 +79,7 @@ def file_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The numbered lines of a text file. Raises InputError."""
     try:
         with path.open("rb") as file:
-            for line, raw in enumerate(file, 1):
-                if line == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise InputError(f"{path} is UTF-16; save it as UTF-8")
-                yield line, raw
+            yield from enumerate(file, 1)
     except OSError as error:
         reason = ": no such file" if isinstance(error, FileNotFoundError) else f" cannot be read: {error.strerror}"
         raise InputError(f"{path}{reason}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
@@ -17,16 +17,14 @@ from memalign.io.columns import Columns
 from memalign.io.delimited import cells_row, header_names
 from memalign.io.frames import is_absent
 from memalign.io.rows import Row
-from memalign.types import CONTENT_FIELDS, Example
+from memalign.types import CONTENT_FIELDS
 
-__all__ = ["HIDDEN", "REASON", "REVIEW", "VERDICT", "hidden_cells", "is_review", "restored", "sheet_rows"]
+__all__ = ["HIDDEN", "REASON", "REVIEW", "VERDICT", "restored", "sheet_rows"]
 
 HIDDEN = "memalign"
 VERDICT, REASON = "judge's verdict", "judge's reason"
 REVIEW = "review"
 """The worksheet that experts fill in."""
-
-_PART = 30_000  # characters; a cell of a spreadsheet holds 32,767
 
 # A file of two kilobytes can claim a cell in the last column of the last row, and every row before it is then made of
 # 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and one text can stand in every cell.
@@ -39,10 +37,7 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     """The rows of the worksheet `review`, else of the first, under its first row that is not empty.
 
     A row's line is the sheet's own row number, and a formula is the value that was saved with it. How large the sheet
-    says it is counts for nothing: every cell is read.
-
-    Raises:
-        InputError: It is no XLSX file, or is larger than the bounds above.
+    says it is counts for nothing. Raises InputError for what is no XLSX file, or is larger than the bounds above.
     """
     from openpyxl import load_workbook  # four tenths of a second
 
@@ -50,8 +45,6 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
         with path.open("rb") as file:
             _check_unpacked(path, file)
             book = load_workbook(file, read_only=True, data_only=True)
-            if not book.worksheets:
-                raise InputError(f"{path} has no worksheet")
             sheet = next((sheet for sheet in book.worksheets if sheet.title == REVIEW), book.worksheets[0])
             sheet.reset_dimensions()
             header: list[str] = []
@@ -103,17 +96,6 @@ def _plain(cell: Any) -> Any:
 #
 # A spreadsheet cuts long cells and breaks lines. So the last columns, `memalign`, `memalign 2`, …, hold id and content
 # as JSON in plain ASCII. Reading takes the case from there, and the expert's own columns from the cells.
-
-
-def is_review(fields: Mapping[str, Any]) -> bool:
-    """Whether a row is of a sheet that `memalign review` wrote."""
-    return str(fields.get(HIDDEN, "")).startswith("{")
-
-
-def hidden_cells(example: Example) -> list[str]:
-    """The case as JSON, in parts that fit into cells."""
-    text = json.dumps({"id": example.id, **example.content}, ensure_ascii=True, separators=(",", ":"))
-    return [text[at : at + _PART] for at in range(0, len(text), _PART)]
 
 
 def restored(row: Row) -> Row | RowError:

@@ -1,7 +1,4 @@
-"""Where feedback and examples come from: a file, a frame, a data set or Python objects, with their own columns.
-
-Every place that takes feedback or examples takes this, so that all of them read the same things by the same rules.
-"""
+"""Where feedback and examples come from: a file, a frame, a data set or Python objects, with their own columns."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from memalign.io.delimited import delimited_rows
 from memalign.io.files import path_of
 from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame, parquet_rows
 from memalign.io.rows import Row, array_rows, file_lines, json_rows, never_empty
-from memalign.io.sheets import is_review, restored, sheet_rows
+from memalign.io.sheets import HIDDEN, restored, sheet_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
 __all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "Reading", "RowSource", "case_fields"]
@@ -76,8 +73,6 @@ class RowSource:
             return items if items.columns.required or items.columns.names else replace(items, columns=names)
         if isinstance(items, str | Path):
             name = str(path_of(items))
-        elif type(items).__name__ == "LazyFrame":
-            raise InputError(f"{name} is a lazy frame; pass frame.collect()")
         elif isinstance(items, Mapping):
             raise InputError(f"{name}: a {type(items).__name__} is one row or a set of splits; pass a list of rows")
         elif not is_frame(items) and not isinstance(items, Iterable):
@@ -99,13 +94,7 @@ class RowSource:
     def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:
         """Read the rows by their fields, in order; a row that cannot be read is a RowError.
 
-        Rows of which the first hundred have no id get ids made of their content.
-
-        Args:
-            distinct: The same content gets other ids; else it gets the same one.
-
-        Raises:
-            InputError: Columns that were named for these rows are in none of them; or nothing can be read.
+        Rows of which the first hundred have no id get ids made of their content; if `distinct`, no two the same.
         """
         first = (row for row in islice(self._read(), _FIRST) if isinstance(row, Row))
         have_ids = [not self.columns.ids.isdisjoint(row.fields) for row in first]
@@ -137,7 +126,7 @@ class RowSource:
         """A row by its fields, with the content that a sheet for review hides, and with the source of all."""
         if self.columns.names:
             row = replace(row, fields=self.columns.renamed(row.fields))
-        if is_review(row.fields):
+        if str(row.fields.get(HIDDEN, "")).startswith("{"):
             case = restored(row)
             if isinstance(case, RowError):
                 return case
@@ -149,11 +138,7 @@ class RowSource:
 
 
 def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
-    """The rows of a file or of a folder of Parquet files, as they were written; its suffix says how it is read.
-
-    JSONL, CSV and sheets are read row by row and Parquet some hundred rows at a time, so that a large file never lies
-    in memory and one broken line costs that line only; a JSON array is read whole.
-    """
+    """The rows of a file or of a folder of Parquet files, as they were written; its suffix says how it is read."""
     suffix = path.suffix.lower()
     if path.is_dir() or suffix == ".parquet":
         return parquet_rows(path)
@@ -174,13 +159,11 @@ class Reading:
     def __init__(self) -> None:
         self.columns: dict[str, None] = {}
         self.bad: list[RowError] = []
-        self._all_readable = True
 
     def readable(self, row: Row | RowError) -> Row | None:
         """The row, unless it cannot be read."""
         if isinstance(row, RowError):
             self.bad.append(row)
-            self._all_readable = False
             return None
         self.columns |= dict.fromkeys(name for name in row.fields if not (row.made_id and name == "id"))
         return row
@@ -193,7 +176,7 @@ class Reading:
         """Raise InputError for a file or frame with fields that no column gives: all of them in one message."""
         missing = [field for field in fields if field not in self.columns]
         has_columns = isinstance(source.items, str | Path) or column_names(source.items) is not None
-        if missing and self.columns and self._all_readable and has_columns:
+        if missing and self.columns and has_columns:
             raise unmapped(source.name, missing, self.columns, source.columns.names)
 
 
@@ -226,11 +209,7 @@ def _id_of_content(fields: Mapping[str, Any]) -> str:
 
 
 def case_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a row that are present, ready for Example or Feedback, with all that they do not know in `meta`.
-
-    Raises:
-        InputError: A field is not what it must be.
-    """
+    """The fields of a row that are present, ready for Example or Feedback, all others in `meta`. Raises InputError."""
     rest = {name: value for name, value in fields.items() if not is_absent(value)}
     case = {name: rest.pop(name) for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS) if name in rest}
     case.setdefault("id", "")

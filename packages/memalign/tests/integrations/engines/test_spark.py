@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import memalign as ma
 from memalign.errors import ConfigurationError, InputError
-from tests.support.endpoint import Endpoint, server_error, user_of
+from tests.support.engines import JUDGE, Server, spark_of_two_workers
 
 pytest.importorskip("pyspark")
 pytestmark = [
@@ -23,33 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # py4j's sockets
 ]
-
-PRICES = {"openai:test": {"prices": {"input": 1.0, "output": 1_000.0}}}
-JUDGE = ma.Judge(
-    name="good",
-    instructions="Good? {{ outputs }}",
-    feedback_value_type=bool,
-    model="openai:test",
-    parameters={"models": PRICES},
-)
-
-
-class Server(Endpoint):
-    """Says what the reply says, fails where it should, and counts what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(self.answered)
-        self.asked: Counter[str] = Counter()
-        self.broken = ""
-
-    def answered(self, body: dict[str, Any]) -> Any:
-        reply = json.loads(user_of(body).split("outputs: ")[1].split("\n")[0])
-        self.asked[reply] += 1
-        return (
-            server_error(400)
-            if self.broken and reply == self.broken
-            else {"rationale": reply, "value": "no" not in reply}
-        )
 
 
 @pytest.fixture(scope="module")
@@ -60,26 +27,8 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def spark(server: Server) -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs Java")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.executor.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.executorEnv.OPENAI_BASE_URL": server.base_url,
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
-        "spark.sql.shuffle.partitions": "2",
-    }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
-    del os.environ["PYSPARK_PYTHON"]
+    with spark_of_two_workers(server.base_url) as session:
+        yield session
 
 
 @pytest.fixture(autouse=True)
@@ -93,18 +42,6 @@ def frame(spark: Any, rows: list[tuple[Any, Any]], kind: str = "string") -> Any:
     return spark.createDataFrame(rows, f"id {kind}, outputs string")
 
 
-def test_every_row_has_a_verdict_on_two_workers(spark: Any, server: Server) -> None:
-    from memalign.integrations import spark as on_spark
-
-    rows = frame(spark, [(n, f"reply {n}") for n in range(40)], "bigint")
-    verdicts = on_spark.judge(rows, JUDGE, tasks=4)
-    assert dict(verdicts.dtypes)["value"] == "boolean"
-    assert sorted((row.id, row.rationale) for row in verdicts.collect()) == sorted(
-        (f"{n}", f"reply {n}") for n in range(40)
-    )
-    assert set(server.asked.values()) == {1}
-
-
 def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_path: Path) -> None:
     from memalign.integrations import spark as on_spark
 
@@ -114,6 +51,7 @@ def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_pat
     server.broken = "reply 7"
     on_spark.judge(frame(spark, rows + odd), JUDGE, tasks=3).write.parquet(out)
     first = spark.read.parquet(out)
+    assert dict(first.dtypes)["value"] == "boolean"
     assert (first.count(), first.where("error IS NULL").count()) == (32, 29)
     server.broken = ""
     rows[5] = ("i-5", "reply no more")
@@ -141,24 +79,6 @@ def test_all_tasks_together_keep_the_limit(spark: Any, server: Server, tmp_path:
     assert len(verdicts) == 40
     assert 12 <= judged == sum(server.asked.values()) <= 20
     assert sum(row.cost for row in verdicts if row.cost) <= 20 * one + 1e-9
-
-
-def test_a_stream_judges_each_batch(spark: Any, server: Server, tmp_path: Path) -> None:
-    from memalign.integrations import spark as on_spark
-
-    arriving, out = tmp_path / "in", str(tmp_path / "out")
-    arriving.mkdir()
-    lines = [json.dumps({"id": f"{n}", "outputs": f"reply {n}"}) for n in range(5)]
-    (arriving / "1.json").write_text("\n".join(lines), "utf-8")
-    df = spark.readStream.schema("id string, outputs string").json(str(arriving))
-
-    def judged(batch: Any, _: int) -> None:
-        on_spark.judge(batch, JUDGE, tasks=2).write.mode("append").parquet(out)
-
-    writer = df.writeStream.foreachBatch(judged).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination(120)
-    assert spark.read.parquet(out).where("value").count() == 5
-    assert set(server.asked.values()) == {1}
 
 
 def test_what_cannot_be_judged_is_said_before(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

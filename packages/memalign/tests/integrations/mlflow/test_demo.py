@@ -1,9 +1,7 @@
-"""The demo of examples/, as a person runs it: the script and the notebook, on a SQLite store and on a tracking server."""
+"""The demo of examples/, as a person runs it: the script, whose copy the notebook is, on a SQLite store and on a tracking server."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -87,16 +85,6 @@ def test_the_demo_turns_traces_into_a_registered_judge(capsys):
 
 
 @pytest.mark.usefixtures("small")
-def test_the_notebook_runs_cell_by_cell():
-    said, names = io.StringIO(), {"__name__": "__main__"}
-    with contextlib.redirect_stdout(said):
-        for cell in notebook():
-            if cell["cell_type"] == "code":
-                exec(compile(source_of(cell), NOTEBOOK.name, "exec"), names)
-    learned(said.getvalue())
-
-
-@pytest.mark.usefixtures("small")
 @pytest.mark.skipif(not find_spec("dspy"), reason="MLflow's own optimizer needs DSPy")
 def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
     mlflows_optimizer()
@@ -158,9 +146,7 @@ def test_it_runs_on_a_tracking_server_too(server, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.embedded
-@pytest.mark.parametrize("where", ["SQLite", "a tracking server"])
-def test_it_runs_on_the_embedded_model(where, request, tmp_path):
-    store = "sqlite:///demo.db" if where == "SQLite" else request.getfixturevalue("server")
-    said = run(store, tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b")
+def test_it_runs_on_the_embedded_model(tmp_path):
+    said = run("sqlite:///demo.db", tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b")
     steps(said)
     assert "model: local:/qwen2.5-coder-0.5b" in said

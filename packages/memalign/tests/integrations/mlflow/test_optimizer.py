@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import mlflow
@@ -88,18 +87,6 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     assert aligned.alignment.conflicts
     assert any(before in note for note in aligned.alignment.notes), "the latest of a person counts, and that is noted"
     assert f"people differ on {trace_id}: " in caplog.text
-
-
-def test_people_called_user_are_all_kept(endpoint):
-    trace_id = traced(1)
-    says(trace_id, False, "say: case 1 is unkind", by="User")
-    says(trace_id, False, "say: case 1 is short", by="User")
-    says(trace_id, True, "say: case 1 is fine", by="User")
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    assert {each.guideline_text for each in aligned._semantic_memory} == {"case 1 is unkind", "case 1 is short"}
-    assert len(aligned._episodic_memory) == 3
-    assert aligned.align(fetched(trace_id)) is aligned
-    assert aligned.unalign([trace_id])._episodic_memory == []
 
 
 def test_authority_says_whose_label_counts(endpoint):
@@ -187,14 +174,3 @@ def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
     with pytest.raises(MlflowException) as error:
         aligned(inputs="question 1", outputs="answer 1")
     assert error.value.error_code == "INTERNAL_ERROR"
-
-
-# -- side by side ------------------------------------------------------------------------------------------------------
-
-
-def test_optimizers_are_independent_of_each_other(endpoint):
-    lessons, optimizer = [fetched(lesson(1)), fetched(lesson(2))], MemAlignOptimizer()
-    with ThreadPoolExecutor(2) as pool:
-        judges = list(pool.map(lambda traces: tone_judge().align(traces, optimizer), lessons))
-    learned = [[each.guideline_text for each in judge._semantic_memory] for judge in judges]
-    assert learned == [["case 1 is unkind"], ["case 2 is unkind"]]

@@ -102,7 +102,7 @@ def prompts(endpoint: Endpoint, words: str) -> list[str]:
 # -- learning --------------------------------------------------------------------------------------------------------
 
 
-def test_an_aligned_judge_is_the_judge_with_guidelines(aligned):
+def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
     base = tone_judge()
     assert (aligned.name, aligned.model, aligned.feedback_value_type) == (base.name, base.model, bool)
     assert aligned.get_input_fields() == base.get_input_fields()
@@ -111,17 +111,10 @@ def test_an_aligned_judge_is_the_judge_with_guidelines(aligned):
     text, _, listed = aligned.instructions.partition("\n\nDistilled Guidelines (3):\n")
     assert text == base.instructions
     assert {line.removeprefix("  - ") for line in listed.splitlines()} == unkind(1, 2, 3)
-
-
-def test_every_guideline_names_its_traces(aligned):
+    assert len(endpoint.requests) == 1
     behind = {guideline.guideline_text: list(guideline.source_trace_ids) for guideline in aligned._semantic_memory}
     said = {rationale.removeprefix("say: "): [trace_id] for trace_id, _, rationale in episodes(aligned)}
     assert behind == said
-
-
-def test_all_traces_are_learned_in_one_call(optimizer, endpoint):
-    tone_judge().align(fetched(*map(lesson, (1, 2, 3))), optimizer())
-    assert len(endpoint.requests) == 1
 
 
 @pytest.mark.parametrize(("before", "more"), [((1,), (2, 3)), ((1, 2), (3, 4))])
@@ -137,16 +130,11 @@ def test_learning_more_keeps_what_was_learned(optimizer, endpoint, before, more)
     assert [prompt.count(f"- {rule}\n") + prompt.count(f": {rule}\n") for rule in unkind(*before)] == [1] * len(before)
 
 
-def test_the_same_feedback_again_costs_nothing(aligned, optimizer, endpoint):
-    asked = len(endpoint.requests)
-    assert optimizer().align(aligned, fetched(*traces_of(aligned))) is aligned
-    assert len(endpoint.requests) == asked
-
-
-def test_a_trace_that_comes_twice_is_learned_once(optimizer, endpoint):
+def test_the_same_feedback_twice_or_again_costs_nothing(optimizer, endpoint):
     (trace,) = fetched(lesson(1))
     aligned = tone_judge().align([trace, trace], optimizer())
     assert aligned._episodic_trace_ids == list(traces_of(aligned)) == [trace.info.trace_id]
+    assert optimizer().align(aligned, [trace]) is aligned
     assert len(endpoint.requests) == 1
 
 
@@ -177,9 +165,7 @@ def test_an_answer_that_is_no_list_of_guidelines_leaves_the_cases(optimizer, end
     assert len(traces_of(aligned)) == 1
 
 
-@pytest.mark.parametrize(
-    "wrapping", ["{}", "```json\n{}\n```", "```\n{}\n```", "  {}  ", "Here:\n```json\n{}\n```", "Sure! {}", "{}\nMore?"]
-)
+@pytest.mark.parametrize("wrapping", ["```json\n{}\n```", "Here:\n```json\n{}\n```\nMore?"])
 def test_guidelines_are_found_in_whatever_is_around_them(optimizer, endpoint, mind, wrapping):
     endpoint.answer = lambda body: wrapping.replace("{}", _text(mind.answer(body)))
     assert texts(tone_judge().align(fetched(lesson(1)), optimizer())) == unkind(1)
@@ -204,11 +190,6 @@ def test_schemas_are_as_strict_as_providers_want_them(aligned, endpoint):
         if "properties" in node:
             assert node["additionalProperties"] is False
             assert set(node["required"]) == set(node["properties"])
-
-
-def test_a_very_long_case_is_learned_too(optimizer):
-    says(trace_id := traced("1 " + "long " * 40_000), False, "say: case 1 is unkind")
-    assert texts(tone_judge().align(fetched(trace_id), optimizer())) == unkind(1)
 
 
 # -- whose words count -------------------------------------------------------------------------------------------------
@@ -239,13 +220,9 @@ def test_nothing_to_learn_from_is_refused_without_a_call(optimizer, endpoint, ca
 @pytest.mark.parametrize(
     ("labels", "counts"),
     [
-        ("pass pass", "pass"),
-        ("fail fail fail", "fail"),
         ("pass pass fail", "pass"),
         ("fail pass fail", "fail"),
-        ("pass pass pass fail", "pass"),
         ("pass fail", "fail"),
-        ("pass pass fail fail", "fail"),
         ("pass fail fail pass", "pass"),
         ("pass fail maybe", "maybe"),
     ],
@@ -284,14 +261,13 @@ def test_what_one_of_several_takes_back_is_forgotten(optimizer):
     assert texts(again) == {"ana is right", "ben is right"}
 
 
-@pytest.mark.parametrize("emptied", [3, 1])
-def test_a_trace_whose_feedback_is_all_gone_stops_the_align(aligned, optimizer, endpoint, emptied):
+def test_a_trace_whose_feedback_is_all_gone_stops_the_align(aligned, optimizer, endpoint):
     before, asked = episodes(aligned), len(endpoint.bodies)
-    for trace_id in list(traces_of(aligned))[:emptied]:
+    for trace_id in traces_of(aligned):
         (assessment,) = fetched(trace_id)[0].info.assessments
         mlflow.delete_assessment(trace_id=trace_id, assessment_id=assessment.assessment_id)
-    with pytest.raises(MlflowException, match="unalign"):
-        optimizer().align(aligned, fetched(*traces_of(aligned), lesson(4)))
+        with pytest.raises(MlflowException, match="unalign"):
+            optimizer().align(aligned, fetched(*traces_of(aligned), lesson(4)))
     assert (episodes(aligned), len(endpoint.bodies)) == (before, asked)
 
 
@@ -311,20 +287,15 @@ def test_memory_reaches_the_prompt_and_not_the_base_judge(optimizer, endpoint):
     judge = tone_judge()
     before = judge.model_dump()
     aligned = judge.align(fetched(lesson(1)), optimizer())
-    assert aligned(**NEW).value is False
+    verdict = aligned(**NEW)
+    assert (verdict.value, verdict.metadata["guideline"]) == (False, INSTRUCTIONS)
+    properties = endpoint.requests[-1]["response_format"]["json_schema"]["schema"]["properties"]
+    assert [part["type"] for name, part in properties.items() if name in ("value", "result")] == ["boolean"]
     (prompt,) = prompts(endpoint, "question 1 again")
     assert "case 1 is unkind" in prompt.replace("say: case 1 is unkind", "")
     assert "say: case 1 is unkind" in prompt or "say: case 1 is unkind" in user_of(endpoint.requests[-1])
     assert judge.model_dump() == before
     assert judge.instructions == INSTRUCTIONS
-
-
-def test_a_verdict_is_of_the_judges_type_and_names_the_authors_criterion(aligned, endpoint):
-    verdict = aligned(**NEW)
-    assert verdict.value is False
-    properties = endpoint.requests[-1]["response_format"]["json_schema"]["schema"]["properties"]
-    assert [part["type"] for name, part in properties.items() if name in ("value", "result")] == ["boolean"]
-    assert verdict.metadata["guideline"] == INSTRUCTIONS
 
 
 def test_fields_come_from_the_trace(aligned, endpoint):

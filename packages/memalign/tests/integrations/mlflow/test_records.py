@@ -13,9 +13,8 @@ from mlflow.genai import scorers
 from mlflow.genai.judges.instructions_judge import InstructionsJudge
 from mlflow.tracking._tracking_service.utils import _get_store
 
-import memalign as ma
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
-from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge
+from tests.support.mlflow_world import fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
@@ -48,21 +47,6 @@ def test_a_registered_judge_returns_with_its_whole_memory(aligned):
     assert scorers.list_scorers() == []
 
 
-def test_the_record_is_mlflows_own_and_small(aligned):
-    aligned.register()
-    record = record_of("tone")
-    data = record["instructions_judge_pydantic_data"]
-    assert record["memory_augmented_judge_data"] is None
-    assert (data["model"], data["instructions"]) == ("openai:/small", aligned.instructions)
-    own = data["memalign"]
-    assert own["instructions"] == INSTRUCTIONS
-    assert own["episodic_trace_ids"] == aligned._episodic_trace_ids
-    assert [set(each) for each in own["semantic_memory"]] == [{"guideline_text", "source_trace_ids"}] * 2
-    assert set(own) >= {"run_id", "artifact", "checksum"}
-    assert "say: case" not in json.dumps(record)
-    assert len(json.dumps(record)) < 4000
-
-
 def test_a_registered_version_outlives_its_traces(aligned, experiment):
     aligned.register()
     first = aligned._episodic_trace_ids
@@ -76,18 +60,13 @@ def test_a_registered_version_outlives_its_traces(aligned, experiment):
 
 def test_mlflow_itself_gives_a_plain_judge_with_the_guidelines(aligned):
     aligned.register()
+    record = json.dumps(record_of("tone"))
+    assert "say: case" not in record, "nobody's words beside the guidelines"
+    assert len(record) < 4000
     aligned.align(fetched(lesson(3))).register()
     first = scorers.get_scorer(name="tone", version=1)
     assert [type(each) for each in (*scorers.list_scorers(), first)] == [InstructionsJudge] * 2
     assert first.instructions == aligned.instructions
-
-
-def test_another_name_is_another_scorer(aligned):
-    aligned.register(name="warmth")
-    loaded = load("warmth")
-    assert (loaded.name, loaded.memalign_judge.name) == ("warmth", "warmth")
-    assert loaded(inputs="q", outputs="answer 9").name == "warmth"
-    assert aligned.name == "tone"
 
 
 def test_settings_and_address_survive_without_headers(endpoint, monkeypatch):
@@ -138,11 +117,6 @@ def test_without_write_access_to_artifacts_registering_says_so(aligned, tmp_path
     assert scorers.list_scorers(experiment_id=closed) == []
 
 
-def test_without_an_experiment_registering_says_so(aligned):
-    with pytest.raises(MlflowException, match=r"no run can be made in experiment 987654 .*Registry\(\)\.save"):
-        aligned.register(experiment_id="987654")
-
-
 @pytest.mark.usefixtures("endpoint")
 def test_a_judge_that_was_never_aligned_is_not_loaded():
     tone_judge().register()
@@ -178,9 +152,3 @@ def test_one_of_our_records_does_not_break_listings(aligned, changes, why):
     with pytest.raises(MlflowException, match=why):
         load("tone")
     assert load("tone", version=1).memalign_judge == aligned.memalign_judge
-
-
-def test_a_judge_moves_to_our_registry(aligned, tmp_path):
-    registry = ma.Registry(f"sqlite:///{tmp_path / 'judges.db'}")
-    registry.save(aligned.memalign_judge)
-    assert registry.load("tone")(inputs="q", outputs="answer 1").value is False

@@ -62,16 +62,6 @@ def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
     assert assessments(trace_id) == before
 
 
-def test_other_peoples_and_programs_words_stay_as_they_are():
-    trace_id = traced(1)
-    says(trace_id, True, "fine", by="ana", name="safety")
-    says(trace_id, True, "fine", by="ana", kind="LLM_JUDGE")
-    assert log_feedback([ma.Feedback(id=trace_id, value=False, source="ana")], name="tone") == {
-        f"{trace_id}@ana": "logged"
-    }
-    assert [valid for *_, valid in assessments(trace_id)] == [True] * 3
-
-
 def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoint):
     trace_id = traced(1)
     judge = ma.Judge(

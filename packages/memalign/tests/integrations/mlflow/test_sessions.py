@@ -46,16 +46,13 @@ def aligned(endpoint: Endpoint, ids: list[str]) -> MemAlignJudge:
     return MemAlignOptimizer().align(session_judge(), fetched(*ids))
 
 
-def test_a_session_is_one_case_named_by_trace(aligned, ids):
+def test_a_session_is_one_case_named_by_trace(aligned, ids, endpoint):
     assert aligned.is_session_level_scorer
     assert aligned._episodic_trace_ids == sorted([ids[0], ids[2]])
     turns = turns_of(aligned, ids[0])
     assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2
     assert turns[3]["content"] == "answer 2"
     assert len(aligned._semantic_memory) == 2
-
-
-def test_a_session_verdict_sees_what_was_learned(aligned, ids, endpoint):
     assert aligned(session=fetched(*ids[:2])).value is False
     assert aligned(session=fetched(*session("s-3", 8, 9))).value is True
     assert "answer 9" in user_of(endpoint.requests[-1])
@@ -97,13 +94,3 @@ def test_a_session_scorer_comes_back_from_the_registry(aligned, ids):
     result = mlflow.genai.evaluate(data=fetched(*ids[:2]), scorers=[loaded])
     verdicts = [str(each) for each in result.result_df["tone/value"].dropna()]
     assert verdicts in (["False"], ["0.0"])
-
-
-def test_tool_calls_join_the_conversation_when_wanted(endpoint, ids):
-    judge = session_judge()
-    judge._include_tool_calls_in_conversation = True
-    aligned = MemAlignOptimizer().align(judge, fetched(*ids))
-    assert any("found" in str(turn) for turn in turns_of(aligned, ids[0]))
-    aligned.register()
-    loaded = load("tone")
-    assert loaded.align(fetched(*ids)) is loaded

@@ -56,19 +56,3 @@ def test_a_judge_of_traces_leaves_none(endpoint, experiment):
     before = there(experiment)
     aligned(trace=fetched(new)[0])
     assert there(experiment) == before
-
-
-def test_what_the_user_traces_meanwhile_stays(endpoint, mind, experiment):
-    traces = fetched(lesson(1))
-    before = there(experiment)
-
-    def answer(body: dict[str, Any]) -> Any:
-        with mlflow.start_span("the user's"):  # in a thread of the server, as an application's would be
-            return mind.answer(body)
-
-    endpoint.answer = answer
-    tone_judge().align(traces, MemAlignOptimizer())
-    assert there(experiment) == before + len(endpoint.requests)
-    with mlflow.start_span("after"):
-        pass
-    assert there(experiment) == before + len(endpoint.requests) + 1

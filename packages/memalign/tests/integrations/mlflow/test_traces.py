@@ -24,16 +24,6 @@ def override(trace_id: str, given: str, value: object, *, by: str = "ana", kind:
     return mlflow.override_feedback(trace_id=trace_id, assessment_id=given, value=value, source=source).assessment_id  # type: ignore[no-any-return]
 
 
-def test_other_names_are_other_judges_whatever_the_case():
-    trace_id = traced(1)
-    says(trace_id, False, name="safety")
-    says(trace_id, True, name="Tone ")
-    assert said(trace_id) == [("ana", True, None)]
-    assert read_feedback(fetched(trace_id), "accuracy", JUDGE).skipped == {
-        trace_id: "no feedback named 'accuracy'; feedback there: Tone , safety"
-    }
-
-
 def test_the_last_override_in_a_chain_counts():
     trace_id = traced(1)
     first = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
@@ -63,14 +53,6 @@ def test_people_behind_one_placeholder_are_told_apart():
     assert {(source, word) for source, _, word in said(trace_id)} == {
         (f"unknown:{n}", word) for n, word in words.items()
     }
-
-
-def test_two_corrections_of_one_verdict_are_both_kept():
-    trace_id = traced(1)
-    verdict = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
-    override(trace_id, verdict, False, by="ana")
-    override(trace_id, verdict, True, by="ben")
-    assert said(trace_id) == [("ana", False, None), ("ben", True, None)]
 
 
 def test_what_people_say_of_a_crashed_application_is_feedback():
