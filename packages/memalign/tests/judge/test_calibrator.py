@@ -74,8 +74,8 @@ def world(seed: int, *, taught: int, p: float, conditional: bool, own: float | N
 
 
 # Of a condition, a product of two answers, its weight learned, came to .50, .77, .51, .93 and .93 (below ten: not fitted).
-CONDITIONS = [(0.85, 8, 0.66), (0.85, 20, 0.77), (0.95, 8, 0.8), (0.95, 12, 0.87), (0.95, 20, 0.92)]
-PLAIN = [(0.75, 20, 0.8), (0.85, 8, 0.87), (0.95, 4, 0.9), (0.95, 8, 0.95)]
+CONDITIONS = [(0.85, 8, 0.66), (0.85, 20, 0.77), (0.95, 8, 0.8), (0.95, 20, 0.92)]
+PLAIN = [(0.75, 20, 0.8), (0.95, 4, 0.9)]
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,6 @@ def test_checks_decide_where_the_verdict_tells_nothing(kind: str) -> None:
         assert calibrator.verdict(told(kind, label)) == label
 
 
-@pytest.mark.parametrize("kind", ["bool", "A|B", "int:1..5"])
-def test_a_wrong_sign_in_every_guideline_is_corrected(kind: str) -> None:
-    calibrator = fitted(kind, count=80, turned=True)
-    for label in (TYPES[kind][0], TYPES[kind][-1]):
-        known = told(kind, label, expected=cases_of(kind, count=1, turned=True)[0].observation.expected)
-        assert calibrator.verdict(known) == label
-
-
 @pytest.mark.parametrize("kind", TYPES)
 def test_contributions_add_up_to_the_log_odds(kind: str) -> None:
     calibrator, known = fitted(kind), told(kind, TYPES[kind][1])
@@ -197,50 +189,15 @@ def test_does_not_apply_is_no_answer() -> None:
     # A yes-leaning model: were "n/a" a margin between its answers, it would count as a no.
     assert margin_of({"yes": 0.2, "no": 0.3, "n/a": 0.5}) is None
     assert margin_of({"yes": 0.4, "no": 0.3, "n/a": 0.3}) == pytest.approx(np.log(4 / 3))
-    rng, cases = random.Random(4), []
-    expected = (Expectation(label=True, checks=(("named", 1),)),)
-    for number in range(40):
-        margin = (1.0, 1.0, 1.0, -1.0, None)[number % 5]
-        label = margin > 0 if margin else rng.random() < 0.5
-        cases.append(LabelledCase(Observation({"named": margin}, expected, number % 2 == 0), label))
-    assert "named" not in fitted("bool", cases).parts(Observation({"named": None}, expected, True), True)
-
-
-def with_lesson(known: Observation, kind: str, margin: float) -> Observation:
-    """The item with the answer to one check more, which no case was asked."""
-    new = Expectation(label=TYPES[kind][0], checks=(("learned today", 1),))
-    return known._replace(answers={**known.answers, "learned today": margin}, expected=(*known.expected, new))
 
 
 @pytest.mark.parametrize("kind", ["bool", "good|fair|poor", "int:1..5"])
 def test_a_check_that_no_case_answered_turns_no_verdict(kind: str) -> None:
-    calibrator = fitted(kind)
+    calibrator, new = fitted(kind), Expectation(label=TYPES[kind][0], checks=(("learned today", 1),))
     for label in (TYPES[kind][0], TYPES[kind][-1]):
         known = told(kind, label)
-        before, after = calibrator.says(known), calibrator.says(with_lesson(known, kind, 4.0))
-        assert after == before
-
-
-def test_where_guidelines_were_written_for_the_cases_new_ones_count_like_these() -> None:
-    # The model leans to yes: what is usual of the new check is what is usual of the others.
-    named = [
-        case._replace(
-            observation=case.observation._replace(
-                answers={f"#0.{name}": 2.0 + (margin or 0.0) for name, margin in case.observation.answers.items()},
-                expected=tuple(
-                    Expectation(label=each.label, checks=tuple((f"#0.{name}", sign) for name, sign in each.checks))
-                    for each in case.observation.expected
-                ),
-            )
-        )
-        for case in cases_of("bool")
-    ]
-    calibrator = fitted("bool", named)
-    bare = Observation({}, (), None)
-    yes, usual, no = (with_lesson(bare, "bool", margin) for margin in (6.0, 2.0, -2.0))
-    assert calibrator.parts(yes, True)["learned today"] > 0.3
-    assert abs(calibrator.parts(usual, True)["learned today"]) < 0.2
-    assert (calibrator.verdict(yes), calibrator.verdict(no)) == (True, False)
+        more = known._replace(answers={**known.answers, "learned today": 4.0}, expected=(*known.expected, new))
+        assert calibrator.says(more) == calibrator.says(known)
 
 
 def test_answers_that_always_lean_to_yes_are_measured_by_what_is_usual() -> None:
@@ -257,33 +214,20 @@ def test_answers_that_always_lean_to_yes_are_measured_by_what_is_usual() -> None
 # -- who decides ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [10, 12, 16, 20, 24, 30, 40, 50])
+@pytest.mark.parametrize("n", [12, 20, 50])
 @pytest.mark.parametrize(
     ("fixed", "broken", "decides"),
-    [(1, 0, False), (0, 1, False), (2, 0, True), (3, 1, False), (4, 1, True), (5, 3, False), (9, 4, True)],
+    [(1, 0, False), (0, 1, False), (2, 0, True), (3, 1, False), (4, 1, True), (5, 3, False), (8, 4, True)],
 )
 def test_fixed_and_broken_cases_decide_whatever_their_number(n: int, fixed: int, broken: int, decides: bool) -> None:
-    if fixed + broken > n:
-        pytest.skip("more turned verdicts than cases")
-    model = [0.0] * fixed + [1.0] * broken + [1.0] * (n - fixed - broken)
-    calibrator = [1.0] * fixed + [0.0] * broken + [1.0] * (n - fixed - broken)
-    worth = Worth.of(model, calibrator)
+    rest = [1.0] * (n - fixed - broken)
+    worth = Worth.of([0.0] * fixed + [1.0] * broken + rest, [1.0] * fixed + [0.0] * broken + rest)
     assert (worth.n, worth.fixed, worth.broken, worth.decides) == (n, fixed, broken, decides)
 
 
 def test_fewer_than_ten_known_verdicts_decide_nothing() -> None:
     assert not Worth.of([0.0] * (FEWEST - 1), [1.0] * (FEWEST - 1)).decides
     assert Worth.of([0.0] * FEWEST, [1.0] * FEWEST).decides
-
-
-def test_an_unknown_verdict_is_neither_right_nor_wrong() -> None:
-    cases = [
-        case if number % 2 else case._replace(observation=case.observation._replace(verdict=None))
-        for number, case in enumerate(cases_of("bool"))
-    ]
-    worth = fitted("bool", cases).worth
-    assert worth.n == 20
-    assert worth.model > 0.2, "half of the verdicts are drawn right, and no missing one counts as wrong"
 
 
 def test_a_calibrator_is_measured_on_cases_it_was_not_fitted_to() -> None:
@@ -315,16 +259,6 @@ def test_a_fit_is_a_pure_function(kind: str, seed: int) -> None:
     assert one.worth == other.worth
 
 
-def test_length_counts_up_to_three_spreads() -> None:
-    cases = [
-        case._replace(observation=case.observation._replace(length=float(number % 5)))
-        for number, case in enumerate(cases_of("bool"))
-    ]
-    calibrator = fitted("bool", cases)
-    far, farther = (calibrator.says(told("bool", True, length=length)) for length in (50.0, 500.0))
-    assert far == farther
-
-
 def test_a_models_probabilities_count_beyond_its_label() -> None:
     def case(label: bool, sure: float) -> LabelledCase:
         return LabelledCase(Observation({}, (), True, {True: sure, False: 1 - sure}), label)
@@ -335,7 +269,7 @@ def test_a_models_probabilities_count_beyond_its_label() -> None:
     assert (sure, unsure) == (True, False)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(30, 120))
 def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) -> None:
     linear = pytest.importorskip("sklearn.linear_model")

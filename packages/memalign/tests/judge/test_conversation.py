@@ -15,7 +15,6 @@ import memalign as ma
 from memalign import Example, Judge
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError, InvalidRows
-from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts.fitting import cut, whole
 from memalign.testing import Answer, ScriptedChatModel
@@ -79,26 +78,17 @@ class TestTurns:
         ("call", "seen"),
         [
             ({"name": "pay", "parameters": {"amount": 17}}, '{"name": "pay", "parameters": {"amount": 17}}'),
-            (
-                {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "DROP"}},
-                '{"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "DROP"}}',
-            ),
-            ({"id": "c1", "name": "sql", "input": {"q": 1}}, '{"id": "c1", "name": "sql", "input": {"q": 1}}'),
             ({"toolName": "sql", "args": {"q": 1}}, '{"arguments": {"q": 1}, "toolName": "sql"}'),
-            ({"name": "pay", "arguments": {}, "result": "no"}, '{"name": "pay", "arguments": {}, "result": "no"}'),
             (
                 {"type": "function", "status": "late", "function": {"name": "a", "arguments": "{}"}},
                 '{"name": "a", "arguments": {}, "status": "late"}',
             ),
-            ({"type": "tool_call", "id": "c1", "name": "a", "args": {}}, '{"id": "c1", "name": "a", "arguments": {}}'),
             ("pay(17)", '"pay(17)"'),
         ],
     )
     def test_nothing_of_a_call_is_left_out(self, call: Any, seen: str) -> None:
         one, model = judge()
         one(conversation=[{"role": "assistant", "content": "ok", "tool_calls": [call]}])
-        assert f'1 assistant: "ok" calls [{seen}]\n' in shown(model)
-        one(conversation=[{"role": "assistant", "content": "ok", "tool_calls": call}])
         assert f'1 assistant: "ok" calls [{seen}]\n' in shown(model)
 
     def test_fields_beside_the_messages_come_first(self) -> None:
@@ -113,14 +103,6 @@ class TestTurns:
         assert "bad" not in shown(model)
         one(conversation="Ana: hi\nBen: hello")
         assert 'conversation: "Ana: hi\\nBen: hello"' in shown(model), "a transcript in one text is left as it is"
-
-    def test_a_mixed_text_part_is_shown_whole(self) -> None:
-        one, model = judge()
-        cited = {"type": "text", "text": "hi", "annotations": [{"url": "a.example"}]}
-        one(conversation=[{"role": "assistant", "content": [cited]}])
-        assert '"annotations": [{"url": "a.example"}]' in shown(model)
-        one(conversation=[{"role": "assistant", "content": [{"type": "text", "text": "hi", "annotations": []}]}])
-        assert '1 assistant: "hi"\n' in shown(model)
 
     @pytest.mark.parametrize(
         ("conversation", "said"),
@@ -137,18 +119,13 @@ class TestTurns:
     )
     def test_a_malformed_conversation_is_refused_before_any_call(self, conversation: Any, said: str) -> None:
         one, model = judge()
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(InputError, match=r"^s-1: ") as refused:
             one(Example(id="s-1", conversation=conversation))
         assert said in str(refused.value)
-        assert str(refused.value).startswith("s-1: ")
-        assert 'a turn is {"role": "user"' in str(refused.value) or "for example user or assistant" in str(
-            refused.value
-        )
         assert model.requests == []
-        with pytest.raises(InvalidRows) as rows:
+        with pytest.raises(InvalidRows, match=r"line 1 \(s-1\)") as rows:
             one.align([{"id": "s-1", "conversation": conversation, "value": True}])
         assert said in str(rows.value)
-        assert "line 1 (s-1)" in str(rows.value)
 
     @settings(deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text()), min_size=1, max_size=6))
@@ -180,19 +157,6 @@ class TestBudget:
         first = numbers.index(gap[0])
         assert first < len(numbers) - first, "of the end there is more"
         assert f"… turns {first + 1} to {gap[0] - 1} of 60 left out" in shown(model)
-
-    def test_one_endless_turn_leaves_room_for_the_others(self) -> None:
-        one, model = judge(context=4_000)
-        turns = [
-            {"role": "user", "content": "Question?"},
-            {"role": "assistant", "content": "x " * 50_000},
-            {"role": "user", "content": "Thanks, solved!"},
-        ]
-        judgment = one(conversation=turns)
-        assert judgment.notes[0].startswith("conversation: 1 long turn cut: over the budget of ")
-        assert '1 user: "Question?"' in shown(model)
-        assert '3 user: "Thanks, solved!"' in shown(model)
-        assert "characters left out]…" in shown(model)
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.integers(0, 4_000), min_size=1, max_size=40), st.integers(200, 3_000))
@@ -236,38 +200,11 @@ class TestSessions:
         assert measured.n == 2
         assert not aligned.unalign(source="ana").judge.memory
 
-    def test_a_case_is_found_by_its_words_only(self) -> None:
-        text = embedding_text(Example(id="s-1", conversation=SESSION))
-        assert text.splitlines() == [
-            "Where is my order?",
-            "find_order",
-            "17",
-            '{"state": "lost"}',
-            "It is",
-            "on its way.",
-        ]
 
-
-class TestExpectations:
-    REFERENCE: dict[str, Any] = {
-        "name": "correct",
-        "instructions": "Does {{ outputs }} say the same as {{ expectations }}?",
-    }
-
-    def test_a_reference_is_shown_but_never_compared(self) -> None:
-        one, model = judge(**self.REFERENCE)
-        one(outputs="Lisbon", expectations={"answer": "Lisbon"})
-        assert 'outputs: "Lisbon"\nexpectations: {"answer": "Lisbon"}' in shown(model)
-        assert embedding_text(Example(id="t", outputs="Lisbon", expectations="Porto")) == "Lisbon"
-        aligned = one.align([{"id": "t-2", "outputs": "a", "expectations": "b", "value": False}]).judge
-        aligned(outputs="a", expectations="a")
-        assert 'outputs: "a"\nexpectations: "b"\n>>>\nExpert: false.' in shown(model)
-
-    def test_a_row_without_its_reference_stops_no_other(self) -> None:
-        one, model = judge(**self.REFERENCE)
-        rows = [{"id": "t-1", "outputs": "a"}, {"id": "t-2", "outputs": "a", "expectations": "b"}]
-        first, second = one.judge_many(rows)
-        assert "t-1: the instructions name {{ expectations }}, and the item has none" in str(first.error)
-        assert (second.value, len(model.requests)) == (False, 1)
-        with pytest.raises(InvalidRows, match=r"line 1 \(t-1\): .*name \{\{ expectations \}\}, and the row has none"):
-            one.align([rows[0] | {"value": True}])
+def test_a_reference_is_shown_but_never_compared() -> None:
+    one, model = judge(instructions="Does {{ outputs }} say the same as {{ expectations }}?")
+    one(outputs="Lisbon", expectations={"answer": "Lisbon"})
+    assert 'outputs: "Lisbon"\nexpectations: {"answer": "Lisbon"}' in shown(model)
+    aligned = one.align([{"id": "t-2", "outputs": "a", "expectations": "b", "value": False}]).judge
+    aligned(outputs="a", expectations="a")
+    assert 'outputs: "a"\nexpectations: "b"\n>>>\nExpert: false.' in shown(model)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from memalign import Check, Example, Guideline, Judge
+from memalign import Check, Guideline, Judge
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
-from memalign.io import JudgmentWriter, read_judgments
 from memalign.judge.code_tests import sentence
 from memalign.judge.decision import MOST_BRIEF
 from memalign.judge.spec import base_fingerprint_of
@@ -107,11 +104,6 @@ class TestBesideAChatModel:
             judge(ScriptedChatModel([ModelUnavailable("down")]), check_model=model)(outputs="x")
         assert (model.calls, made.value) == ([], True)
 
-    def test_a_chat_model_of_a_provider_has_no_calibrator_of_its_own(self) -> None:
-        bare = judge(chat())
-        made = with_cases(bare, right=False)(outputs="a new text")
-        assert (made.decided_by, made.confidence, made.findings) == ("model", None, ())
-
     @pytest.mark.parametrize("failure", [ModelUnavailable("down", usage=Usage(calls=2)), ModelRejected("no")])
     def test_a_check_model_that_fails_takes_no_verdict_along(self, failure: Exception) -> None:
         model = ScriptedDecisionModel(lambda *_: failure)
@@ -144,11 +136,6 @@ class TestWhoDecides:
         contributions = {each.check: each.contribution for each in made.findings}
         assert contributions[SORRY] is not None, "what experts meant counts from the first comment on"
 
-    def test_answers_of_another_check_model_do_not_count(self) -> None:
-        one = with_cases(judge(chat(), check_model=deciding({SORRY: 0.02, HARM: 0.02})), right=False)
-        other = ScriptedDecisionModel(lambda *_: 0.02, name="another")
-        assert one.replace(check_model=other)(outputs="a new text").decided_by == "model"
-
 
 class TestSides:
     def told(self, state: str, question: Question) -> Any:
@@ -168,14 +155,13 @@ class TestSides:
         assert turned.findings == made.findings, "the order in which the item has its sides is of no account"
 
     def test_swapped_sides_turn_the_sign(self) -> None:
-        rules = (guideline(1, asks(SORRY, value=None)),)
-        memory = Memory(guidelines=rules, cases=(case("c", "A", outputs=PAIR),))
+        memory = Memory(guidelines=(guideline(1, asks(SORRY, value=None)),), cases=(case("c", "A", outputs=PAIR),))
         one = judge(chat("A"), check_model=ScriptedDecisionModel(self.told), value_type="A|B", memory=memory)
         swapped = one.replace(model=chat("B"))(outputs={"A": PAIR["B"] + " ", "B": PAIR["A"]})
         for made in (one(outputs={"A": PAIR["A"] + " ", "B": PAIR["B"]}), swapped):
             (contribution,) = (each.contribution for each in made.findings if each.check == SORRY)
-            assert contribution is not None
-            assert contribution > 0, "it speaks for the side that says sorry, and so does each verdict"
+            assert contribution, "it speaks for the side that says sorry, and so does each verdict"
+            assert contribution > 0
 
     def test_a_decision_model_compares_the_sides_in_a_request_of_its_own(self) -> None:
         model = ScriptedDecisionModel(self.told)
@@ -232,14 +218,6 @@ class TestAsTheModel:
             judge(deciding({}, {"true": 1.0}), memory=Memory()).align(
                 [{"id": "t-1", "outputs": "x", "value": True, "rationale": "Good."}]
             )
-
-    def test_findings_come_back_from_a_file(self, tmp_path: Path) -> None:
-        made = judge(deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.25}, {"true": 0.8, "false": 0.2}))(outputs="x")
-        assert sorted(finding.probability or 0.0 for finding in made.findings) == [0.25, 0.8, 0.9]
-        out = tmp_path / "judged.jsonl"
-        with JudgmentWriter(out, judge="f", examples=[Example(id="a", outputs="x")]) as writer:
-            writer.write("a", made)
-        assert read_judgments(out).judgments["a"] == msgspec.structs.replace(made, id="a")
 
 
 class TestInThisProcess:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from memalign import Finding, Guideline, Judge
 from memalign.content.encoding import encode
 from memalign.judge.answer import quotation
 from memalign.memory import Memory
-from memalign.models import resolve
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
-from tests.support.endpoint import Endpoint
 from tests.support.keys import keys
 from tests.support.scripted import case, scripted
 
@@ -81,18 +78,6 @@ def test_only_words_of_the_item_are_evidence() -> None:
     assert (missing.findings[0].evidence, missing.notes) == (None, ()), "of what is missing there is nothing to quote"
 
 
-def test_a_guideline_over_the_budget_was_not_shown() -> None:
-    rules = [
-        Guideline(id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned_by="cleo" if n == 40 else None)
-        for n in range(1, 41)
-    ]
-    one = judge(
-        answer(named("G40"), named("G39")), memory=Memory(guidelines=tuple(rules)), limits=Limits(context_tokens=4096)
-    )
-    made = one(outputs="x")
-    assert made.guideline_ids == ("G40",)
-
-
 @pytest.mark.parametrize("findings", [None, "G1", {"guideline": "G1"}, 7])
 def test_a_verdict_stands_without_usable_findings(findings: object) -> None:
     made = judge({"findings": findings, "rationale": "r", "value": True})(outputs="x")
@@ -128,13 +113,6 @@ def test_findings_about_swapped_sides_mean_the_sides_as_they_are() -> None:
         outputs={"A": "one", "B": "two"}
     )
     assert (made.value, made.findings[0].value) == ("A", "A")
-
-
-def test_over_http_malformed_findings_cost_no_second_call() -> None:
-    with Endpoint(answer=answer("G1", named("G2", "x", "perhaps"))) as endpoint:
-        made = judge(None, model=resolve(f"openai:test@{endpoint.base_url}"))(outputs="x")
-    assert len(endpoint.requests) == made.usage.calls == 1
-    assert (made.value, made.guideline_ids, made.findings[0].value) == (True, ("G2",), None)
 
 
 class TestQuotation:
@@ -175,6 +153,3 @@ class TestQuotation:
         assert found is None or found in words
         if words.isascii() and words.isalnum():
             assert found == words
-
-    def test_text_that_was_cut_is_encoded_twice(self) -> None:
-        assert quotation('is "so"', [json.dumps(json.dumps({"a": 'It is "so".'}))]) == 'is "so"'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import hashlib
 import pickle
 import threading
 from pathlib import Path
@@ -27,7 +26,7 @@ from memalign.memory import Memory, PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
-from memalign.types import CONTENT_FIELDS, Guideline, Usage, canonical_json
+from memalign.types import CONTENT_FIELDS, Guideline, Usage
 from tests.support.keys import keys
 from tests.support.learning import INSTRUCTIONS, bare, learn, row
 from tests.support.scripted import case, scripted
@@ -77,11 +76,9 @@ class TestInstructions:
         [
             ("{{ outputs }}", ("outputs",)),
             ("{{outputs}} {{inputs}}", ("inputs", "outputs")),
-            ("{{\noutputs\n}} and {{ outputs }}", ("outputs",)),
             ("{{ trace }} { % raw % } { # note # }", ("trace",)),
             ("{{ inputs.question }} and {{ outputs[0].text }}", ("inputs", "outputs")),
             ('Answer like {"a": {"b": 1}} about {{ outputs }}', ("outputs",)),
-            ("{{ outputs }} }} { {", ("outputs",)),
             (" ".join(f"{{{{ {name} }}}}" for name in reversed(CONTENT_FIELDS)), CONTENT_FIELDS),
         ],
     )
@@ -103,12 +100,7 @@ class TestInstructions:
             ("Is {{ output }} good?", "{{ output }}, which is not a field"),
             ("{{ outputs }} of {{ question.inputs }}", "{{ question.inputs }}, which is not a field"),
             ("{{ outputs | upper }}", "and a part of one, such as"),
-            ("{{ inputs.question() }}", "such as {{ inputs.question }} or {{ outputs[0].text }}"),
-            ("{{ outputs[x] }}", "which is not a field"),
-            ("{{ outputs. }}", "which is not a field"),
-            ("{{ Outputs }}", "which is not a field"),
             ("{{}} {{ outputs }}", "which is not a field"),
-            ("{{{ outputs }}}", "which is not a field"),
             ("{{ meta }}", "{{ meta }}, which is not a field"),
             ("{{ outputs }} \ud83d", "surrogate"),
             (None, "must be a text"),
@@ -128,13 +120,6 @@ class TestInstructions:
 
 
 class TestOneItem:
-    def test_only_the_fields_that_are_named_are_shown(self) -> None:
-        one, model = judge(instructions="Is {{ outputs }} good?")
-        one(inputs="the question", outputs="the answer", expectations="the reference")
-        assert "the answer" in model.requests[0].user
-        assert "the question" not in model.requests[0].user
-        assert "the reference" not in model.requests[0].user
-
     @pytest.mark.parametrize(
         ("fields", "why"),
         [
@@ -274,19 +259,8 @@ class TestReplace:
 
     @pytest.mark.parametrize("usual", ["wordllama", "local:wordllama", resolve_embedding()])
     def test_the_default_embedding_model_equals_its_name(self, usual: Any) -> None:
-        memory = texts("Be kind.")
-        plain = judge(memory=memory, embedding_model=None)[0]
-        assert judge(memory=memory, embedding_model=usual)[0].fingerprint == plain.fingerprint
-        parts: dict[str, Any] = {
-            "instructions": plain.instructions,
-            "value_type": "bool",
-            "model": "openai:m",
-            "retrieval_k": None,
-            "parameters": {},
-            "memory": memory.hash,
-        }
-        told = hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
-        assert plain.replace(model="openai:m").fingerprint == told, "the usual embedding model is no part of it"
+        plain = judge(memory=texts("Be kind."))[0].replace(embedding_model=None)
+        assert plain.replace(embedding_model=usual).fingerprint == plain.fingerprint
         spelled = [plain.replace(embedding_model=f"openai{mark}e@512").fingerprint for mark in (":", "/", ":/")]
         assert len({*spelled, plain.fingerprint}) == 2
 
@@ -305,18 +279,11 @@ class TestReplace:
         assert (asked.temperature, asked.max_tokens, asked.seed, asked.timeout) == (0.5, 77, 3, 9)
 
     def test_equal_judges_have_equal_hashes(self) -> None:
-        spelled, _ = judge(feedback_value_type="int:1..5")
-        annotated = spelled.replace(feedback_value_type=Annotated[int, Ge(1), Le(5)])
-        assert (spelled, spelled.fingerprint) == (annotated, annotated.fingerprint)
-        model = ScriptedChatModel([])
-        one = judge(model=model, embedding_model="wordllama", parameters={"temperature": 0}, memory=texts("Be kind."))[
-            0
-        ]
-        same = one.replace(parameters={"temperature": 0.0}, memory=texts("Be kind."))
+        one, _ = judge(feedback_value_type="int:1..5", parameters={"temperature": 0}, memory=texts("Be kind."))
+        same = one.replace(feedback_value_type=Annotated[int, Ge(1), Le(5)], parameters={"temperature": 0.0})
         assert (one, hash(one)) == (same, hash(same))
-        assert one != one.replace(memory=texts("Be brief."))
-        assert one != one.replace(parameters={"temperature": 1})
-        assert len({one, same, one.replace(name="other")}) == 2
+        for changes in ({"memory": texts("Be brief.")}, {"parameters": {"temperature": 1}}, {"name": "other"}):
+            assert one != one.replace(**changes)
 
     def test_a_judge_can_be_pickled_and_copied(self) -> None:
         one, _ = judge(
@@ -335,17 +302,12 @@ class TestReplace:
 class TestBudget:
     def test_a_huge_field_is_cut_with_a_note(self) -> None:
         one, model = judge(limits=Limits(context_tokens=8000))
-        aligned = one.align([{"id": "t", "inputs": "q", "outputs": "é" * 100_000, "value": True}]).judge
-        judgment = aligned(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin")
+        judgment = one(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin")
         asked = model.requests[-1]
         assert len((asked.system + asked.user).encode()) / 3 < 8000
-        assert "short question" in asked.user
-        assert "début" in asked.user
-        assert " fin" in asked.user
+        assert all(part in asked.user for part in ("short question", "début", " fin", "characters left out"))
         assert any(note.startswith("outputs truncated from 5,000,010 to ") for note in judgment.notes), judgment.notes
-        assert "characters left out" in asked.user
         assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
-        assert "q" * 3000 in model.requests[-1].user
 
     def test_who_asks_first_decides_no_prompt(self) -> None:
         """Two judges over one memory: each sends what it would send alone."""

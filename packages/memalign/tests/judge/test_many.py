@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from memalign import Example, Judge, Judgment, Usage
 from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
-from memalign.io import Examples, read_judgments
+from memalign.io import read_judgments
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from tests.support.endpoint import Endpoint, user_of
 from tests.support.judging import CONCURRENCY
@@ -100,13 +100,6 @@ def test_judgments_are_written_in_the_order_of_items(
     assert model.most <= concurrency
 
 
-@pytest.mark.parametrize("concurrency", [1, 6])
-def test_as_many_are_judged_at_once_as_is_asked_for(concurrency: int) -> None:
-    model = Model(pause=lambda _: 0.03)
-    judge(model).judge_many(items(12), concurrency=concurrency)
-    assert model.most == concurrency
-
-
 def test_an_item_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     others = asyncio.Event()
@@ -177,33 +170,6 @@ def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) ->
         judge(Model()).judge_many(given, **settings)
 
 
-def test_a_generator_is_judged_like_a_list() -> None:
-    given = ({"id": f"i-{n}", "outputs": f"a{n}-é\ud83d", "team": {"n": 1.5}} for n in range(5))
-    assert [each.rationale for each in judge(Model()).judge_many(given)] == list("01234")
-
-
-def test_a_changing_file_is_noticed_and_judgments_kept(tmp_path: Path) -> None:
-    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    path.write_text("".join(f"{json.dumps(item)}\n" for item in items(1_000, size=100)), "utf-8")
-    before = path.stat().st_size
-    model = Model()
-
-    def note(*_: object) -> None:
-        if model.asked.total() > 50 and path.stat().st_size == before:
-            path.write_text("".join(f"{json.dumps(item)}\n" for item in items(1_000, size=101)), "utf-8")
-
-    with pytest.raises(InputError, match="was changed while it was being read"):
-        judge(model).judge_many(path, out=out, on_judgment=note)
-    assert len(ids(out)) >= 50
-
-
-def test_examples_that_were_checked_are_not_checked_again() -> None:
-    source = Examples.of(iter(items(3)))
-    assert len(source) == 3
-    assert len(judge(Model()).judge_many(source)) == 3
-    assert [example.id for example in source] == ["i-0", "i-1", "i-2"]
-
-
 # -- going on ------------------------------------------------------------------------------------------------------------
 
 
@@ -227,17 +193,6 @@ def test_only_failed_changed_or_new_items_are_judged(
     assert ids(out) == [f"i-{n}" for n in range(30)]
     assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(30)]
     assert all(judgment.error is None for judgment in read_judgments(out).judgments.values())
-
-
-def test_lines_of_other_examples_stay_at_the_end(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    judge(Model()).judge_many(items(10), out=out)
-    model = Model()
-    judgments = judge(model).judge_many([*items(12)[::-3]], out=out)
-    assert set(model.asked) == {11}
-    assert [judgment.rationale for judgment in judgments] == ["11", "8", "5", "2"]
-    assert ids(out)[:4] == ["i-11", "i-8", "i-5", "i-2"]
-    assert sorted(ids(out)) == sorted(f"i-{n}" for n in (*range(10), 11))
 
 
 # -- a spend limit ------------------------------------------------------------------------------------------------------
@@ -282,13 +237,6 @@ def test_failures_tell_of_a_calls_cost_what_they_cost(fails: Any, limit: float, 
     assert str(judgments[-1].error).startswith(f"NotJudged: one more call would pass the limit of ${limit}")
 
 
-@pytest.mark.parametrize(("count", "limit", "judged"), [(40, 0.05, (4, 5)), (10, 0.1001, (10,))])
-def test_without_out_what_was_judged_comes_back_too(count: int, limit: float, judged: tuple[int, ...]) -> None:
-    judgments = judge(Model(cost=0.01)).judge_many(items(count), max_cost=limit)
-    assert [judgment.error is None for judgment in judgments].count(True) in judged
-    assert len(judgments) == count
-
-
 def test_an_unknown_price_is_said_after_one_call(tmp_path: Path) -> None:
     model = Model(cost=None)
     with pytest.raises(ConfigurationError, match="what a call of counting costs is not known"):
@@ -316,13 +264,6 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
 
 
-def test_scattered_failures_stop_nothing() -> None:
-    model = Model(fails=lambda n: ModelRejected("no") if n else None)
-    judgments = judge(model).judge_many(items(200), concurrency=4)
-    assert model.asked.total() == 200, "a server that was there a moment ago may come back"
-    assert [judgment.error for judgment in judgments].count("ModelRejected: no") == 199
-
-
 def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     model = Model(fails=lambda n: ModelRejected("it cannot be judged") if 10 <= n < 60 else None)
@@ -342,7 +283,7 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 def test_a_killed_run_resumes_without_judging_twice(tmp_path: Path) -> None:
-    path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 8, 100
+    path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 3, 40
     path.write_text("".join(f"{json.dumps(item)}\n" for item in items(count)), "utf-8")
     with Endpoint(latency=0.02) as endpoint:
         command = [sys.executable, "-m", "tests.support.judging", str(path), str(out), "1", str(kills)]

@@ -44,13 +44,6 @@ def test_only_the_part_is_shown() -> None:
     )
 
 
-def test_a_whole_fields_parts_are_not_shown_twice() -> None:
-    one, model = judge(instructions="{{ inputs }} and above all {{ inputs.question }}: {{ outputs }}")
-    one(**ITEM)
-    assert named_parts(one.instructions) == ("inputs", "outputs")
-    assert model.requests[0].user.count("Where is it?") == 1
-
-
 @pytest.mark.parametrize(
     ("item", "why"),
     [

@@ -15,7 +15,7 @@ from memalign.content import span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.content.traces import SpanTree
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts.fitting import cut, whole
+from memalign.prompts.fitting import whole
 from memalign.prompts.trace_text import outline
 from memalign.testing import Answer, ScriptedChatModel
 from tests.support.scripted import change, scripted
@@ -94,12 +94,6 @@ class TestShown:
         if not left:
             assert {span.id for span in tree.spans} <= named
 
-    def test_an_example_is_shown_in_outline(self) -> None:
-        text, note = cut("trace", otlp(long_run()), 600)
-        assert text.splitlines()[1:3] == ['S1 inputs: "Refund me"', 'S1 outputs: "Done."']
-        assert estimate_tokens(text) <= 600
-        assert note.startswith("trace in outline: 60 spans")
-
     @pytest.mark.parametrize(
         "held",
         [
@@ -123,42 +117,19 @@ class TestShown:
         assert text is not None
         assert "SEEN" in text
 
-    def test_a_spans_recording_details_are_not_shown(self) -> None:
-        kept = {"traceState": "x", "flags": 1, "links": [], "resource": {"a": 1}, "droppedEventsCount": 2}
-        said = {"assessments": [{"value": "bad"}], "feedback": "bad"}
-        times = {"start_time": "2026-03-01T12:00:00Z", "end": 1_772_366_401.0}
-        text = whole("trace", [{"span_id": "1", "name": "a", "trace_id": "t", **kept, **said, **times}], 1_000)
-        assert text == '1 span, 1.00 s\nS1 "a" 1.00 s'
-
     def test_gaps_and_repairs_in_a_trace_are_told(self) -> None:
         one, _ = judge([VERDICT])
         judgment = one(trace={"spans": [{"span_id": "1", "name": "a", "parent_id": "gone"}]})
         assert judgment.notes == ("trace: 1 of 1 spans (a) have no parent in it; shown as uppermost",)
 
-    def test_a_trace_over_budget_is_never_encoded_whole(self) -> None:
-        assert whole("trace", otlp(long_run(600, 15_000)), 1000) is None
-
 
 class TestTooLong:
-    def test_every_value_is_cut_to_the_same_length(self) -> None:
-        one, model = judge([VERDICT])
-        judgment = one(trace=otlp(long_run()))
-        assert judgment.notes[0].startswith("trace: 60 spans are over the budget")
-        lines = [line for line in model.requests[0].user.splitlines() if line.startswith("    outputs: ")]
-        assert len(lines) == 59
-        assert max(map(len, lines)) - min(map(len, lines)) < 60
-        assert all("…" in line for line in lines)
-
     @pytest.mark.parametrize("context", [2_000, 8_000, 32_000])
     def test_everything_fits_the_models_context(self, context: int) -> None:
         one, model = judge([VERDICT], context=context)
         one(trace=otlp(long_run(300, 6000)))
         (request,) = model.requests
         assert estimate_tokens(request.system + request.user) + request.max_tokens <= context * 1.05
-
-    def test_very_many_spans_are_shown_in_outline(self) -> None:
-        one, _ = judge([VERDICT])
-        assert one(trace=otlp(long_run(600))).notes[0].startswith("trace in outline: 600 spans")
 
 
 def test_a_judge_of_traces_learns_from_feedback() -> None:
