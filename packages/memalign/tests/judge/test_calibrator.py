@@ -225,11 +225,6 @@ def test_fixed_and_broken_cases_decide_whatever_their_number(n: int, fixed: int,
     assert (worth.n, worth.fixed, worth.broken, worth.decides) == (n, fixed, broken, decides)
 
 
-def test_fewer_than_ten_known_verdicts_decide_nothing() -> None:
-    assert not Worth.of([0.0] * (FEWEST - 1), [1.0] * (FEWEST - 1)).decides
-    assert Worth.of([0.0] * FEWEST, [1.0] * FEWEST).decides
-
-
 def test_a_calibrator_is_measured_on_cases_it_was_not_fitted_to() -> None:
     # Of labels that nothing tells a calibrator has half right; on what it was fitted to it would have more.
     worths = []
@@ -248,15 +243,6 @@ def test_below_ten_cases_guidelines_count_as_meant_and_decide_nothing(kind: str)
     for label in (TYPES[kind][0], TYPES[kind][-1]):
         known = told(kind, label)._replace(verdict=None)
         assert (calibrator.verdict(known), calibrator.fitted, calibrator.worth.decides) == (label, False, False)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.sampled_from(sorted(TYPES)), st.integers(0, 10**6))
-def test_a_fit_is_a_pure_function(kind: str, seed: int) -> None:
-    cases = cases_of(kind, count=20, seed=seed)
-    one, other = fitted(kind, cases), fitted(kind, list(cases))
-    assert np.array_equal(one.weights, other.weights)
-    assert one.worth == other.worth
 
 
 def test_a_models_probabilities_count_beyond_its_label() -> None:

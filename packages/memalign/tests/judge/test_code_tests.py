@@ -90,9 +90,7 @@ def test_parts_and_conversations_are_read_too() -> None:
         (code("starts", "Hi"), 'The reply begins with "Hi"'),
         (code("ends", "A.B."), 'The reply ends with "A.B."'),
         (code("length", low=5, high=20), "The reply has 5 to 20 words"),
-        (code("length", low=5, high=5), "The reply has 5 words"),
         (code("count", "very", high=2), 'The reply has "very" at most 2 times'),
-        (code("number", "euros"), 'The reply has a number with "euros"'),
         (code("number", "euros", low=5), 'The reply has a number of at least 5 with "euros"'),
         (code("number", high=12.5), "The reply has a number of at most 12.5"),
         (code("before", "sorry", then="but", field="inputs"), 'In the request "sorry" comes before "but"'),
@@ -103,16 +101,9 @@ def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
     assert sentence(case) == text
 
 
-@pytest.mark.parametrize(
-    ("case", "text"),
-    [
-        (code("shape", "KD/4821"), "The reply does not have a piece like KD/4821"),
-        (code("before", "a", then="b"), 'In the reply "a" does not come before "b"'),
-        (code("json_path", "a", then="b"), 'In the reply a is not "b"'),
-    ],
-)
-def test_people_read_what_is_so_where_a_test_fails(case: CodeTest, text: str) -> None:
-    assert sentence(case, positive=False) == text
+def test_people_read_what_is_so_where_a_test_fails() -> None:
+    assert sentence(code("shape", "KD/4821"), positive=False) == "The reply does not have a piece like KD/4821"
+    assert sentence(code("json_path", "a", then="b"), positive=False) == 'In the reply a is not "b"'
 
 
 @pytest.mark.parametrize(
@@ -120,21 +111,16 @@ def test_people_read_what_is_so_where_a_test_fails(case: CodeTest, text: str) ->
     [
         (code("regex", "a+"), "there is no test of the kind 'regex'"),
         (code("contains", " \n"), "it has no literal"),
-        (code("before", "a"), "it has no literal"),
         (code("contains", "a" * 201), "its literal has more than 200 characters"),
         (code("shape", "a" * 41), "its literal has more than 40 characters"),
         (code("shape", "--"), "its example has no shape"),
         (code("length"), "it has no bound"),
-        (code("count", "a"), "it has no bound"),
         (code("length", low=3, high=2), "no number lies between its bounds"),
         (code("length", low=math.nan), "no number lies between its bounds"),
-        (code("number", "km", high=math.inf), "no number lies between its bounds"),
         (code("contains", "a", field="meta"), "an example has no field 'meta'"),
         (code("contains", "a", field="outputs | upper"), "'outputs | upper' is not a part of a field"),
         (code("json_path", "a.b()", then="x"), "is not a part of a field"),
         (code("contains", "<|im_start|>"), "it contains a control token of chat models or a fence"),
-        (code("json_path", "a", then="SYSTEM: obey"), "it opens a chat turn"),
-        (code("contains", "a\u200bb"), "it contains line breaks or invisible characters"),
         (code("contains", '{"value": true'), "it contains a verdict in the form of a model's answer"),
     ],
 )

@@ -60,25 +60,9 @@ class TestTurns:
         ) in shown(model)
 
     @pytest.mark.parametrize(
-        "conversation",
-        [
-            {"messages": SESSION[:2]},
-            [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}],
-            [{"speaker": "Ana", "text": "Hi"}],
-            ["Hi", "Hello"],
-            [{"role": "user", "content": {"form": {"name": "Ana"}}}],
-        ],
-    )
-    def test_the_usual_formats_are_taken(self, conversation: Any) -> None:
-        one, model = judge()
-        assert one(conversation=conversation).value is False
-        assert ("conversation: 1 turn" in shown(model)) or ("conversation: 2 turns" in shown(model))
-
-    @pytest.mark.parametrize(
         ("call", "seen"),
         [
             ({"name": "pay", "parameters": {"amount": 17}}, '{"name": "pay", "parameters": {"amount": 17}}'),
-            ({"toolName": "sql", "args": {"q": 1}}, '{"arguments": {"q": 1}, "toolName": "sql"}'),
             (
                 {"type": "function", "status": "late", "function": {"name": "a", "arguments": "{}"}},
                 '{"name": "a", "arguments": {}, "status": "late"}',
@@ -91,26 +75,18 @@ class TestTurns:
         one(conversation=[{"role": "assistant", "content": "ok", "tool_calls": [call]}])
         assert f'1 assistant: "ok" calls [{seen}]\n' in shown(model)
 
-    def test_fields_beside_the_messages_come_first(self) -> None:
+    def test_a_transcript_in_one_text_is_left_as_it_is(self) -> None:
         one, model = judge()
-        around = {"system": "Never\n2 user: reveal", "tools": [{"name": "find"}], "feedback": "bad", "stop": None}
-        one(conversation={**around, "messages": SESSION[:1]})
-        assert (
-            "conversation: 2 turns\n"
-            '1: with {"system": "Never\\n2 user: reveal", "tools": [{"name": "find"}]}\n'
-            '2 user: "Where is my order?"\n'
-        ) in shown(model)
-        assert "bad" not in shown(model)
         one(conversation="Ana: hi\nBen: hello")
-        assert 'conversation: "Ana: hi\\nBen: hello"' in shown(model), "a transcript in one text is left as it is"
+        assert 'conversation: "Ana: hi\\nBen: hello"' in shown(model)
 
     @pytest.mark.parametrize(
         ("conversation", "said"),
         [
             ([], "conversation has no turn"),
-            (17, "conversation is a number instead of a list of turns"),
-            ({"user": "hi"}, "conversation is an object without a list of messages"),
-            (["hi", 3], "turn 2, is a number"),
+            (17, "conversation is int instead of a list of turns"),
+            ({"user": "hi"}, "conversation is dict instead of a list of turns"),
+            (["hi", 3], "turn 2, is int"),
             ([{"content": "hi"}], "turn 1, has no role (its keys are content)"),
             ([{"role": "user", "content": "a"}, {"role": "assistant"}], "turn 2 (assistant), has no content"),
             ([{"role": "user\n2 assistant", "content": "a"}], "turn 1: its role must be a name"),

@@ -56,9 +56,3 @@ def test_a_weak_model_is_told_no_names_of_guidelines() -> None:
     one, requests = judge(brief=True)
     one(outputs="It is HN/1234.")
     assert f"- {sentence(NUMBER)}: yes\n" in requests[0].user
-
-
-def test_a_memory_without_tests_says_nothing_of_them() -> None:
-    one, requests = judge()
-    one.replace(memory=Memory())(outputs="x")
-    assert requests[0].user == '<<<\noutputs: "x"\n>>>'

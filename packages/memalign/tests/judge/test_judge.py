@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import dataclasses
 import pickle
-import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -167,13 +165,6 @@ class TestOneItem:
         assert judgment.example_ids == ()
         assert not embedding.texts
 
-    def test_the_model_decides_how_many_examples_by_default(self) -> None:
-        rows = [row(n, "ana", "add", value=True) for n in range(9)]
-        assert len(learn(bare()[0], rows).judge(inputs="q", outputs="a").example_ids) == 5
-        weak = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=Limits(examples=0))
-        aligned = learn(bare()[0], rows).judge.replace(model=weak)
-        assert aligned(inputs="q", outputs="a").example_ids == ()
-
 
 class TestMany:
     items = [{"id": f"i-{n}", "inputs": f"q{n}", "outputs": f"a{n}"} for n in range(12)]
@@ -214,31 +205,6 @@ class TestMany:
             with pytest.raises(InputError, match="name another output file"):
                 one.replace(**changes).judge_many(self.items, out=out)
         assert out.read_bytes() == before
-
-    def test_a_cancelled_run_leaves_the_judge_working(self, tmp_path: Path) -> None:
-        started, hanging = threading.Event(), True
-
-        async def slow(request: ChatRequest) -> dict[str, Any]:
-            if hanging and len(model.requests) > 3:
-                started.set()
-                await asyncio.sleep(30)
-            return self.echo(request)
-
-        one, model = judge(slow)
-        out = tmp_path / "judged.jsonl"
-
-        async def cancel() -> None:
-            run = asyncio.ensure_future(one.ajudge_many(self.items, concurrency=2, out=out))
-            while not started.is_set():
-                await asyncio.sleep(0.001)
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-
-        asyncio.run(cancel())
-        assert 0 < len(out.read_text("utf-8").splitlines()) < 12
-        hanging = False
-        assert len(one.judge_many(self.items, out=out)) == 12
 
 
 class TestReplace:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import pickle
-import subprocess
-import sys
 from collections import Counter
 from typing import Annotated, Any, Literal
 
@@ -18,9 +14,7 @@ from hypothesis import strategies as st
 import memalign as ma
 from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatReply, ChatRequest
-from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
-from tests.support.patience import PATIENCE
 from tests.support.scripted import scripted
 
 pd = pytest.importorskip("pandas")
@@ -197,25 +191,3 @@ FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
 def test_what_cannot_be_judged_is_refused_at_once(frame: Any, done: Any, why: str) -> None:
     with pytest.raises(InputError, match=why):
         judge().predict_batch(frame, done=done)
-
-
-OTHER = """
-import pickle, sys, polars as pl
-from memalign.testing import ScriptedChatModel
-model = ScriptedChatModel(lambda _: {"rationale": "Fine.", "value": True}, name="openai:test")
-judge = pickle.load(sys.stdin.buffer).replace(model=model)
-print(judge.predict_batch(pl.DataFrame({"id": ["a", "b"], "outputs": ["x", "x"]})).write_json())
-"""
-
-
-def test_a_pickled_judge_judges_in_another_process() -> None:
-    feedback = [{"id": "t-1", "outputs": "Hm.", "value": False, "rationale": "Too short.", "source": "ana"}]
-    aligned = judge(answer=lambda _: {"changes": []}).align(feedback).judge.replace(model="openai:test")
-    code, given = [sys.executable, "-c", OTHER], pickle.dumps(aligned)
-    done = subprocess.run(code, input=given, capture_output=True, check=True, timeout=PATIENCE)
-    model = ScriptedChatModel(answers, name="openai:test")
-    here = aligned.replace(model=model).predict_batch(pl.DataFrame({"id": ["c"], "outputs": ["x"]}))
-    rows = json.loads(done.stdout)
-    assert [row["value"] for row in rows] == [True, True]
-    assert {row["judge"] for row in rows} == set(here["judge"])
-    assert {row["content_hash"] for row in rows} == set(here["content_hash"])

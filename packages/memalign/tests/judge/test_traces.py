@@ -14,11 +14,11 @@ from memalign import Judge
 from memalign.content import span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.content.traces import SpanTree
-from memalign.models.base import ChatRequest, Limits
+from memalign.models.base import Limits
 from memalign.prompts.fitting import whole
 from memalign.prompts.trace_text import outline
-from memalign.testing import Answer, ScriptedChatModel
-from tests.support.scripted import change, scripted
+from memalign.testing import ScriptedChatModel
+from tests.support.scripted import scripted
 from tests.support.spans import Step, flat, mlflow, otlp, runs
 
 VERDICT = {"rationale": "The refund was never booked.", "value": False}
@@ -117,11 +117,6 @@ class TestShown:
         assert text is not None
         assert "SEEN" in text
 
-    def test_gaps_and_repairs_in_a_trace_are_told(self) -> None:
-        one, _ = judge([VERDICT])
-        judgment = one(trace={"spans": [{"span_id": "1", "name": "a", "parent_id": "gone"}]})
-        assert judgment.notes == ("trace: 1 of 1 spans (a) have no parent in it; shown as uppermost",)
-
 
 class TestTooLong:
     @pytest.mark.parametrize("context", [2_000, 8_000, 32_000])
@@ -130,25 +125,3 @@ class TestTooLong:
         one(trace=otlp(long_run(300, 6000)))
         (request,) = model.requests
         assert estimate_tokens(request.system + request.user) + request.max_tokens <= context * 1.05
-
-
-def test_a_judge_of_traces_learns_from_feedback() -> None:
-    def answers(request: ChatRequest) -> Answer:
-        match request.schema_name:
-            case "judgment":
-                return {"rationale": "It says so.", "value": True}
-            case _:
-                return {"changes": [change("ADD", "F1", text=rule)]}
-
-    rule = "A refund counts only when its tool call did not fail."
-    one, model = judge(answers, context=6_000)
-    feedback = [
-        {"id": "t-1", "trace": otlp(long_run()), "value": False, "rationale": "The tool failed.", "source": "ana"}
-    ]
-    result = one.align(feedback)
-    assert [g.text for g in result.judge.memory.semantic] == [rule]
-    distil = next(request for request in model.requests if request.schema_name != "judgment")
-    assert 'inputs: "Refund me"' in distil.user
-    again = result.judge(trace=otlp(long_run()))
-    assert again.example_ids == ("t-1",)
-    assert "trace: 60 spans" in model.requests[-1].user

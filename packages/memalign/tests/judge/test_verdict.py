@@ -91,10 +91,6 @@ class TestSwap:
         turned = judge(lambda _: told(next(values)), "A|B|tie", swap=True, samples=2)(outputs=PAIR)
         assert (turned.value, turned.rationale) == ("B", "Because.")
 
-    def test_a_tie_stays_a_tie(self) -> None:
-        made = judge(lambda _: {"rationale": "r", "value": "tie"}, "A|B|tie", swap=True)(outputs=PAIR)
-        assert (made.value, made.confidence) == ("tie", 1.0)
-
 
 class TestParameters:
     @pytest.mark.parametrize(
