@@ -21,17 +21,10 @@ def chosen_model() -> str:
         print(f"No provider's key is set: using the embedded model {model.name}, a weak and slow judge.")
         if not model.present:
             print(f"It is downloaded once: {model.megabytes} into {model.path.parent}")
-            pull(model, progress=progress)
+            pull(model, log=print)
         name = f"local:{model.name}"
     print(f"Model: {name}")
     return name
-
-
-def progress(phase: str, done: int, total: int) -> None:
-    """One line that counts, on a terminal only."""
-    if sys.stderr.isatty():
-        count = f"{done // 1_000_000}/{total // 1_000_000} MB" if total > 1_000_000 else f"{done}/{total}"
-        print(f"\r{phase} {count}\033[K", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 def heading(text: str) -> None:

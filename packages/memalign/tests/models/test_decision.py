@@ -198,8 +198,8 @@ class TestFaults:
             (rate_limited(0), RateLimited, r"429.*3 attempts"),
             (server_error(), ModelUnavailable, r"500.*3 attempts"),
             (closed(), ModelUnavailable, r"no connection.*3 attempts"),
-            (CUT, InvalidOutput, r"not what its API promises.*2 attempts"),
-            (wrong_names(), InvalidOutput, r"not what its API promises.*2 attempts"),
+            (CUT, (InvalidOutput, ModelUnavailable), r"not what its API promises.*3 attempts"),
+            (wrong_names(), (InvalidOutput, ModelUnavailable), r"not what its API promises.*3 attempts"),
             (bad_request("no such field"), ModelRejected, "no such field"),
         ],
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -114,19 +113,12 @@ def test_limits_come_from_the_environment_and_the_price_list(monkeypatch, variab
         resolve("openai:gpt-4.1-mini")
 
 
-@pytest.mark.parametrize(
-    ("provider", "extra"),
-    [("anthropic", "anthropic"), ("google-cloud", "google"), ("xai", "xai"), ("deepseek", "openai")],
-)
-def test_each_provider_has_its_install_command(monkeypatch, provider, extra):
-    command = f'pip install "pydantic-ai-slim[{extra}]"'
-    assert Target(provider=provider, model="m").install == command
+def test_a_missing_library_is_named_with_its_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "anthropic", None)  # what `import` sees when the package is not there
     for name in [name for name in sys.modules if name.startswith("pydantic_ai.providers.anthropic")]:
         monkeypatch.delitem(sys.modules, name)
-    if provider == "anthropic":
-        with pytest.raises(ConfigurationError, match=re.escape(command)):
-            open_chat(Target(provider=provider, model="claude-haiku-4-5", api_key="test"))
+    with pytest.raises(ConfigurationError, match=r'anthropic:m cannot be used: .*pip install "pydantic-ai-slim\[anth'):
+        open_chat(Target(provider="anthropic", model="m", api_key="test"))
 
 
 def test_an_embedding_model_resolves_like_a_chat_model(monkeypatch):

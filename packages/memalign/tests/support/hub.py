@@ -1,4 +1,4 @@
-"""A hub of files on loopback that misbehaves on request: breaks off, refuses, knows no ranges."""
+"""A hub of files on loopback that misbehaves on request: breaks off, or lacks the file."""
 
 from __future__ import annotations
 
@@ -20,28 +20,21 @@ class Hub:
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = files or {}
-        self.faults: list[int] = []
-        """Statuses to answer with, one a request."""
         self.hang_up_after: list[int] = []
         """Bytes to send before hanging up, one entry a request."""
-        self.ranges_known = True
         self.asked: list[Asked] = []
-        """The requests for files; not those for their size alone (HEAD)."""
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_HEAD(self) -> None:
-                self.do_GET()
+                self.send_response(200 if self.path in hub.files else 404)
+                self.end_headers()
 
             def do_GET(self) -> None:
                 wanted = self.headers.get("Range")
-                if self.command == "GET":
-                    hub.asked.append(Asked(self.path, wanted))
-                if hub.faults:
-                    self.send_error(hub.faults.pop(0))
-                    return
+                hub.asked.append(Asked(self.path, wanted))
                 body = hub.files.get(self.path)
-                start = int(re.sub(r"\D", "", wanted)) if wanted and hub.ranges_known else 0
+                start = int(re.sub(r"\D", "", wanted)) if wanted else 0
                 if body is None or start >= len(body):
                     self.send_error(404 if body is None else 416)
                     return
@@ -50,8 +43,6 @@ class Hub:
                     self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
                 self.send_header("Content-Length", str(len(body) - start))
                 self.end_headers()
-                if self.command == "HEAD":
-                    return
                 sent = body[start:]
                 self.wfile.write(sent[: hub.hang_up_after.pop(0)] if hub.hang_up_after else sent)
 

@@ -11,7 +11,6 @@ import typer
 
 from memalign.cli.options import Yes
 from memalign.cli.output import say, table
-from memalign.cli.progress import show_progress
 from memalign.cli.session import DONE, Command, Session, confirmed
 
 if TYPE_CHECKING:
@@ -90,7 +89,6 @@ def download(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> 
         elif not model.present and not confirmed(question, yes=False):
             return None
         # What the hub refuses is said as it happens.
-        refused = suppress(NotPulled) if source == "hub" else nullcontext()
-        with refused, show_progress(size=True) as progress:
-            return pull(model, progress=progress, log=log, source=source)
+        with suppress(NotPulled) if source == "hub" else nullcontext():
+            return pull(model, log=log, source=source)
     return None

@@ -21,8 +21,6 @@ _PHASES = {
     "distil": "distil guidelines",
     "ask": "answer the checks for past cases",
     "locks": "check locked cases",
-    "hub": "download from the hub",
-    "wheels": "download from the package index",
 }
 _MINUTE = 60.0  # seconds
 _NAMED = 5  # ids of one reason for failures
@@ -30,28 +28,26 @@ _REASONS = 20
 
 
 @contextmanager
-def show_progress(*, size: bool = False, detail: Callable[[int, int], str] | None = None) -> Iterator[Progress]:
+def show_progress(*, detail: Callable[[int, int], str] | None = None) -> Iterator[Progress]:
     """Show how far a run has come: by bars on a terminal, by a line now and then elsewhere.
 
     Args:
-        size: Whether the numbers are bytes.
         detail: Says more of a phase, given what is done and the total.
     """
     console = open_console(stderr=True)
     more = detail or (lambda done, total: "")
     if not console.is_terminal:
-        yield _lines(size=size, detail=more)
+        yield _lines(detail=more)
         return
-    with _bars(console, size=size, detail=more) as update:
+    with _bars(console, detail=more) as update:
         yield update
 
 
 @contextmanager
-def _bars(console: Console, *, size: bool, detail: Callable[[int, int], str]) -> Iterator[Progress]:
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _bars(console: Console, *, detail: Callable[[int, int], str]) -> Iterator[Progress]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    counter = DownloadColumn() if size else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.fields[detail]}"), console=console) as drawn:
         tasks: dict[str, Any] = {}
 
@@ -66,7 +62,7 @@ def _bars(console: Console, *, size: bool, detail: Callable[[int, int], str]) ->
         yield update
 
 
-def _lines(*, size: bool, detail: Callable[[int, int], str]) -> Progress:
+def _lines(*, detail: Callable[[int, int], str]) -> Progress:
     """Say a line at every tenth of a phase, and once a minute."""
     last: dict[str, tuple[int, float]] = {}
 
@@ -77,8 +73,6 @@ def _lines(*, size: bool, detail: Callable[[int, int], str]) -> Progress:
             return
         last[phase] = (tenth, time.monotonic())
         amount = f"{done} of {total}" if total else f"{done}"
-        if size:
-            amount = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
         say(", ".join(filter(None, (f"{_PHASES.get(phase, phase)}: {amount}", detail(done, total)))))
 
     return update

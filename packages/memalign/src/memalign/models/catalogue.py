@@ -57,10 +57,7 @@ class EmbeddedModel(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def present(self) -> bool:
         """Whether a file of the right size lies there. Its hash was checked before it was moved there."""
-        try:
-            return self.path.stat().st_size == self.size
-        except OSError:
-            return False
+        return self.path.is_file() and self.path.stat().st_size == self.size
 
     @property
     def packages(self) -> str:
@@ -112,13 +109,12 @@ def find(name: str) -> EmbeddedModel:
     Raises ConfigurationError, which lists the names, for any other.
     """
     plain = name.removeprefix("local:").lstrip("/").strip()
-    try:
-        return CATALOGUE[plain]
-    except KeyError:
+    if plain not in CATALOGUE:
         raise ConfigurationError(
             f"unknown embedded model {name!r}; there are: {', '.join(CATALOGUE)}; "
             "or give local:PATH with the path of a .gguf file"
-        ) from None
+        )
+    return CATALOGUE[plain]
 
 
 def locate(name: str) -> tuple[str, Path]:
@@ -130,17 +126,13 @@ def locate(name: str) -> tuple[str, Path]:
     plain = name.removeprefix("local:").strip()
     if plain.endswith(".gguf"):
         path = Path(plain).expanduser().absolute()
-        # `local:/home/a/m.gguf` may arrive without its slash: in `openai:/m` the slash means nothing.
-        path = path if path.is_file() or not (rooted := Path(f"/{plain}")).is_file() else rooted
         if not path.is_file():
             raise ConfigurationError(f"no model file {path}; give local:PATH, or one of: {', '.join(CATALOGUE)}")
-        listed = next((entry.name for entry in CATALOGUE.values() if entry.path == path), None)
-        return f"local:{listed or path}", path
+        return f"local:{path}", path
     entry = find(plain)
     if not entry.present:
-        state = "is not whole" if entry.path.exists() else "is not here yet"
         raise ConfigurationError(
-            f"the embedded model {entry.name} {state} ({entry.path}); "
+            f"the embedded model {entry.name} is not here yet, or not whole ({entry.path}); "
             f"run 'memalign models pull {entry.name}' ({entry.megabytes})"
         )
     return f"local:{entry.name}", entry.path

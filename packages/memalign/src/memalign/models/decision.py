@@ -109,25 +109,19 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         # TypeSafe's client is told in every request that it is not to try again; the others are told once.
         once = {"max_retries": 0} if self._target.provider == "typesafe" else {}
         settings = cast("DecisionModelSettings", {**once, **self._extra})
-        about = " ".join(state[:200].split())
-        misfits = 0
 
         async def attempt(number: int) -> dict[str, dict[str, float]]:
-            nonlocal misfits
             try:
-                async with self._attempt(number, seconds=seconds, about=about):
+                async with self._attempt(number, seconds=seconds):
                     response = await model.decide(request, settings)
                     answers = {
                         question.key: _probabilities(question, response.answers.get(question.key)) for question in group
                     }
             except AttemptFailed as failed:
                 error = failed.__cause__
-                if isinstance(error, ContentFilterError):
-                    if keys := self._declined(error, spent):
-                        raise _Declined(keys) from error
-                elif isinstance(error, UnexpectedModelBehavior):
-                    misfits += 1  # once may be an accident, as of a proxy that cuts
-                    raise AttemptFailed(InvalidOutput, failed.reason, retry=misfits == 1) from error
+                if isinstance(error, ContentFilterError) and (keys := self._declined(error, spent)):
+                    raise _Declined(keys) from error
+                failed.retry |= isinstance(error, UnexpectedModelBehavior)  # an accident, as of a proxy that cuts
                 raise
             spent.append(self._usage(response.usage, response.model_name))
             return answers

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,9 +10,6 @@ from memalign.models.providers import Target
 from memalign.types import Usage
 
 __all__ = ["Prices", "context_window", "list_price", "list_price_of"]
-
-logger = logging.getLogger(__name__)
-
 
 _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
@@ -40,18 +36,13 @@ def list_price(target: Target, tokens: object, *, model: str | None = None) -> f
     """
     from genai_prices import calc_price
 
-    name = model or target.model
+    place: dict[str, Any] = (
+        {"provider_api_url": target.base_url} if target.base_url else {"provider_id": target.provider}
+    )
     try:
-        if target.base_url:
-            price = calc_price(tokens, name, provider_api_url=target.base_url)
-        else:
-            price = calc_price(tokens, name, provider_id=target.provider)
-    except LookupError:
+        return float(calc_price(tokens, model or target.model, **place).total_price)
+    except (LookupError, ValueError):  # of counts that do not add up the answer is there and paid for
         return None
-    except ValueError:  # counts that do not add up: the answer is there and paid for
-        logger.debug("no price for %s", target.name, exc_info=True)
-        return None
-    return float(price.total_price)
 
 
 def list_price_of(usage: Usage, target: Target) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import secrets
 import threading
@@ -22,7 +21,6 @@ __all__ = [
     "grammar",
     "library",
     "load",
-    "physical_cores",
     "prefix_body",
     "question_body",
     "words_only",
@@ -95,11 +93,9 @@ class Answer:
     def __init__(self, *, deadline: float, given_up: threading.Event) -> None:
         self._deadline = deadline
         self._given_up = given_up
-        self._began = time.perf_counter()
         self._pieces: list[str] = []
         self._weighed: list[dict[str, Any]] = []
         self.usage = Usage(calls=1)
-        self.seconds = 0.0
         self.cut = False
         self.stopped = False
         self.error: dict[str, Any] = {}
@@ -134,7 +130,6 @@ class Answer:
             self._weighed += (choice.get("logprobs") or {}).get("content") or ()
             self.cut = self.cut or choice.get("finish_reason") == "length"
         if counts := chunk.get("usage"):
-            self.seconds = time.perf_counter() - self._began
             self.usage = Usage(
                 calls=1,
                 input_tokens=counts["prompt_tokens"],
@@ -187,28 +182,3 @@ def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
 def words_only(text: str) -> str:
     """`text` in which nothing is a control token: a space stands inside what would be one."""
     return _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode("utf-8"))
-
-
-def physical_cores() -> int:
-    """Physical cores that this process may use; engines get slower on more threads than that."""
-    try:
-        usable = os.sched_getaffinity(0)  # type: ignore[attr-defined,unused-ignore]  # Linux only
-    except AttributeError:
-        return os.cpu_count() or 1
-    cores = set()
-    for cpu in usable:
-        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        try:
-            cores.add(siblings.read_text(encoding="ascii").strip())
-        except OSError:
-            cores.add(str(cpu))
-    return max(1, min(len(cores), _cpu_quota()))
-
-
-def _cpu_quota() -> int:
-    """Whole CPUs that a container's limit allows; a large number without one."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return math.ceil(int(quota) / int(period))
-    except (OSError, ValueError):
-        return 1 << 16

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,7 +36,6 @@ from memalign.models.llama_cpp import (
     chat_body,
     library,
     load,
-    physical_cores,
     prefix_body,
     question_body,
 )
@@ -79,14 +79,15 @@ class LocalChatModel:
 
         Raises ConfigurationError for an unknown name, and for a file that is not there or not whole, with the command
         that pulls it. Context size is `MEMALIGN_LOCAL_CONTEXT` (8192 tokens), threads `MEMALIGN_LOCAL_THREADS` (the
-        physical cores that this process may use, at most 8); both are read when a model is first opened.
+        processors that this process may use, at most 8); both are read when a model is first opened.
         """
         full_name, path = locate(name)
         with cls._open_lock:
             model = cls._open.get(path)
             if model is None:
                 context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
-                threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(physical_cores(), 8)
+                usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+                threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(usable, 8)
                 model = cls._open[path] = cls(full_name, path, context_tokens=context, threads=threads)
             return model
 
@@ -102,19 +103,8 @@ class LocalChatModel:
 
     @property
     def identity(self) -> str:
-        """What computes its answers: the version, the instructions compiled for, how prompts are cut.
-
-        Two may differ in a verdict.
-
-        Raises ConfigurationError without xllamacpp.
-        """
-        llama = library()
-        features = (
-            part.split("=")[0].rpartition(":")[2].strip()
-            for part in llama.get_system_info().split("|")
-            if "= 1" in part
-        )
-        return f"xllamacpp {llama.__version__} ({', '.join(features)}), head apart"
+        """What computes its answers: two versions may differ in a verdict. Raises ConfigurationError without xllamacpp."""
+        return f"xllamacpp {library().__version__}"
 
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
         """Nobody is paid."""

@@ -126,11 +126,7 @@ def _opened(target: Target) -> Iterator[Provider[Any]]:
     """The provider of `target`. Raises ConfigurationError for what goes wrong with it or with a model of its."""
     try:
         yield _provider(target)
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{target.name}: its library is not installed ({error.name or error}). Run: {target.install}"
-        ) from error
-    except Exception as error:  # providers' own clients complain about missing keys and regions, all at this point
+    except Exception as error:  # a missing library, key or region: all at this point, and with what to do
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ConfigurationError(f"{target.name} cannot be used: {reason}") from error
 

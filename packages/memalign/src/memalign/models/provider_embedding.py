@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memalign.errors import InvalidOutput, ModelRejected
+from memalign.errors import InvalidOutput
 from memalign.models.provider_client import open_embedding
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.provider_model import ProviderModel
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ProviderEmbedding"]
 
-MAX_TEXTS = 256
-MAX_CHARACTERS = 200_000  # of one request; OpenAI takes 300,000 tokens
+MAX_TEXTS = 32  # of one request; with all of the longest, as many tokens as OpenAI takes
 MAX_TEXT = 24_000  # characters of one text; OpenAI takes 8,192 tokens
+_SHORT = 64  # characters
 _BLANK = "(empty)"  # providers refuse an empty text
 
 
 class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
-    Texts go out in batches of at most 256, side by side. A text beyond 24,000 characters is cut, and further if the
+    Texts go out in batches of at most 32, side by side. A text beyond 24,000 characters is cut, and further if the
     model still finds it too long. `dimensions` is the length of the vectors to ask for, None for the model's own.
     """
 
@@ -51,21 +51,21 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         cut = [text[:MAX_TEXT] if text.strip() else _BLANK for text in texts]
+        batches = [cut[start : start + MAX_TEXTS] for start in range(0, len(cut), MAX_TEXTS)]
         # All batches are waited for even when one fails, so that no request is left running behind the caller's back.
-        done = await asyncio.gather(*(self._batch(batch) for batch in _batches(cut)), return_exceptions=True)
+        done = await asyncio.gather(*map(self._batch, batches), return_exceptions=True)
         for result in done:
             if isinstance(result, BaseException):
                 raise result
         rows = [row for result in done if not isinstance(result, BaseException) for row in result]
-        if len({len(row) for row in rows}) != 1:
-            raise InvalidOutput(f"{self.name} gave vectors of different lengths")
         try:
             vectors = np.asarray(rows, dtype=np.float32)
         except (TypeError, ValueError):  # whose words may quote the answer
-            raise InvalidOutput(f"{self.name}: the server's answer is not what its API promises (no numbers)") from None
+            vectors = np.full((1, 1), np.nan, dtype=np.float32)
         if not np.isfinite(vectors).all():
             # Kept in a memory, one such vector would be nearest to everything or hide all others.
-            raise InvalidOutput(f"{self.name} gave a vector with a number that is not finite")
+            wrong = "its vectors differ in length, or hold what is no finite number"
+            raise InvalidOutput(f"{self.name}: the server's answer is not what its API promises: {wrong}")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
@@ -74,13 +74,13 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         try:
             return await self._request(texts)
         except PromptTooLong:
-            pass  # one of the texts is: find it, and cut only that one
-        if len(texts) > 1:
-            rows = await asyncio.gather(*(self._batch([text]) for text in texts))
-            return [row for part in rows for row in part]
-        if len(texts[0]) < 64:
-            raise ModelRejected(f"{self.name} finds a text of {len(texts[0])} characters too long")
-        return await self._batch([texts[0][: len(texts[0]) // 2]])
+            if len(texts) == 1 and len(texts[0]) < _SHORT:
+                raise
+        if len(texts) == 1:
+            return await self._batch([texts[0][: len(texts[0]) // 2]])
+        # One of the texts is: find it, and cut only that one.
+        rows = await asyncio.gather(*(self._batch([text]) for text in texts))
+        return [row for part in rows for row in part]
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model: EmbeddingModel = await self._clients.get()
@@ -95,15 +95,3 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         if len(result.embeddings) != len(texts):
             raise InvalidOutput(f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts")
         return list(result.embeddings)
-
-
-def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        if batch and (len(batch) == MAX_TEXTS or size + len(text) > MAX_CHARACTERS):
-            yield batch
-            batch, size = [], 0
-        batch.append(text)
-        size += len(text)
-    yield batch

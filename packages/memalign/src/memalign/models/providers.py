@@ -55,9 +55,6 @@ DEFAULTS = (
 )
 """The small model that a key stands for when no model is named, in order of preference."""
 
-_EXTRAS = ("anthropic", "bedrock", "cohere", "google", "groq", "huggingface", "mistral", "typesafe", "voyageai", "xai")
-"""Of pydantic-ai-slim; all other providers speak OpenAI's API."""
-
 # Spellings of MLflow and LiteLLM, which users bring along.
 _ALIASES = {"gemini": "google", "vertex_ai": "google-cloud", "fireworks_ai": "fireworks"}
 _ALIASES |= {"together_ai": "together", "togetherai": "together"}
@@ -136,15 +133,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """The environment variable that names its server."""
         return _SERVERS.get(self.provider, _SERVERS["openai"])[0]
 
-    @property
-    def install(self) -> str:
-        """The command that installs the provider's library, whether memalign came from a package or a checkout."""
-        kind = self.provider.removeprefix("gateway/").replace("google-cloud", "google")
-        newer = (
-            "-U " if self.provider in DECISION_PROVIDERS else ""
-        )  # decision models are younger than the oldest version that we allow
-        return f'pip install {newer}"pydantic-ai-slim[{kind if kind in _EXTRAS else "openai"}]"'
-
 
 def parse_name(name: str) -> tuple[str, str]:
     """Provider and model of `openai:/m`, `openai:m` or `openai/m`. Raises ConfigurationError for anything else.
@@ -159,8 +147,9 @@ def parse_name(name: str) -> tuple[str, str]:
         )
     provider, model = match["provider"].lower(), match["model"].strip()
     provider = _ALIASES.get(provider, provider)
-    if provider == "local":  # a path may hold anything
-        return provider, model
+    if provider == "local":  # a path may hold anything, and begins with a slash of its own
+        path = name.strip()[len("local:") :].strip()
+        return provider, path if path.endswith(".gguf") else model
     plain, url = address_of(model)
     if url is None:
         return provider, model

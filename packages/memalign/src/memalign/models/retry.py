@@ -28,9 +28,13 @@ _said_until: dict[str, float] = {}  # by model and address: all calls that wait 
 class AttemptFailed(Exception):
     """One attempt at a model call that failed.
 
-    `error` is what the caller gets once there is no attempt left, at once when `retry` is false; `reason` says what
-    happened and `advice` what to do about it. `retry_after` is the wait that the provider asked for, in seconds.
-    `denied` says that any other request would fail alike.
+    Attributes:
+        error: What the caller gets once there is no attempt left, at once when `retry` is false.
+        reason: What happened.
+        advice: What to do about it.
+        retry: Whether another attempt may be answered.
+        retry_after: The wait that the provider asked for, in seconds.
+        denied: Whether any other request would fail alike.
     """
 
     def __init__(
@@ -44,12 +48,8 @@ class AttemptFailed(Exception):
         denied: bool = False,
     ) -> None:
         super().__init__(reason)
-        self.error = error
-        self.reason = reason
-        self.advice = advice
-        self.retry = retry
-        self.retry_after = retry_after
-        self.denied = denied
+        self.error, self.reason, self.advice = error, reason, advice
+        self.retry, self.retry_after, self.denied = retry, retry_after, denied
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +67,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds to wait after attempt number `attempt` (from 1); `requested` is the provider's Retry-After."""
         if requested is not None:
             # Everybody who was told "in 20 seconds" would come back in the same instant without the addition.
-            seconds = requested + random.uniform(0, self.base_seconds)
-        else:
-            seconds = self.base_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
-        return min(seconds, self.max_wait)
+            return min(requested + random.uniform(0, self.base_seconds), self.max_wait)
+        return min(self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0), self.max_wait)
 
     async def run(self, attempt: Callable[[int], Awaitable[T]], *, subject: str) -> T:
         """What `attempt` of a number from 1 returns, tried again while it raises an AttemptFailed to retry.
@@ -89,13 +87,10 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
                     advice = f". {failed.advice}" if failed.advice else ""
                     message = f"{subject}: {failed.reason}{spent}{advice}"
                     raise failed.error(message, denied=failed.denied) from failed.__cause__
-                seconds = self.wait(number, failed.retry_after)
-                now = time.monotonic()
-                aloud = seconds >= LONG_WAIT and _said_until.get(subject, 0.0) <= now
-                if aloud:
+                seconds, now = self.wait(number, failed.retry_after), time.monotonic()
+                if seconds >= LONG_WAIT and _said_until.get(subject, 0.0) <= now:
                     _said_until[subject] = now + seconds
-                level = logging.WARNING if aloud else logging.INFO
-                what = "%s: %s; waiting %.0f s, then attempt %d of %d"
-                logger.log(level, what, subject, failed.reason, seconds, number + 1, self.attempts)
+                    what = "%s: %s; waiting %.0f s, then attempt %d of %d"
+                    logger.warning(what, subject, failed.reason, seconds, number + 1, self.attempts)
             await asyncio.sleep(seconds)
             number += 1
