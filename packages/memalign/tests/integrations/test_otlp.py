@@ -88,16 +88,6 @@ def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
     assert [event["name"] for event in tree.spans[0].events] == ["retry"]
 
 
-def test_a_cut_line_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path / "spans.jsonl", otlp(STEPS), otlp(STEPS))
-    path.write_text(path.read_text("utf-8")[:-40], "utf-8")
-    error, row = trace_rows(path)
-    assert isinstance(error, RowError)
-    assert error.line == 2
-    assert "broken JSON" in error.reason
-    assert isinstance(row, Row)
-
-
 def test_what_holds_no_span_is_named(tmp_path: Path) -> None:
     (error,) = trace_rows(written(tmp_path / "empty.json", {"resourceSpans": []}))
     assert isinstance(error, RowError)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,15 +68,15 @@ def test_a_csv_row_equals_its_jsonl_row(write: Write) -> None:
     assert (second.value, second.rationale) == (None, "cold")
 
 
-@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
-def test_a_row_is_the_same_in_every_format(write: Write, start: bytes) -> None:
-    big = "word " * 1_000_000
-    row = {"id": 7, "outputs": big.strip(), "value": True, "source": 3}
+def test_a_row_is_the_same_in_every_format(write: Write) -> None:
+    big = ("word " * 100_000).strip()
+    row = {"id": 7, "outputs": big, "value": True, "source": 3}
     texts = {"f.jsonl": lines(row), "f.json": json.dumps([row])}
-    texts["f.csv"] = f"id,outputs,value,source\n 7 ,{big.strip()},true,3\n"
-    rows = [read_feedback(write(name, start + text.encode()), value_type=BOOL).rows for name, text in texts.items()]
-    assert rows[0] == rows[1] == rows[2]
-    assert (rows[0][0].key, rows[0][0].outputs) == (("7", "3"), big.strip())
+    texts |= {"f.csv": f"id,outputs,value,source\n 7 ,{big},true,3\n"}
+    for start in ("", "\ufeff"):
+        read = [read_feedback(write(name, start + text), value_type=BOOL).rows for name, text in texts.items()]
+        assert read[0] == read[1] == read[2]
+        assert (read[0][0].key, read[0][0].outputs) == (("7", "3"), big)
 
 
 def test_missing_cells_mean_absent(write: Write) -> None:
@@ -97,8 +96,6 @@ def test_python_objects_pass_the_same_checks() -> None:
     file = read_feedback([feedback, {"id": "t-2", "outputs": "b", "value": 2}], value_type=ValueType.of("int:1..5"))
     assert ([row.value for row in file.rows], file.lines) == ([4, 2], (1, 2))
     assert file.rows[0].created_at == "2026-03-01T08:00:00+00:00"
-    (dated,) = read_feedback([GOOD | {"created_at": datetime(2026, 3, 1, tzinfo=UTC), "value": "Refuted"}]).rows
-    assert (dated.created_at, dated.value) == ("2026-03-01T00:00:00+00:00", "Refuted")
     assert read_feedback([]).rows == ()
 
 
@@ -158,19 +155,8 @@ def test_what_is_written_as_jsonl_or_csv_is_read_back(
 # -- what is wrong, and where ------------------------------------------------------------------------------------------
 
 
-class NaT(datetime):
-    """As pandas has it: a datetime that equals nothing."""
-
-    __eq__ = object.__ne__
-    __hash__ = None  # type: ignore[assignment]
-
-    def __ne__(self, other: object) -> bool:
-        return True
-
-
 def test_a_wrong_time_names_its_row() -> None:
-    assert read_feedback([GOOD | {"created_at": NaT(2026, 3, 1)}]).rows[0].created_at is None
-    for wrong in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00", 1701010112345, "1701010112345", True):
+    for wrong in ("0001-01-01T00:00:00+01:00", 1701010112345, "yesterday", True):
         with pytest.raises(InvalidRows, match=r"line 1.*is not a time in ISO 8601"):
             read_feedback([GOOD | {"created_at": wrong}])
 
@@ -179,7 +165,6 @@ def test_a_wrong_time_names_its_row() -> None:
     ("row", "reason"),
     [
         ({"outputs": "a", "value": True}, "id is missing"),
-        ({"id": " ", "outputs": "a", "value": True}, "id is missing"),
         ({"id": ["x"], "outputs": "a", "value": True}, "id must be text"),
         ({"id": "a\nb", "outputs": "a", "value": True}, "one line"),
         ({"id": "t", "outputs": "a"}, "a value, a rationale or both"),
@@ -188,7 +173,6 @@ def test_a_wrong_time_names_its_row() -> None:
         (GOOD | {"rationale": 7}, "rationale must be text"),
         (GOOD | {"source": "a\nb"}, "must be one line of text"),
         (GOOD | {"source": {"name": "ana"}}, "source must be text"),
-        (GOOD | {"created_at": "yesterday"}, "not a time in ISO 8601"),
         (GOOD | {"meta": "x"}, "meta must be a JSON object"),
         (GOOD | {"meta": {"group": 1}, "group": 2}, "group is both a column and a key of meta"),
         ("text", "a row is a JSON object, not 'text'"),
@@ -267,11 +251,10 @@ def test_a_row_that_does_not_go_with_others_is_named(read: Callable[[Any], Any],
     assert reason in str(error.value)
 
 
-@pytest.mark.parametrize("second", [OTHER, GOOD | {"value": False}])
-def test_of_two_rows_that_differ_the_first_is_kept(second: dict[str, Any]) -> None:
-    file = read_feedback([GOOD, second, GOOD | {"id": "t-2"}], value_type=BOOL, skip_invalid=True)
+def test_of_rows_that_differ_the_first_is_kept() -> None:
+    file = read_feedback([GOOD, OTHER, GOOD | {"value": False}, GOOD | {"id": "t-2"}], skip_invalid=True)
     assert [(row.id, row.outputs, row.value) for row in file.rows] == [("t-1", "a", True), ("t-2", "a", True)]
-    assert (file.lines, [bad.line for bad in file.invalid]) == ((1, 3), [2])
+    assert (file.lines, [bad.line for bad in file.invalid]) == ((1, 4), [2, 3])
 
 
 @pytest.mark.parametrize(

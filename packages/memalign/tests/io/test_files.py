@@ -14,9 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from memalign.errors import InputError
-from memalign.io import JudgmentWriter
-from memalign.io.files import atomic_write, locked, try_lock, unlock
+from memalign.io.files import atomic_write, try_lock, unlock
 from tests.support.patience import PATIENCE
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes, links, devices and signals")
@@ -45,17 +43,15 @@ def test_new_content_takes_its_place_when_it_is_on_the_disk(tmp_path: Path, monk
     assert contents(tmp_path) == {"card.jsonl": b"new and whole"}
 
 
-@pytest.mark.parametrize("before", [{"card.jsonl": b"old"}, {}])
-def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, before: dict[str, bytes]) -> None:
-    for name, content in before.items():
-        (tmp_path / name).write_bytes(content)
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "card.jsonl").write_bytes(b"old")
     with pytest.raises(OSError, match="disk full"), atomic_write(tmp_path / "card.jsonl") as file:  # noqa: PT012
         file.write(b"half")
         raise OSError("disk full")
     for folder in (tmp_path, Path()):
         with pytest.raises(IsADirectoryError):
             write(folder, b"x")
-    assert contents(tmp_path) == before
+    assert contents(tmp_path) == {"card.jsonl": b"old"}
 
 
 @posix
@@ -76,25 +72,12 @@ def test_a_link_stays_one_and_private_files_private(tmp_path: Path) -> None:
 
 
 @posix
-def test_two_names_of_one_file_make_two_runs(tmp_path: Path) -> None:
-    file, link = tmp_path / "far" / "out.jsonl", tmp_path / "link.jsonl"
-    file.parent.mkdir()
-    link.symlink_to(file)
-    with JudgmentWriter(file, judge="j"), pytest.raises(InputError, match="another run"):
-        JudgmentWriter(link, judge="j")
-    with JudgmentWriter(link, judge="j"):
-        assert {path.name for path in tmp_path.iterdir()} == {"far", "link.jsonl"}, "what it needs stands by the file"
-
-
-@posix
 def test_a_device_is_written_but_never_replaced() -> None:
     ours, theirs = os.openpty()
     device = Path(os.ttyname(theirs))
     try:
         write(device, b"whole\n")
         assert os.read(ours, 100) == b"whole\r\n"
-        with pytest.raises(InputError, match=r"name a .jsonl file"):
-            JudgmentWriter(device, judge="j")
         assert device.is_char_device()
     finally:
         os.close(ours)
@@ -104,7 +87,7 @@ def test_a_device_is_written_but_never_replaced() -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from memalign.io.files import atomic_write, locked, try_lock, unlock
+from memalign.io.files import atomic_write
 with atomic_write(Path(sys.argv[1])) as file:
     file.write(b"half of something long")
     file.flush()
@@ -116,9 +99,8 @@ with atomic_write(Path(sys.argv[1])) as file:
 def test_a_killed_writers_leftovers_go_with_the_next(tmp_path: Path) -> None:
     path = tmp_path / "judge.json"
     for content in (b"first", b"2"):
-        for _ in range(2):
-            killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
-            assert killed.returncode == -signal.SIGKILL
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+        assert killed.returncode == -signal.SIGKILL
         left = contents(tmp_path)
         assert left.keys() <= {"judge.json", ".judge.json.part", ".judge.json.part.lock"}
         assert left.get("judge.json", b"first") == b"first"
@@ -152,28 +134,7 @@ def test_one_holder_at_a_time_has_the_lock(tmp_path: Path) -> None:
         assert lock is not None
         assert try_lock(path) is None
         unlock(lock)
-    first = try_lock(path)
-    path.unlink()  # somebody tidied up
-    second = try_lock(path)
-    assert first is not None
-    assert second is not None
-    assert try_lock(path) is None, "the file that is there is the one that counts"
-    unlock(second)
-    unlock(first)
     assert not list(tmp_path.iterdir())
     with pytest.raises(FileNotFoundError):
         try_lock(tmp_path / "none" / ".out.lock")
     assert not list(tmp_path.iterdir()), "no folder is made for a lock"
-
-
-def test_the_holder_is_waited_for_and_the_wait_is_said_once(tmp_path: Path) -> None:
-    lock, waits = try_lock(tmp_path / ".out.lock"), list[str]()
-    assert lock is not None
-
-    def waiting() -> None:
-        waits.append("waiting")
-        unlock(lock)
-
-    with locked(tmp_path / ".out.lock", waiting=waiting):
-        assert try_lock(tmp_path / ".out.lock") is None
-    assert waits == ["waiting"]

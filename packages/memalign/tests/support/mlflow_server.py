@@ -51,19 +51,14 @@ def teachable(body: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def tracking_server(folder: Path, store: str, *, jobs: bool = False) -> Iterator[str]:
+def tracking_server(folder: Path, store: str) -> Iterator[str]:
     """The address of an MLflow tracking server over `store`, with its artifacts in `folder`, while the block lasts.
 
-    With `jobs`, which carry out scheduled scorers: eight more processes; a trace or session is judged as soon as it is
-    there. With a connection for each of its threads: of SQLite's fifteen the server has more threads, and on a busy
-    machine those that wait half a minute are refused.
+    It has a connection for each of its threads: of SQLite's fifteen the server has more threads, and on a busy machine
+    those that wait half a minute are refused.
     """
     settings = {
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": str(jobs).lower(),
-        "MLFLOW_SERVER_ONLINE_SCORING_MAX_WORKERS": "1",
-        "MLFLOW_SERVER_JUDGE_INVOKE_MAX_WORKERS": "1",
-        "MLFLOW_ONLINE_SCORING_DEFAULT_TRACE_COMPLETION_BUFFER_SECONDS": "0",
-        "MLFLOW_ONLINE_SCORING_DEFAULT_SESSION_COMPLETION_BUFFER_SECONDS": "0",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_SQLALCHEMYSTORE_POOL_SIZE": "64",
         # Its gateway may ask a model on this machine.
         "MLFLOW_GATEWAY_API_BASE_ALLOWED_SCHEMES": "http",

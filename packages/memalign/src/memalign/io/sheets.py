@@ -29,7 +29,7 @@ REVIEW = "review"
 # A file of two kilobytes can claim a cell in the last column of the last row, and every row before it is then made of
 # 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and one text can stand in every cell.
 _LARGEST = 200_000_000  # bytes when unpacked, and characters of all cells: 100,000 cases of 2,000 characters
-_MOST_ROWS = 1_000_000  # a sheet has 1,048,576; the last of them are where a stray cell is
+_MOST_ROWS = 200_000  # a sheet has 1,048,576; the last of them are where a stray cell is
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 
 

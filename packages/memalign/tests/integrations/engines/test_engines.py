@@ -73,13 +73,6 @@ def test_a_task_keeps_its_rate() -> None:
     assert len(task(rows(0))) == len(EngineTask(judge_of(model), 1)(rows(0))) == 0
 
 
-def test_a_call_of_unknown_price_stops_the_task() -> None:
-    model = paid(None)
-    with pytest.raises(ConfigurationError, match="max_cost cannot hold"):
-        EngineTask(judge_of(model), 1, max_cost=10.0)(rows(20))
-    assert len(model.requests) == 1
-
-
 def test_a_failed_row_has_an_error_and_is_judged_again() -> None:
     answers: list[Any] = [ModelUnavailable("it is down"), {"rationale": "", "value": True}]
     judge = judge_of(ScriptedChatModel(lambda _: answers.pop(0)))

@@ -66,21 +66,6 @@ def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_pat
     assert on_spark.judge(frame(spark, rows[:3]), other, tasks=1, done=done).count() == 3
 
 
-def test_all_tasks_together_keep_the_limit(spark: Any, server: Server, tmp_path: Path) -> None:
-    from memalign.integrations import spark as on_spark
-
-    rows = frame(spark, [(f"i-{n}", f"reply {n}") for n in range(10, 50)])  # of one length, and so of one price
-    one = on_spark.judge(rows.limit(1), JUDGE, tasks=1).collect()[0].cost
-    server.asked.clear()
-    half = on_spark.judge(rows, JUDGE, tasks=4, max_cost=20 * one, rows_per_second=200)
-    half.write.parquet(str(tmp_path / "half"))
-    verdicts = spark.read.parquet(str(tmp_path / "half")).collect()
-    judged = sum(row.error is None for row in verdicts)
-    assert len(verdicts) == 40
-    assert 12 <= judged == sum(server.asked.values()) <= 20
-    assert sum(row.cost for row in verdicts if row.cost) <= 20 * one + 1e-9
-
-
 def test_what_cannot_be_judged_is_said_before(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from memalign.integrations import spark as on_spark
 

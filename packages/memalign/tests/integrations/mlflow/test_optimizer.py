@@ -52,14 +52,6 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
 
 
-def test_a_trace_that_people_judged_has_their_verdict(aligned, endpoint):
-    before = asked(endpoint)
-    feedback = aligned(trace=fetched(traced(1))[0])
-    assert (feedback.value, feedback.rationale) == (False, "say: case 1 is unkind")
-    assert feedback.metadata["memalign.decided_by"] == "expert"
-    assert asked(endpoint) == before
-
-
 def test_a_wrong_label_elsewhere_forgets_nothing_and_can_be_left_out(endpoint):
     one = traced(1)
     said = says(one, False, "say: case 1 is unkind", by="ana")

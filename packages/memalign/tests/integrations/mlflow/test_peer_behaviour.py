@@ -117,13 +117,14 @@ def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
     assert behind == said
 
 
-@pytest.mark.parametrize(("before", "more"), [((1,), (2, 3)), ((1, 2), (3, 4))])
-def test_learning_more_keeps_what_was_learned(optimizer, endpoint, before, more):
+def test_learning_more_keeps_what_was_learned(optimizer, endpoint):
+    before, more = (1, 2), (3, 4)
     ids = {number: lesson(number) for number in (*before, *more)}
     first = tone_judge().align(fetched(*(ids[number] for number in before)), optimizer())
-    second = optimizer().align(first, fetched(*(ids[number] for number in more)))
-    assert texts(second) == unkind(*before, *more)
-    assert set(second._episodic_trace_ids) == set(ids.values())
+    says(again := traced(7), False, "say: case 1 is unkind")
+    second = optimizer().align(first, fetched(*(ids[number] for number in more), again))
+    assert texts(second) == unkind(*before, *more), "words that are a guideline already add none"
+    assert set(second._episodic_trace_ids) == {*ids.values(), again}
     assert texts(first) == unkind(*before)
     second(**NEW)
     (prompt,) = prompts(endpoint, "question 1 again")
@@ -151,11 +152,6 @@ def test_changed_feedback_replaces_beside_old_and_new(aligned, optimizer, endpoi
     assert texts(more) >= unkind(4, 8)
     assert len(texts(more)) == 4
     assert len(endpoint.requests) > asked
-
-
-def test_words_that_are_a_guideline_already_add_none(aligned, optimizer):
-    says(trace_id := traced(7), False, "say: case 1 is unkind")
-    assert texts(optimizer().align(aligned, fetched(trace_id))) == texts(aligned)
 
 
 def test_an_answer_that_is_no_list_of_guidelines_leaves_the_cases(optimizer, endpoint):
@@ -424,18 +420,6 @@ def test_a_loaded_judge_learns_on_and_forgets(aligned, optimizer):
     less = loaded(optimizer).unalign(traces=fetched(first))
     assert traces_of(less) == Counter(others)
     assert less(inputs={"question": "question 9"}, outputs="answer 9").value is True
-
-
-def test_a_registered_judge_judges_without_traces_that_are_gone(aligned, optimizer, experiment, caplog):
-    aligned.register()
-    _, *gone = traces_of(aligned)
-    mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=gone)
-    judge = loaded(optimizer)
-    assert judge(inputs={"question": "question 9"}, outputs="answer 9").value is True
-    if optimizer is MemAlignOptimizer:
-        assert episodes(judge) == episodes(aligned)
-    else:
-        assert "Could not find 2 traces" in caplog.text
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------

@@ -134,21 +134,16 @@ def test_a_judge_that_mlflow_aligned_learns_anew_from_its_traces(caplog):
     assert "guidelines are distilled again from these traces" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"omitted": 5}, "damaged"),
-        ({"instructions": "another text {{ outputs }}"}, "edited after it was aligned"),
-    ],
-)
-def test_one_of_our_records_does_not_break_listings(aligned, changes, why):
+def test_one_of_our_records_does_not_break_listings(aligned):
     aligned.register()
-    record = record_of("tone")
-    record["instructions_judge_pydantic_data"]["memalign"] |= changes
-    _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record))
-    (listed,) = scorers.list_scorers()
-    assert type(listed).__name__ == "InstructionsJudge"
-    assert listed.instructions == aligned.instructions
-    with pytest.raises(MlflowException, match=why):
-        load("tone")
+    other = {"instructions": "another text {{ outputs }}"}
+    for changes, why in (({"omitted": 5}, "damaged"), (other, "edited after it was aligned")):
+        record = record_of("tone")
+        record["instructions_judge_pydantic_data"]["memalign"] |= changes
+        _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record))
+        (listed,) = scorers.list_scorers()
+        assert (type(listed), listed.instructions) == (InstructionsJudge, aligned.instructions)
+        with pytest.raises(MlflowException, match=why):
+            load("tone")
+        aligned.register()
     assert load("tone", version=1).memalign_judge == aligned.memalign_judge

@@ -79,18 +79,6 @@ def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoin
     assert len(endpoint.requests) == before
 
 
-def test_what_nobody_in_particular_said_is_not_logged_under_another_name(endpoint: Endpoint):
-    trace_id = traced(1)
-    says(trace_id, False, "say: case 1 is unkind", by="User")
-    says(trace_id, False, "say: case 1 is short", by="User")
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    before = assessments(trace_id)
-    assert set(log_feedback(aligned.memalign_judge).values()) == {"unchanged"}
-    assert assessments(trace_id) == before
-    assert log_feedback([ma.Feedback(id=trace_id, value=True)], name="tone") == {f"{trace_id}@unknown": "logged"}
-    assert len(aligned.align(fetched(trace_id))._episodic_memory) == 3
-
-
 def test_what_is_no_feedback_or_has_no_name_is_refused():
     row = ma.Feedback(id="tr-1", value=True)
     rows: Any

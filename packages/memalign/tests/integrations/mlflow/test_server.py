@@ -1,8 +1,8 @@
-"""What only a tracking server shows: many rows with MLflow's own threads, its gateway, and scheduled scorers."""
+"""What only a tracking server shows: its gateway, scheduled scorers, and what it sends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlflow
 import pytest
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
 
 pytestmark = pytest.mark.slow
-ROWS = 100
 
 
 @pytest.fixture
@@ -31,57 +30,15 @@ def on_server(server: str, experiment: str) -> str:
     return server
 
 
-def every_row_has_its_verdict(learned: int) -> None:
-    """Evaluate rows that repeat the learned cases: each must be judged by the example of its own case, and no other."""
-    optimizer = MemAlignOptimizer(retrieval_k=1)
-    aligned = tone_judge().align(fetched(*(lesson(n) for n in range(learned))), optimizer)
-    case = {each.example.outputs: each.id for each in aligned.memalign_judge.memory.cases}
-    rows = [
-        {"inputs": {"question": f"question {n % (2 * learned)}"}, "outputs": f"answer {n % (2 * learned)}"}
-        for n in range(ROWS)
-    ]
-    result = mlflow.genai.evaluate(data=rows, scorers=[aligned])
-    assert len(result.result_df) == ROWS
-    for assessments, outputs in zip(result.result_df["assessments"], result.result_df["response"], strict=True):
-        (verdict,) = (each for each in assessments if each["assessment_name"] == "tone")
-        number = int(str(outputs).strip('"').rpartition(" ")[2])
-        assert verdict["feedback"]["value"] is (number >= learned)
-        if number < learned:
-            assert shown_to(verdict) == [case[f"answer {number}"]]
-
-
-def shown_to(verdict: dict[str, Any]) -> list[str]:
-    """The cases that were in a verdict's prompt; a tracking server gives lists in metadata as text."""
-    shown = verdict["metadata"]["retrieved_example_trace_ids"]
-    return (
-        list(shown) if isinstance(shown, list) else [each.strip("'\" ") for each in str(shown).strip("[]").split(",")]
-    )
-
-
 @pytest.mark.usefixtures("on_server")
-def test_a_hundred_rows_each_see_their_own_examples(endpoint: Endpoint):
-    endpoint.latency = 0.05
-    every_row_has_its_verdict(learned=10)
-    assert endpoint.max_in_flight > 4
-
-
-# -- scheduled scorers -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("on_server")
-def test_a_gateway_judge_is_scheduled_changed_and_stopped(endpoint: Endpoint):
+def test_a_gateway_judge_is_scheduled_and_stopped(endpoint: Endpoint):
     aligned = tone_judge(model=gateway_model(endpoint, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
     registered = aligned.register()
     started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
     assert (started.sample_rate, started.status.value) == (0.5, "STARTED")
     assert scorers.get_scorer(name="tone").sample_rate == 0.5
-    changed = started.update(sampling_config=ScorerSamplingConfig(sample_rate=0.1, filter_string="status = 'OK'"))
-    assert (changed.sample_rate, changed.filter_string) == (0.1, "status = 'OK'")
-    (listed,) = scorers.list_scorers()
-    assert listed.sample_rate == 0.1
-    stopped = listed.stop()
-    assert stopped.status.value == "STOPPED"
-    assert stopped.model == "gateway:/house"
+    stopped = scorers.list_scorers()[0].stop()
+    assert (stopped.status.value, stopped.model) == ("STOPPED", "gateway:/house")
     assert load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value is False
 
 
