@@ -47,7 +47,9 @@ def test_the_latest_word_of_a_person_counts():
 
 def test_people_behind_one_placeholder_are_told_apart():
     trace_id = traced(1)
-    words = {says(trace_id, False, word, by=who): word for who, word in (("User", "cold"), ("default", "warm"))}
+    words: dict[str, str | None] = {
+        says(trace_id, False, word, by=who): word for who, word in (("User", "cold"), ("default", "warm"))
+    }
     first = says(trace_id, False, "short", by="User")
     words[override(trace_id, override(trace_id, first, True, by="User"), False, by="User")] = None  # an edited edit
     assert {(source, word) for source, _, word in said(trace_id)} == {
