@@ -465,7 +465,7 @@ def constants() -> list[tuple[str, str]]:
         ),
         ("explanation/method.md", f"From {words[retrieval.CHOICE]} cases on, a case is"),
         ("explanation/method.md", f"1 for up to {usual.shard_size} comments"),
-        ("explanation/method.md", f"{words[ask.FOLDS[True]]} distillations for held-out cases"),
+        ("explanation/method.md", f"{words[ask.FOLDS]} distillations for held-out cases"),
         ("explanation/method.md", f"at most {guard.MAX_WORDS} words, no copied case"),
         ("explanation/method.md", f"From {words[observations.FEWEST]} labelled cases on"),
         ("how-to/feedback.md", f"a single line of at most {guard.MAX_WORDS} words"),

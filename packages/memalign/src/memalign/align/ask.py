@@ -40,14 +40,13 @@ Relearn = Callable[[Judge], Awaitable[Judge]]
 
 MOST = {True: 50, False: 500}
 """Cases that are asked about: by a model in this process, whose answers take their time, and by others."""
-FOLDS = {False: 5, True: 2}
-"""Where a fold costs nothing, and where each is a distillation more: two lose nothing against five (decision 20)."""
+FOLDS = 2
+"""Each is a distillation more: two lose nothing against five (decision 20)."""
 ENOUGH = 0.5
 """Of the questions: a case with so many answers is not asked again for one guideline more."""
-REASONS = 3
 
 
-async def ask(judge: Judge, relearn: Relearn, run: Run, *, thorough: bool = True) -> Judge:
+async def ask(judge: Judge, relearn: Relearn, run: Run) -> Judge:
     """The judge with what its decision model answers about the labelled cases; its calibrator is fitted to that.
 
     Only what is missing is asked, and what another judge (models, instructions, parameters) had answered counts as
@@ -58,28 +57,27 @@ async def ask(judge: Judge, relearn: Relearn, run: Run, *, thorough: bool = True
         judge: The judge that learned.
         relearn: How a fold's guidelines are distilled without the fold. It is not called where nothing was lost.
         run: Is told what it costs, and what failed.
-        thorough: Whether a case of which half the questions are answered is asked the others.
     """
     model, cases = check_model_of(judge), labelled_cases(judge)
     if model is None or not judge.value_type.closed or len(cases) < FEWEST:
         return judge
     with run.timed("ask"):
-        enough = 1.0 if thorough else ENOUGH
-        missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model, enough)]
-        folds = _folds(judge, missing, len(cases))
+        missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model)]
+        # A later align asks about a few cases alone: they are one fold.
+        count = math.ceil(len(missing) / math.ceil(len(cases) / FOLDS))
+        folds = [missing[n::count] for n in range(count)]
         # All folds at once: each has guidelines of its own, written without it.
-        unknowing = await aio.together(_relearned(judge, hidden, relearn) for _, hidden in folds)
-        pairs = [(case, hidden) for (fold, _), hidden in zip(folds, unknowing, strict=True) for case in fold]
+        unknowing = await aio.together(_relearned(judge, fold, relearn) for fold in folds)
+        pairs = [(case, hidden) for fold, hidden in zip(folds, unknowing, strict=True) for case in fold]
 
         async def ask_about(pair: tuple[Case, Judge | None]) -> Answers | str:
             return await _answers(judge, *pair, model, run)
 
         answers = await aio.at_most(_at_once(judge, run), ask_about, pairs, partial(run.tell, "ask"))
-    faults = Counter(answer for answer in answers if isinstance(answer, str))
-    if faults:
-        reasons = "; ".join(why for why, _ in faults.most_common(REASONS))
-        failed = f"{faults.total()} of {len(missing)} cases wait for the next align to be asked about: {reasons}"
-        run.notes.append(failed)
+    if faults := Counter(answer for answer in answers if isinstance(answer, str)):
+        reasons = "; ".join(why for why, _ in faults.most_common(3))
+        waiting = f"{faults.total()} of {len(missing)} cases wait for the next align to be asked about"
+        run.notes.append(f"{waiting}: {reasons}")
     fresh = {case.id: new for (case, _), new in zip(pairs, answers, strict=True) if isinstance(new, Answers)}
     memory = judge.memory
     cases = [replace(case, answers=fresh.get(case.id, case.answers)) for case in memory.cases]
@@ -91,13 +89,10 @@ async def ask(judge: Judge, relearn: Relearn, run: Run, *, thorough: bool = True
 
 def labelled_cases(judge: Judge) -> list[Case]:
     """The labelled cases, one a content, by hash: as good as drawn, and the same whatever came first."""
-    made_by, labelled = base_fingerprint_of(judge), dict[str, Case]()
+    labelled = dict[str, Case]()
     for case in judge.memory.cases:
         if judge.memory.label(case) is not None and lacks(judge, case.example.content, "the case") is None:
-            # Of twins the one that was asked already.
-            answered = case.answers is not None and case.answers.judge == made_by
-            if answered or case.example.content_hash not in labelled:
-                labelled[case.example.content_hash] = case
+            labelled.setdefault(case.example.content_hash, case)
     return [labelled[content] for content in sorted(labelled)]
 
 
@@ -156,7 +151,7 @@ def _gives_verdict(judge: Judge) -> bool:
     return decides_alone(judge) or open_model(judge).limits.brief
 
 
-def _lacks(judge: Judge, case: Case, model: DecisionModel, enough: float) -> bool:
+def _lacks(judge: Judge, case: Case, model: DecisionModel) -> bool:
     """Whether the case is to be asked about."""
     recorded = _recorded(case, base_fingerprint_of(judge))
     if recorded.verdict is None and _gives_verdict(judge):
@@ -169,7 +164,7 @@ def _lacks(judge: Judge, case: Case, model: DecisionModel, enough: float) -> boo
     if not askable:  # all guidelines saw the case: it is to be asked once about those that are written without it
         return bool(checks) and recorded is not case.answers
     questions = [question for question in checks if question in askable]
-    return sum(question in recorded.margins for question in questions) < enough * len(questions)
+    return sum(question in recorded.margins for question in questions) < ENOUGH * len(questions)
 
 
 async def _answers(judge: Judge, case: Case, unknowing: Judge | None, model: DecisionModel, run: Run) -> Answers | str:
@@ -216,30 +211,15 @@ def _wordless(answers: Answers, unknowing: Judge) -> Answers:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-def _folds(judge: Judge, cases: Sequence[Case], total: int) -> list[tuple[Sequence[Case], Judge]]:
-    """The cases in few parts, each with the judge that never met it; a part holds at most its share of `total`."""
-
-    def dealt(share: int) -> list[tuple[Sequence[Case], Judge]]:
-        count = math.ceil(len(cases) / math.ceil(total / share))
-        return [(fold := cases[n::count], _without(judge, fold)) for n in range(count)]
-
-    folds = dealt(FOLDS[False])
-    return dealt(FOLDS[True]) if any(_reopened(judge, unknowing) for _, unknowing in folds) else folds
-
-
-def _without(judge: Judge, fold: Sequence[Case]) -> Judge:
+async def _relearned(judge: Judge, fold: Sequence[Case], relearn: Relearn) -> Judge | None:
+    """The judge that never met a fold, with what others lost by that distilled again; None where that failed."""
     keys = [a.key for case in fold for twin in same_cases(judge, case.example) for a in twin.annotations]
-    return judge.replace(memory=forget(judge.memory, keys))
+    unknowing = judge.replace(memory=forget(judge.memory, keys))
+    if _reopened(judge, unknowing):
+        unknowing = await relearn(unknowing)
+    return None if _reopened(judge, unknowing) else unknowing
 
 
 def _reopened(judge: Judge, unknowing: Judge) -> bool:
     """Whether lessons wait for a distillation that did not before."""
-    before, after = (frozenset(a.key for a in side.memory.pending) for side in (judge, unknowing))
-    return not after <= before
-
-
-async def _relearned(judge: Judge, unknowing: Judge, relearn: Relearn) -> Judge | None:
-    """The judge that never met a fold, with what others lost by that distilled again; None where that failed."""
-    if _reopened(judge, unknowing):
-        unknowing = await relearn(unknowing)
-    return None if _reopened(judge, unknowing) else unknowing
+    return not {a.key for a in unknowing.memory.pending} <= {a.key for a in judge.memory.pending}

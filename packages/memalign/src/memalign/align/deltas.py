@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import msgspec
 
 from memalign.memory import FeedbackConflict, Memory, Outcome
 from memalign.types import Check, FeedbackKey, Guideline
 
-__all__ = ["CallAnswer", "Delta", "apply_answer", "refused_rules"]
+__all__ = ["CallAnswer", "Delta", "apply_answer"]
 
 replace = msgspec.structs.replace
+
+REFUSED = "its rule was refused: {}; write it yourself (memalign guideline NAME --add), or reword the feedback"
+NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
+NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in its words: it saw other people's feedback
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +26,6 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
         feedback: The keys that it states.
         guideline: The id that SUPPORT and REVISE are about.
         checks: The tests and questions of a text.
-        unusable: How many other questions it has, which cannot be asked.
     """
 
     action: str
@@ -33,7 +34,6 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
     checks: tuple[Check, ...] = ()
-    unusable: int = 0
 
     @property
     def writes(self) -> bool:
@@ -60,91 +60,58 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[FeedbackConflict, ...] = ()
     fault: str | None = None
 
-    def without(self, keys: Collection[FeedbackKey]) -> CallAnswer:
-        """This answer but for the feedback of `keys`, which another call is asked about."""
-        deltas = tuple(delta for delta in self.deltas if delta.fault is None or set(keys).isdisjoint(delta.feedback))
-        return replace(self, keys=tuple(key for key in self.keys if key not in keys), deltas=deltas)
 
-
-REFUSED_TWICE = (
-    "its rule was refused twice: {why}; write it yourself (memalign guideline NAME --add), or reword the feedback"
-)
-NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
-NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in its words: it saw other people's feedback
-
-
-def apply_answer(
-    memory: Memory, answer: CallAnswer, before: Memory
-) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
+def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
     """Carry out the deltas of one call, each checked first; every rule from a comment is kept.
 
     Args:
         memory: The memory, with what calls before this one taught.
         answer: The call's.
-        before: The memory before the first call, with the same cases.
 
     Returns:
         The memory, and what becomes of the call's feedback.
     """
-    own = _with_own_rule(answer, before)
     taught, passed = set[FeedbackKey](), set[FeedbackKey]()
     faults, refused = dict[FeedbackKey, str](), dict[FeedbackKey, str]()
+    # What a comment adds was written with the rule in view that it supports, and goes with it: it supports nothing.
+    adding = {key for delta in answer.deltas if delta.writes and delta.fault is None for key in delta.feedback}
     for delta in answer.deltas:
-        keys = tuple(sorted(key for key in set(delta.feedback) if key in answer.keys))
+        keys = {key for key in delta.feedback if key in answer.keys}
         if delta.action == "SUPPORT":
-            # What a comment adds was written with the supported rule in view, and goes with it.
-            keys = tuple(key for key in keys if key not in own)
+            keys -= adding
         if (fault := _impossible(memory, answer, delta)) is not None:
             faults |= dict.fromkeys(keys, fault)
-        elif delta.writes and delta.fault is not None:
+        elif delta.fault is not None:
             refused |= dict.fromkeys(keys, delta.fault)
         elif delta.action == "NOOP":
-            passed.update(keys)
+            passed |= keys
         elif keys:
             memory = _carried_out(memory, answer, delta, keys)
-            taught.update(keys)
+            taught |= keys
 
     def outcome(key: FeedbackKey) -> Outcome | None:
         if key in taught:
             also = refused.get(key) or faults.get(key)
             return Outcome(kind="taught", reason=f"learned without one more rule from it: {also}") if also else None
         if key in refused:
-            reason = REFUSED_TWICE.format(why=refused[key])
-            return Outcome(kind="refused", reason=reason, exposed_to=answer.exposed_to)
-        if key in passed and key not in faults:
+            return Outcome(kind="refused", reason=REFUSED.format(refused[key]), exposed_to=answer.exposed_to)
+        if key in faults:
+            return Outcome(kind="waiting", reason=f"its rule was not taken: {faults[key]}")
+        if key in passed:
             return Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=answer.exposed_to)
-        fault = f"its rule was not taken: {faults[key]}" if key in faults else None
         if answer.fault is None:
-            return Outcome(kind="waiting", reason=fault or NOT_MENTIONED)
+            return Outcome(kind="waiting", reason=NOT_MENTIONED)
         # What went wrong may be told in words of the prompt: some servers send back what they refuse.
-        annotation = before.annotation(key)
-        same = annotation is not None and annotation.outcome is not None and annotation.outcome.reason == answer.fault
-        failed = Outcome(kind="waiting", reason=answer.fault, exposed_to=answer.exposed_to)
-        return annotation.outcome if annotation is not None and same else failed
+        annotation = memory.annotation(key)
+        if annotation and annotation.outcome and annotation.outcome.reason == answer.fault:
+            return annotation.outcome  # for the same reason as before: nothing has changed
+        return Outcome(kind="waiting", reason=answer.fault, exposed_to=answer.exposed_to)
 
     dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]
     named = (new for new in answer.conflicts if not any(rest.issuperset(new.feedback) for rest in dismissed))
     conflicts = {conflict.feedback: conflict for conflict in (*named, *memory.conflicts)}
     memory = replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
     return memory, {key: outcome(key) for key in answer.keys}
-
-
-def refused_rules(answer: CallAnswer, memory: Memory) -> dict[FeedbackKey, str]:
-    """The call's feedback of which only rules came that may not enter a prompt, and why not."""
-    own = _with_own_rule(answer, memory)
-    return {
-        key: delta.fault
-        for delta in answer.deltas
-        if delta.writes and delta.fault is not None and _impossible(memory, answer, delta) is None
-        for key in delta.feedback
-        if key not in own
-    }
-
-
-def _with_own_rule(answer: CallAnswer, memory: Memory) -> frozenset[FeedbackKey]:
-    """The feedback from which a rule was written that may enter a prompt."""
-    written = (d for d in answer.deltas if d.writes and d.fault is None and _impossible(memory, answer, d) is None)
-    return frozenset(key for delta in written for key in delta.feedback)
 
 
 def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:
@@ -165,16 +132,16 @@ def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:
     return None
 
 
-def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta, keys: tuple[FeedbackKey, ...]) -> Memory:
+def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta, keys: set[FeedbackKey]) -> Memory:
+    old = [] if delta.action == "ADD" else [memory.guideline(delta.guideline or "")]
+    supported = tuple(sorted(keys.union(*(guideline.supported_by for guideline in old))))
     if delta.action == "SUPPORT":
-        old = memory.guideline(delta.guideline or "")
-        return memory.with_guidelines([replace(old, supported_by=tuple(sorted({*old.supported_by, *keys})))])
-    revised = [memory.guideline(delta.guideline or "")] if delta.action == "REVISE" else []
+        return memory.with_guidelines([replace(old[0], supported_by=supported)])
     guideline = Guideline(
         id=f"G{memory.next_guideline}",
         text=delta.text,
-        supported_by=tuple(sorted({*keys, *(key for old in revised for key in old.supported_by)})),
+        supported_by=supported,
         exposed_to=answer.exposed_to,
         checks=delta.checks,
     )
-    return memory.with_guidelines([*(replace(old, replaced_by=guideline.id) for old in revised), guideline])
+    return memory.with_guidelines([*(replace(revised, replaced_by=guideline.id) for revised in old), guideline])

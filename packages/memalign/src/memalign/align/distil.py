@@ -8,42 +8,26 @@ finished first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from memalign import aio
-from memalign.align.deltas import CallAnswer, apply_answer, refused_rules
-from memalign.align.distil_answer import (
-    ONE_RULE,
-    ONLY_CHECKS,
-    AnswerReader,
-    changes_schema,
-    merge_schema,
-    merged_rules,
-    rule_of,
-)
+from memalign.align.deltas import CallAnswer, apply_answer
+from memalign.align.distil_answer import ONE_RULE, AnswerReader, changes_schema, merge_schema, merged_rules, rule_of
 from memalign.align.learned_tests import decidable
 from memalign.align.result import Run
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge, named_parts
-from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
-from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.judge_models import check_model_of
 from memalign.prompts.fitting import FeedbackRecord, fit_records
-from memalign.prompts.rendering import (
-    DistilRecord,
-    render_distil,
-    render_distil_checks,
-    render_distil_one,
-    render_merge,
-)
+from memalign.prompts.rendering import DistilRecord, render_distil, render_distil_one, render_merge
 from memalign.types import FeedbackKey, Guideline, Usage
 from memalign.values import value_text
 
@@ -56,7 +40,7 @@ __all__ = ["by_likeness", "distil"]
 CONTRAST = 0.1
 """How much less alike a case of another label may be to stand next: near opposites teach (LEAP, arXiv 2402.05403)."""
 COMPARED = 1_000
-"""Cases that are compared each with each to be put in order. Their time grows with the square of their number."""
+"""Records that are compared each with each to be put in order: the time grows with the square of their number."""
 GUIDELINE_TOKENS = 4_000
 """Of all guidelines in force: what a judge's prompt holds of them at most. A memory with more is merged."""
 CASE_TOKENS = {True: 400, False: 3000}
@@ -68,11 +52,10 @@ RULE_TOKENS = 260
 ANSWER_TOKENS = 8_192
 """Of the answer at most: of fifty comments strong models wrote seventeen rules. A cut one is asked for with more."""
 ONE_RULE_TOKENS = 280
-"""Of a brief model's answer, a rule or checks: all that its schema allows, and more of most languages."""
+"""Of a brief model's answer: all that its schema allows, and more of most languages."""
 MARGIN = 64
 RETRIES = 12
 """Calls more for one answered wrongly or refused: enough to find one record of fifty by halves, and its neighbour."""
-ADVICE = "; it may decline these words every time: overwrite or unalign the feedback, or take another reflection model"
 NO_WORDS = "kept as an example: there were no words to learn from"
 
 
@@ -88,54 +71,39 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
         run: Is told of each call, what it costs, and what was left out.
         size: How many records a call holds at most.
     """
-    if size == 1:
-        judge = judge.replace(memory=_with_wordless_examples(judge))
+    if size == 1:  # a label beside no other record teaches no rule
+        labels = [annotation.key for annotation in judge.memory.pending if not annotation.rationale]
+        examples = {key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in labels}
+        judge = judge.replace(memory=judge.memory.with_outcomes(examples))
     before = learned = judge.memory
-    outcomes, unusable = dict[FeedbackKey, Outcome | None](), 0
+    outcomes = dict[FeedbackKey, Outcome | None]()
     with run.timed("distil"):
         calls = _calls(judge, model, run, size)
         tell = partial(run.tell, "distil")
         for answers in await aio.at_most(run.calls.in_flight(model), DistilCall.answers, calls, tell):
             for answer in answers:  # in their order: guideline ids depend on it
-                learned, ended = apply_answer(learned, answer, before)
+                learned, ended = apply_answer(learned, answer)
                 outcomes |= ended
-                unusable += sum(delta.unusable for delta in answer.deltas)
         learned = learned.with_outcomes(outcomes)
         if learned.next_guideline > before.next_guideline:
             learned = learned.with_live_answers()  # what could not be asked about a case can be now
-        if unusable:
-            run.notes.append(f"questions of new guidelines that cannot be asked: {unusable}; the guidelines stay")
-        from_nothing = len(calls) > 1 and not any(g.supported_by and not g.people for g in before.semantic)
-        tokens = sum(estimate_tokens(guideline.text) + 2 for guideline in learned.semantic)
-        outgrown = learned.next_guideline > before.next_guideline and tokens > GUIDELINE_TOKENS
-        if size > 1 and (from_nothing or outgrown):
-            learned = await _merged(judge, learned, model, run)
+            first = len(calls) > 1 and not any(g.supported_by and not g.people for g in before.semantic)
+            outgrown = sum(estimate_tokens(g.text) + 2 for g in learned.semantic) > GUIDELINE_TOKENS
+            if size > 1 and (first or outgrown):
+                learned = await _merged(judge, learned, model, run)
     return judge.replace(memory=learned)
-
-
-def _with_wordless_examples(judge: Judge) -> Memory:
-    """Labels alone are learned as examples where a call holds nothing else, unless the judge is known to be wrong."""
-    memory, judged_by = judge.memory, base_fingerprint_of(judge)
-    wordless = [
-        annotation.key
-        for annotation in memory.pending
-        if not annotation.rationale
-        and not was_misjudged(memory, memory.record(annotation.key)[1], judge.value_type, judged_by)
-    ]
-    return memory.with_outcomes({key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in wordless})
 
 
 def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCall]:
     """The calls about all that waits: as few as may be, of equal size."""
     memory = judge.memory
     keys = [annotation.key for annotation in memory.pending]
-    if size > 1:
-        keys = by_likeness(memory, keys)
+    keys = by_likeness(memory, keys) if size > 1 else keys
     count = -(-len(keys) // size)
     alone = model.limits.brief and size == 1
     standing = () if alone else tuple(g for g in memory.semantic if g.supported_by or g.people)
-    questions = check_model_of(judge) is not None
     shares = [tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)]
+    questions = check_model_of(judge) is not None and not model.limits.brief
     calls = (DistilCall(judge, model, run, keys=share, guidelines=standing, questions=questions) for share in shares)
     return [part for call in calls for part in call.parts()]
 
@@ -143,30 +111,24 @@ def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCa
 def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey]:
     """The keys so that each is followed by the most alike of the others, of another label if one is nearly as alike.
 
-    The order depends on the keys and their cases alone. More than a thousand are put in order in
-    groups, each the nearest neighbours of the first that is left.
+    The order depends on the keys and their cases alone; of many, each thousand is put in order for itself.
     """
     import numpy as np  # see Memory.matrix
 
     ordered = sorted(set(keys))
-    rows = {case.id: row for row, case in enumerate(memory.cases)}
     if len(ordered) < 3 or not memory.matrix.shape[1]:
         return ordered
-    vectors = memory.matrix[[rows[key.id] for key in ordered]]
-    labels = [memory.label(memory.cases[rows[key.id]]) for key in ordered]
-    numbers = {label: number for number, label in enumerate(sorted(set(labels), key=str))}
-    label_of = np.array([numbers[label] for label in labels])
-    groups, free = list[Any](), np.arange(len(ordered))
-    while len(free) > COMPARED:
-        likeness = np.round(vectors @ vectors[free[0]], 6)[free]
-        nearest = np.argsort(-likeness, kind="stable")[:COMPARED]
-        groups.append(np.sort(free[nearest]))
-        free = np.delete(free, nearest)
-    groups.append(free)
-    return [ordered[group[place]] for group in groups for place in _path(vectors[group], label_of[group])]
+    rows = {case.id: row for row, case in enumerate(memory.cases)}
+    places = [rows[key.id] for key in ordered]
+    labels = np.array([str(memory.label(memory.cases[place])) for place in places])
+    vectors, order = memory.matrix[places], list[int]()
+    for start in range(0, len(ordered), COMPARED):
+        part = slice(start, start + COMPARED)
+        order += [start + place for place in _path(vectors[part], labels[part])]
+    return [ordered[place] for place in order]
 
 
-def _path(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> list[int]:
+def _path(vectors: NDArray[np.float32], labels: NDArray[np.str_]) -> list[int]:
     """The places from the first, each followed by the free one that is most like it; another label is an advantage."""
     import numpy as np
 
@@ -194,7 +156,6 @@ class DistilCall:
         keys: The feedback.
         guidelines: Those that stand.
         questions: Whether each guideline gets questions too, for a judge with a decision model.
-        refused: Why the only rule of a piece of feedback was refused, where this call asks for another one.
     """
 
     judge: Judge
@@ -203,7 +164,6 @@ class DistilCall:
     keys: tuple[FeedbackKey, ...]
     guidelines: tuple[Guideline, ...] = ()
     questions: bool = False
-    refused: Mapping[FeedbackKey, str] = field(default_factory=dict)
 
     def parts(self) -> list[DistilCall]:
         """The call, or smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
@@ -213,21 +173,15 @@ class DistilCall:
         return [part for half in self._halves() for part in half.parts()]
 
     async def answers(self) -> list[CallAnswer]:
-        """What the model answers. A wrong, cut or refused answer is asked for again by halves; what fails says why.
-
-        Feedback of which only rules came that may not enter a prompt is asked about once more, with the reason.
-        """
+        """What the model answers. A wrong, cut or refused answer is asked for again by halves; what fails says why."""
         calls, answers, retries = [self], list[CallAnswer](), RETRIES
         while calls:
             call = calls.pop(0)
             answer, again = await call._answer()
-            refused = {} if call.refused else refused_rules(answer, self.judge.memory)
             if again and len(call.keys) > 1 and retries > 1:
                 calls, retries = [*call._halves(), *calls], retries - 2
-                continue
-            if refused:
-                calls.insert(0, replace(call, keys=tuple(key for key in call.keys if key in refused), refused=refused))
-            answers.append(answer.without(refused))
+            else:
+                answers.append(answer)
         return answers
 
     def _halves(self) -> tuple[DistilCall, DistilCall]:
@@ -240,39 +194,18 @@ class DistilCall:
         answer = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=self._reader.exposed_to)
         records = fit_records(self._feedback, self._fits, most=self._most)
         try:
-            data = await self._reply(self._request(records))
-            if self._one_rule:
-                data = {"changes": [await self._one_change(data, records[0])]}
+            data = await _reply(self.model, self._request(records), self.run)
         except ModelError as error:
-            self.run.spend(error.usage or Usage())
-            why = f"{type(error).__name__}: {error}{ADVICE if isinstance(error, ModelRefused) else ''}"
-            return structs.replace(answer, fault=why), isinstance(error, InvalidOutput | ModelRefused)
-        deltas, conflicts = self._reader.changes(data, questions=self.questions)
-        return structs.replace(answer, deltas=deltas, conflicts=conflicts), False
-
-    async def _one_change(self, data: Mapping[str, Any], record: DistilRecord) -> dict[str, Any]:
-        """What a weak model wrote of one record as a change, with questions, which it is asked for alone."""
-        annotation, case = self.judge.memory.record(self.keys[0])
-        change = rule_of(data, annotation=annotation, case=case, value_type=self.judge.value_type)
-        if self.questions and change["text"] and self._reader.fault(change["text"], self.keys) is None:
-            try:
-                checks = await self._reply(self._checks_request(record, change["text"]))
-                change["checks"] = checks.get("checks")
-            except ModelError as error:  # the rule stays
-                self.run.spend(error.usage or Usage())
-                self.run.notes.append(f"a new guideline has no questions, it stays: {type(error).__name__}: {error}")
-        return change
-
-    async def _reply(self, request: ChatRequest) -> Mapping[str, Any]:
-        reply = await self.run.calls.complete(self.model, request)
-        self.run.spend(reply.usage)
-        return reply.data
+            return structs.replace(answer, fault=_named(error)), isinstance(error, InvalidOutput | ModelRefused)
+        if self._one_rule:
+            data = {"changes": [rule_of(data, *self.judge.memory.record(self.keys[0]), self.judge.value_type)]}
+        return self._reader.read(data, answer), False
 
     # -- its records and guidelines ------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def _one_rule(self) -> bool:
-        """Whether a weak model is asked for one rule from one record."""
+        """Whether a weak model is asked for one rule from one record: of the whole question it copied phrases."""
         return len(self.keys) == 1 and not self.guidelines and self.model.limits.brief
 
     @cached_property
@@ -282,10 +215,10 @@ class DistilCall:
     @cached_property
     def _reader(self) -> AnswerReader:
         """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
-        verdicts = (self._own_verdict(*self.judge.memory.record(key)) for key in self.keys)
+        verdicts = (_own_verdict(self.judge, *self.judge.memory.record(key)) for key in self.keys)
         exposures = [verdict.exposed_to for verdict in verdicts if verdict is not None]
-        exposed = {*self.keys}.union(*exposures, *(guideline.exposed_to for guideline in self._standing))
-        return AnswerReader(judge=self.judge, labels=self._labels, exposed_to=tuple(sorted(exposed)))
+        exposed = tuple(sorted({*self.keys}.union(*exposures, *(each.exposed_to for each in self._standing))))
+        return AnswerReader(judge=self.judge, labels=self._labels, exposed_to=exposed, questions=self.questions)
 
     @cached_property
     def _standing(self) -> tuple[Guideline, ...]:
@@ -303,10 +236,10 @@ class DistilCall:
         return tuple(self._record(label, *self.judge.memory.record(key)) for label, key in self._labels.items())
 
     def _record(self, label: str, annotation: Annotation, case: Case) -> FeedbackRecord:
-        verdict = self._own_verdict(annotation, case)
+        verdict = _own_verdict(self.judge, annotation, case)
         agree = self.judge.value_type.agree
         wrong = verdict is not None and annotation.value is not None and not agree(annotation.value, verdict.value)
-        parts = ((name, part_in(case.example.content, name)) for name in self._fields)
+        parts = ((name, part_in(case.example.content, name)) for name in named_parts(self.judge.instructions))
         return FeedbackRecord(
             label=label,
             content=tuple((name, value) for name, value in parts if value is not None),
@@ -316,66 +249,65 @@ class DistilCall:
             judge_rationale=verdict.rationale if verdict is not None and wrong else None,
         )
 
-    def _own_verdict(self, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
-        """What the judge said of the case before its experts did, where that is known and can be compared.
-
-        A weak model reads the expert's words alone, where there are any.
-        """
-        read = not (self._one_rule and annotation.rationale)
-        comparable = read and self.judge.value_type.closed and annotation.value is not None
-        return case.pre_alignment if comparable else None
-
     # -- its prompt ----------------------------------------------------------------------------------------------------
 
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
-        """Whether an answer still fits into the context, of each prompt that shows the records."""
-        requests = [self._request(records)]
-        if self._one_rule and self.questions:
-            requests.append(self._checks_request(records[0], ""))
-        used = max(estimate_tokens(r.system) + estimate_tokens(r.user) + r.max_tokens for r in requests)
+        """Whether an answer still fits into the context of a prompt that shows the records."""
+        request = self._request(records)
+        used = estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
         return used + MARGIN <= self.model.limits.context_tokens
 
     def _request(self, records: Sequence[DistilRecord]) -> ChatRequest:
         task: dict[str, Any] = {"instructions": self.judge.instructions, "value_type": self.judge.value_type}
         if self._one_rule:
-            prompt = render_distil_one(**task, record=records[0], refused=self.refused.get(self.keys[0]))
-            return self._asking(prompt, ONE_RULE, "rule")
-        refused = {label: self.refused[key] for label, key in self._labels.items() if key in self.refused}
-        asked_for: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
-        prompt = render_distil(**task, **asked_for, guidelines=self._standing, records=records, refused=refused)
-        ids = [guideline.id for guideline in self._standing]
-        values = [value_text(label) for label in self.judge.value_type.labels]
-        return self._asking(prompt, changes_schema(list(self._labels), ids, **asked_for, values=values), "changes")
-
-    def _checks_request(self, record: DistilRecord, rule: str) -> ChatRequest:
-        instructions, value_type = self.judge.instructions, self.judge.value_type
-        prompt = render_distil_checks(instructions=instructions, value_type=value_type, record=record, rule=rule)
-        return self._asking(prompt, ONLY_CHECKS, "checks")
-
-    def _asking(self, prompt: tuple[str, str], schema: dict[str, Any], name: str) -> ChatRequest:
+            system, user = render_distil_one(**task, record=records[0])
+            name, schema, tokens = "rule", ONE_RULE, ONE_RULE_TOKENS
+        else:
+            asked_for: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
+            system, user = render_distil(**task, guidelines=self._standing, records=records, **asked_for)
+            ids = [guideline.id for guideline in self._standing]
+            values = [value_text(label) for label in self.judge.value_type.labels]
+            name, schema = "changes", changes_schema(list(self._labels), ids, values=values, **asked_for)
+            tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
         return ChatRequest(
-            system=prompt[0],
-            user=prompt[1],
+            system=system,
+            user=user,
             schema=schema,
             schema_name=name,
-            max_tokens=ONE_RULE_TOKENS if self._one_rule else min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS),
-            temperature=0.0,
+            max_tokens=tokens,
             timeout=self.judge.parameters.get("timeout"),
             about=f"lessons of {', '.join(map(str, self.keys))}",
         )
 
-    @property
-    def _fields(self) -> tuple[str, ...]:
-        return named_parts(self.judge.instructions)
-
     @cached_property
     def _tested(self) -> tuple[str, ...]:
         """What tests may read of an item; nothing where the labels are too few to bear one out."""
-        return self._fields if decidable(self._reader.cases, self.judge.value_type) else ()
+        borne_out = decidable(self._reader.cases, self.judge.value_type)
+        return named_parts(self.judge.instructions) if borne_out else ()
 
     @property
     def _most(self) -> int:
-        return CASE_TOKENS[self.model.limits.brief] // max(len(self._fields), 1)
+        return CASE_TOKENS[self.model.limits.brief] // max(len(named_parts(self.judge.instructions)), 1)
+
+
+def _own_verdict(judge: Judge, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
+    """What the judge said of the case before its experts did, where that is known and can be compared."""
+    return case.pre_alignment if judge.value_type.closed and annotation.value is not None else None
+
+
+async def _reply(model: ChatModel, request: ChatRequest, run: Run) -> Mapping[str, Any]:
+    """The model's answer; whatever it cost, and an error too, is counted."""
+    try:
+        reply = await run.calls.complete(model, request)
+    except ModelError as error:
+        run.spend(error.usage or Usage())
+        raise
+    run.spend(reply.usage)
+    return reply.data
+
+
+def _named(error: ModelError) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------
@@ -400,14 +332,12 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> M
         timeout=judge.parameters.get("timeout"),
     )
     try:
-        reply = await run.calls.complete(model, request)
+        data = await _reply(model, request, run)
     except ModelError as error:
-        run.spend(error.usage or Usage())
-        run.notes.append(f"the guidelines were not merged, they stay as they are: {type(error).__name__}: {error}")
+        run.notes.append(f"the guidelines were not merged, they stay as they are: {_named(error)}")
         return memory
-    run.spend(reply.usage)
     exposed = tuple(sorted({key for guideline in guidelines for key in guideline.exposed_to}))
-    for text, sources in merged_rules(reply.data, guidelines):
+    for text, sources in merged_rules(data, guidelines):
         checked = [guideline.checks for guideline in sources if guideline.checks]
         new = Guideline(
             id=f"G{memory.next_guideline}",

@@ -245,17 +245,13 @@ def _check(test: CodeTest, holds: bool, value: Value | None) -> Check:
 
 # -- mined by code -----------------------------------------------------------------------------------------------------
 
+Rules = dict[Column, tuple[CodeTest, ...]]
+"""The tests that decide together, by what they say of the cases."""
+
 _TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _BREAK = re.compile(r"[^\w\s']+|_")
 _NUMBERED = re.compile(r"[0-9] ?([^\W\d_]+)")
 _AROUND = ",;:!?\"'()[]\u2013\u2014"
-
-
-class Rule(NamedTuple):
-    """One or two tests that decide together."""
-
-    tests: tuple[CodeTest, ...]
-    column: Column
 
 
 def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> Memory:
@@ -280,30 +276,66 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
 
 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:
-    """The guidelines of the rule that decides most labelled cases rightly; none where none is admitted, or for pairs.
+    """The guidelines of the rule that decides most labelled cases rightly; none where none is admitted.
 
-    Each says for one combination of the tests' answers which value most labels have there. Arguments: see `with_mined`.
+    Each says for one combination of the tests' answers which value most labels have there. Of pairs and of numbers
+    nothing is mined. Arguments: see `with_mined`.
     """
     cases = labelled_cases(memory, value_type)
-    if any(case.sides for case in cases):
+    if value_type.numeric or any(case.sides for case in cases):
         return ()
     columns = _columns(_candidates(cases, fields), cases)
-    alone = [Rule((test,), answers) for answers, test in columns.items()]
-    together = _together(list(columns.items())[:PAIRED], columns)
-    (right, rule), (paired, pair) = (_best(rules, cases, value_type) for rules in (alone, together))
-    if pair and (not rule or paired - right > max(1, math.sqrt(len(cases) - right))):
+    right, rule = _best({column: (test,) for column, test in columns.items()}, cases, value_type)
+    paired, pair = _best(_together(columns), cases, value_type)
+    if paired - right > max(1, math.sqrt(len(cases) - right)):
         rule = pair  # by what it is right about beyond chance: one case more would be bought by any second word
-    if not rule:
-        return ()
     exposed = tuple(sorted({annotation.key for case in cases for annotation in case.feedback}))
     guidelines = []
-    for answers in product((True, False), repeat=len(rule.tests)):
-        alike = (c for c in cases if tuple(holds(test, c.readings[0]) for test in rule.tests) == answers)
-        if (value := _commonest([case.label for case in alike], value_type)) is not None:
-            text = f"Where {' and '.join(map(_clause, rule.tests, answers))}: {value_text(value)}."
-            checks = tuple(_check(test, answer, value) for test, answer in zip(rule.tests, answers, strict=True))
+    for answers in product((True, False), repeat=len(rule)) if rule else ():
+        alike = [c.label for c in cases if tuple(holds(test, c.readings[0]) for test in rule) == answers]
+        value, count = next(iter(Counter(alike).most_common(1)), (None, 0))
+        if 2 * count > len(alike):
+            clauses = [sentence(test, positive=answer) for test, answer in zip(rule, answers, strict=True)]
+            condition = " and ".join(clause[0].lower() + clause[1:] for clause in clauses)
+            checks = tuple(_check(test, answer, value) for test, answer in zip(rule, answers, strict=True))
+            text = f"Where {condition}: {value_text(value)}."
             guidelines.append(Guideline(id="G0", text=text, exposed_to=exposed, checks=checks))
     return tuple(guidelines)
+
+
+def _together(columns: Mapping[Column, CodeTest]) -> Rules:
+    """Two tests each: both hold, one without the other, or not both alike; but for what one test says alone."""
+    rules = Rules()
+    for (one, first), (other, second) in combinations(list(columns.items())[:PAIRED], 2):
+        answered = (one.yes | one.no) & (other.yes | other.no)
+        unlike = (one.yes & other.no) | (one.no & other.yes)
+        for yes in (unlike, *(a & b for a, b in product(one, other))):
+            answers = Column(yes, answered & ~yes)
+            if (
+                answers.yes
+                and answers.no
+                and not {answers, Column(*reversed(answers))} & (rules.keys() | columns.keys())
+            ):
+                rules[answers] = (first, second)
+    return rules
+
+
+def _best(rules: Rules, cases: Sequence[LabelledCase], value_type: ValueType) -> tuple[int, tuple[CodeTest, ...]]:
+    """How many cases the best rule is right about, and its tests; of those that chance would not explain.
+
+    Single tests and pairs each have half of the error, and so has each sense of a test.
+    """
+    labels = sorted({case.label for case in cases}, key=str)
+    targets = labels[-1:] if len(labels) == 2 else labels
+    outcomes = [_outcome(cases, target, value_type) for target in targets]
+    tried = [(tests, column.table(outcome)) for column, tests in rules.items() for outcome in outcomes]
+    limit = _chance_limit((table for _, table in tried), ALPHA / 4)
+    best: tuple[int, float, tuple[CodeTest, ...]] = (0, -1.0, ())
+    for tests, (a, b, c, d) in tried:
+        by_chance = min(chance((a, b, c, d), sides=False), chance((b, a, d, c), sides=False))
+        if by_chance <= limit:
+            best = max(best, (max(a + d, b + c), -by_chance, tests), key=lambda entry: entry[:2])
+    return best[0], best[2]
 
 
 def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> dict[CodeTest, int]:
@@ -358,37 +390,6 @@ def _columns(candidates: Mapping[CodeTest, int], cases: Sequence[LabelledCase]) 
     return {answers: max(same, key=lambda test: len(test.text)) for answers, same in columns.items()}
 
 
-def _together(columns: Sequence[tuple[Column, CodeTest]], alone: Mapping[Column, CodeTest]) -> list[Rule]:
-    """Two tests each: both hold, one without the other, or not both alike; but for what one test says alone."""
-    rules = dict[Column, Rule]()
-    for (one, first), (other, second) in combinations(columns, 2):
-        answered = (one.yes | one.no) & (other.yes | other.no)
-        unlike = (one.yes & other.no) | (one.no & other.yes)
-        for yes in (unlike, *(a & b for a, b in product(one, other))):
-            answers = Column(yes, answered & ~yes)
-            mirrored = Column(answers.no, answers.yes)
-            if answers.yes and answers.no and not {answers, mirrored} & (rules.keys() | alone.keys()):
-                rules[answers] = Rule((first, second), answers)
-    return list(rules.values())
-
-
-def _best(rules: Sequence[Rule], cases: Sequence[LabelledCase], value_type: ValueType) -> tuple[int, Rule | None]:
-    """The rule that is right about most cases, of those that chance would not explain, and how many these are.
-
-    Single tests and pairs each have half of the error, and so has each sense of a test.
-    """
-    labels = sorted({case.label for case in cases}, key=str)
-    targets = labels[-1:] if value_type.numeric or len(labels) == 2 else labels
-    tried = [(rule, rule.column.table(_outcome(cases, target, value_type))) for rule, target in product(rules, targets)]
-    limit = _chance_limit((table for _, table in tried), ALPHA / 4)
-    best: tuple[int, float, Rule | None] = (0, -1.0, None)
-    for rule, (a, b, c, d) in tried:
-        by_chance = min(chance((a, b, c, d), sides=False), chance((b, a, d, c), sides=False))
-        if by_chance <= limit:
-            best = max(best, (max(a + d, b + c), -by_chance, rule), key=lambda entry: entry[:2])
-    return best[0], best[2]
-
-
 def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float) -> float:
     """What a test's chance may be at most: `alpha` shared out over all candidates that could pass at all.
 
@@ -397,23 +398,8 @@ def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float) -> 
     """
     least = []
     for a, b, c, d in tables:
-        most, others = min(a + b, a + c), min(a + b, b + d)  # cases with yes that may have the outcome, or lack it
-        best = (
-            (most, a + b - most, a + c - most, d - a + most),
-            (others, a + b - others, b + d - others, c - b + others),
-        )
+        most, fewest = min(b, c), min(a, d)  # cases that could have another label, so that the test agrees best
+        best = (a + most, b - most, c - most, d + most), (b + fewest, a - fewest, d - fewest, c + fewest)
         least.append(min(chance(table, sides=False) for table in best))
     least.sort()
     return next(alpha / n for n in range(1, len(least) + 2) if bisect_right(least, alpha / n) <= n)
-
-
-def _commonest(labels: Sequence[Value], value_type: ValueType) -> Value | None:
-    if value_type.numeric:
-        return sorted(labels)[(len(labels) - 1) // 2] if labels else None
-    counts = Counter(labels)
-    return next((label for label in counts if 2 * counts[label] > len(labels)), None)
-
-
-def _clause(test: CodeTest, positive: bool) -> str:
-    text = sentence(test, positive=positive)
-    return text[0].lower() + text[1:]

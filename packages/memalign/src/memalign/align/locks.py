@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -10,7 +10,7 @@ from memalign.align.ask import agrees, judge_case, judge_cases
 from memalign.align.result import LockCheck, Run
 from memalign.judge import Judge
 from memalign.memory import Case, Memory, Outcome
-from memalign.types import Judgment, guideline_number
+from memalign.types import guideline_number
 from memalign.values import value_text
 
 __all__ = ["keep_locks"]
@@ -18,10 +18,15 @@ __all__ = ["keep_locks"]
 replace = msgspec.structs.replace
 
 
+class _UnansweredError(Exception):
+    """A locked case could not be judged; the message is the reason."""
+
+
 async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     """`learned` without the new guidelines that break a locked case, by the verdict that it delivers.
 
-    Whenever something was left out for one, all are asked again: what one case needs may be what breaks another.
+    Whenever one was left out, all are asked again: what one case needs may be what breaks another. Where a case cannot
+    be judged, all that is new waits: rather learned later than broken now.
 
     Args:
         before: The judge as it was.
@@ -33,57 +38,43 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     if not locked or before.memory.hash == learned.memory.hash:
         return learned
     checks = {case.id: LockCheck(id=case.id, holds=True) for case in locked}
-    tried: Judge | None = None
     with run.timed("locks"):
-        while tried is not learned:
-            tried = learned
-            standing = [case for case in locked if checks[case.id].holds]
+        while standing := [case for case in locked if checks[case.id].holds]:
             judgments = await judge_cases([(learned, case) for case in standing], run, "locks")
-            for case, judgment in zip(standing, judgments, strict=True):
-                if agrees(learned, case, judgment):
-                    continue
-                learned, check = await _mended(before, learned, case, judgment, run)
-                barred = dict.fromkeys((*checks[case.id].guideline_ids, *check.guideline_ids))
-                checks[case.id] = replace(check, guideline_ids=tuple(barred))
-                if learned is not tried:
-                    break  # the other answers are those of a judge that is no more
+            broken = next((pair for pair in zip(standing, judgments, strict=True) if not agrees(learned, *pair)), None)
+            if broken is None:
+                break
+            case, judgment = broken
+            try:
+                if isinstance(judgment, str):
+                    raise _UnansweredError(judgment)
+                culprit = await _culprit(before, learned, case, run)
+            except _UnansweredError as unanswered:
+                # Other people's reasons, which outlive the case, hold nothing that a server may have sent back of it.
+                why, error = "a locked case could not be checked: ", str(unanswered)
+                checks[case.id] = replace(checks[case.id], answered=False, reason=f"{why}{error}")
+                learned = _postponed(before, learned, f"{why}{error.partition(':')[0]}")
+                break
+            if culprit is None:
+                label = value_text(learned.memory.label(case))
+                reason = (
+                    f"judged other than {label}, also without what is new: see its examples, the model, the wording"
+                )
+                checks[case.id] = replace(checks[case.id], holds=False, reason=reason)
+                continue
+            barred = (*checks[case.id].guideline_ids, culprit)
+            checks[case.id] = replace(checks[case.id], guideline_ids=barred, reason=f"{', '.join(barred)} broke it")
+            learned = learned.replace(memory=_barred(learned.memory, [culprit], case.id))
     run.locks = tuple(checks.values())
     return learned
 
 
-class _UnansweredError(Exception):
-    """A question about a locked case got no answer; the message is the reason."""
-
-
-async def _mended(
-    before: Judge, learned: Judge, case: Case, judgment: Judgment | str, run: Run
-) -> tuple[Judge, LockCheck]:
-    """`learned` without the guidelines that break the locked case, and what the case came to."""
-    fresh = sorted(_new_guidelines(before.memory, learned.memory, case.id), key=guideline_number)
-    try:
-        if isinstance(judgment, str):
-            raise _UnansweredError(judgment)
-        culprits = await _culprits(learned, case, fresh, run)
-    except _UnansweredError as unanswered:
-        # Rather learned later than broken now: the next align distils the lessons again. Other people's reasons, which
-        # outlive the erasure of the case, do not name it, nor hold what a server may have sent back of it.
-        why, error = "a locked case could not be checked: ", str(unanswered)
-        check = LockCheck(id=case.id, holds=True, answered=False, reason=why + error)
-        return _postponed(learned, fresh, why + error.partition(":")[0]), check
-    if not culprits:
-        label = value_text(learned.memory.label(case))
-        reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
-        return learned, LockCheck(id=case.id, holds=False, reason=reason)
-    reason = f"{', '.join(culprits)} broke it"
-    learned = learned.replace(memory=_barred(learned.memory, culprits, case.id))
-    return learned, LockCheck(id=case.id, holds=True, guideline_ids=tuple(culprits), reason=reason)
-
-
-async def _culprits(learned: Judge, case: Case, fresh: list[str], run: Run) -> list[str]:
-    """Which of the guidelines break the locked case, found by halving; none, where it is broken without all of them.
+async def _culprit(before: Judge, learned: Judge, case: Case, run: Run) -> str | None:
+    """A guideline that breaks the locked case, found by halving; None where it is broken without all that is new.
 
     Raises _UnansweredError when a question about it had no answer.
     """
+    fresh = sorted(_new_guidelines(before.memory, learned.memory, case.id), key=guideline_number)
 
     async def broken(out: list[str]) -> bool:
         judgment = await judge_case(learned.replace(memory=_barred(learned.memory, out, case.id)), case, run)
@@ -92,35 +83,23 @@ async def _culprits(learned: Judge, case: Case, fresh: list[str], run: Run) -> l
         return not agrees(learned, case, judgment)
 
     if not fresh or await broken(fresh):
-        return []
-    culprits, rest = list[str](), fresh
-    while rest and (not culprits or await broken(culprits)):
-        # With the first `low` of them in force it is judged right, with the first `high` wrong.
-        low, high = 0, len(rest)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if await broken([*culprits, *rest[middle:]]) else (middle, high)
-        culprits.append(rest[high - 1])
-        rest = [name for name in fresh if name not in culprits]
-    return culprits
+        return None
+    low, high = 0, len(fresh)  # with the first `low` of them in force it is judged right, with the first `high` wrong
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if await broken(fresh[middle:]) else (middle, high)
+    return fresh[high - 1]
 
 
-def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
-    """The judge without these guidelines, and the lessons behind them pending.
-
-    Nobody is ever shown them, no report names them, and so their numbers are free again: a lesson that waits a hundred
-    times changes nothing.
-    """
-    if not ids:
-        return learned
-    memory = learned.memory
-    number = memory.next_guideline
-    while f"G{number - 1}" in ids:
-        number -= 1
-    waiting = {key for g in memory.guidelines if g.id in ids for key in g.supported_by}
-    memory = replace(memory.without_guidelines(ids), next_guideline=number)
-    waiting -= {key for g in memory.guidelines for key in g.supported_by}
-    return learned.replace(memory=memory.with_outcomes(dict.fromkeys(waiting, Outcome(kind="waiting", reason=why))))
+def _postponed(before: Judge, learned: Judge, why: str) -> Judge:
+    """The judge without what a model wrote since, and the lessons behind it pending; its numbers are free again."""
+    memory, known = learned.memory, {guideline.id for guideline in before.memory.guidelines}
+    fresh = [g for g in memory.guidelines if g.id not in known and g.origin == "distilled" and g.barred_for is None]
+    rest = memory.without_guidelines({guideline.id for guideline in fresh})
+    number = max((before.memory.next_guideline, *(guideline.number + 1 for guideline in rest.guidelines)))
+    waiting = {key for g in fresh for key in g.supported_by} - {key for g in rest.guidelines for key in g.supported_by}
+    rest = replace(rest, next_guideline=number)
+    return learned.replace(memory=rest.with_outcomes(dict.fromkeys(waiting, Outcome(kind="waiting", reason=why))))
 
 
 def _barred(memory: Memory, ids: Iterable[str], case_id: str) -> Memory:

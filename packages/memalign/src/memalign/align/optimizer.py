@@ -158,7 +158,7 @@ class MemAlign:
 
         # 6. Ask and weigh, with a decision model; without rows, also what could not be asked before.
         if taught or not run.file.rows:
-            learned = await self._weighed(learned, run, thorough=bool(replaced) or not run.file.rows)
+            learned = await self._weighed(learned, run)
 
         # 7. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
         learned = await keep_locks(judge, learned, run)
@@ -210,7 +210,7 @@ class MemAlign:
         learned = judge
         try:
             learned = await self._distilled(await self._embedded(judge, run), run)
-            learned = await self._weighed(self._mined(learned), run, thorough=True)
+            learned = await self._weighed(self._mined(learned), run)
             learned = await keep_locks(judge, learned, run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
@@ -249,7 +249,7 @@ class MemAlign:
             return judge
         return judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
 
-    async def _weighed(self, judge: Judge, run: Run, *, thorough: bool) -> Judge:
+    async def _weighed(self, judge: Judge, run: Run) -> Judge:
         """With what its decision model answers about labelled cases; as it is where it has none."""
 
         async def relearn(unknowing: Judge) -> Judge:
@@ -258,7 +258,7 @@ class MemAlign:
             run.spend(aside.usage)
             return learned
 
-        return await ask(judge, relearn, run, thorough=thorough)
+        return await ask(judge, relearn, run)
 
     def _configured(self, judge: Judge) -> Judge:
         """The judge with these knobs."""

@@ -29,7 +29,6 @@ __all__ = [
     "render",
     "render_answer",
     "render_distil",
-    "render_distil_checks",
     "render_distil_one",
     "render_item",
     "render_judge_system",
@@ -124,28 +123,10 @@ def render_answer(rationale: str | None, value: Value | None) -> str:
     return f"{verdict} Comment: {encode(rationale)}" if rationale else verdict
 
 
-def render_distil_one(
-    *, instructions: str, value_type: ValueType, record: DistilRecord, refused: str | None = None
-) -> tuple[str, str]:
-    """System and user message that distil one piece of feedback into one rule (weak models).
-
-    `refused` says why the rule that the model wrote before was not taken.
-    """
+def render_distil_one(*, instructions: str, value_type: ValueType, record: DistilRecord) -> tuple[str, str]:
+    """System and user message that distil one piece of feedback into one rule (weak models)."""
     task = _task(" ".join(instructions.split()), value_type)
-    user = render("distil_one_user", **task, record=record, refused=refused)
-    return render("distil_one_system"), user
-
-
-def render_distil_checks(
-    *, instructions: str, value_type: ValueType, record: DistilRecord, rule: str
-) -> tuple[str, str]:
-    """System and user message that turn one piece of feedback into checks of the `rule` that came of it (weak models).
-
-    They hold the expert's words, or the rule where there are none, and never the item.
-    """
-    task = _task(" ".join(instructions.split()), value_type)
-    user = render("distil_checks_user", **task, value=record.value, said=record.rationale or encode(rule))
-    return render("distil_checks_system"), user
+    return render("distil_one_system"), render("distil_one_user", **task, record=record)
 
 
 def render_distil(
@@ -155,7 +136,6 @@ def render_distil(
     fields: Sequence[str],
     guidelines: Sequence[Guideline],
     records: Sequence[DistilRecord],
-    refused: Mapping[str, str] | None = None,
     questions: bool = False,
 ) -> tuple[str, str]:
     """System and user message that turn new feedback into deltas.
@@ -166,12 +146,11 @@ def render_distil(
         fields: What tests may read of an item; without any none are asked for.
         guidelines: Those that stand.
         records: The new feedback.
-        refused: The labels of records whose rule was not taken before, and why.
         questions: Whether each guideline is to have questions for a decision model.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
     system = render("distil_system", **task, records=records, questions=questions)
-    return system, render("distil_user", guidelines=guidelines, records=records, refused=refused or {})
+    return system, render("distil_user", guidelines=guidelines, records=records)
 
 
 def render_merge(*, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]) -> tuple[str, str]:
