@@ -42,16 +42,11 @@ def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
 def policy_label(
     annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
 ) -> Value | None:
-    """The effective label of one case, or None when nobody gave one.
+    """The effective label of one case, of all that people said of it, or None when nobody gave one.
 
-    A rule that leaves several labels hands them on to the next; of two that all rules leave equal none is effective. A
-    label that no named source gave never outranks one that somebody did.
-
-    Args:
-        annotations: All that people said of the case.
-        authority: Under `authority` the label of the first of these sources that spoke counts.
-        policy: The rules, first one first. `majority`: the most frequent label; `recency`: the one given last, where
-            one without a time is the oldest.
+    A rule of the `policy` that leaves several labels hands them on to the next: by `authority` the label of the first of
+    these sources counts, by `majority` the most frequent one, by `recency` the one given last. Of two that all rules
+    leave equal none is effective. A label that no named source gave never outranks one that somebody did.
     """
     ranked = _ranked(annotations, authority, policy)
     if not ranked or (len(ranked) > 1 and ranked[0][0] == ranked[1][0]):

@@ -94,13 +94,9 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge said of a case before its experts did, where that is known.
+    """What the judge of a fingerprint said of a case before its experts did, where that is known.
 
-    Attributes:
-        value: The verdict.
-        judge: Fingerprints the judge that gave it; one of another judge is stale.
-        rationale: Its reason.
-        exposed_to: The feedback whose words were in the prompt that it comes from: with one of them it goes.
+    It goes with any of the feedback that was in its prompt, `exposed_to`.
     """
 
     value: Value
@@ -113,10 +109,10 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """What a guideline expects of the answers about an item, without its words.
 
     Attributes:
-        label: The label that it speaks for; None where its answers only say which of two sides is better.
         checks: Each check's name, which is its question, with 1 where yes is expected and -1 where no is. The name of a
             question that is not kept begins with `WORDLESS`.
-        mined: Whether code found the guideline in the labels, which bear it out against all that was tried.
+        label: The label that it speaks for; None where its answers only say which of two sides is better.
+        mined: Whether code found the guideline in the labels.
     """
 
     WORDLESS: ClassVar[str] = "#"
@@ -127,16 +123,14 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge's models answered about a case that was hidden from them.
+    """What the models of a judge (its fingerprint) answered about a case that was hidden from them.
 
     Attributes:
-        judge: Fingerprints who was asked.
         margins: By the name of every check that was asked log p(yes)/p(no), of two sides the first one's less the
             second one's; None for "does not apply".
-        verdict: The judge's own verdict.
-        chances: The probability of each label, as text, where a decision model gave the verdict.
-        expected: Where guidelines were written for this, without the case, what they expect; empty where the memory's
-            own were asked.
+        verdict: The judge's own verdict; of a decision model with the probability of each label, by its text.
+        expected: What guidelines expect that were written for this, without the case; empty where the memory's own
+            were asked.
         exposed_to: The feedback whose words were in a prompt that `expected` or the verdict come from.
     """
 
@@ -181,8 +175,8 @@ class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
         feedback: The keys, at least two.
         about: What it is about, in a few words of the model.
         exposed_to: The feedback whose words were in the prompt: with one of them the remark goes.
-        dismissed_by: The person who says that there is no conflict. It stays, so that no later distillation brings it
-            back, without the model's words, and goes with its own feedback only.
+        dismissed_by: The person who says that there is no conflict. The rest stays without the model's words, so that
+            no later distillation brings it back.
     """
 
     feedback: tuple[FeedbackKey, ...]
@@ -311,8 +305,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def keys(self, *selectors: str | FeedbackKey, source: str | None = None) -> tuple[FeedbackKey, ...]:
         """The keys that `selectors` name: `t-17` all annotations on t-17, `t-17@ana` one; all of `source` when given.
 
-        With selectors and a source, both must match. Raises UnknownKey for a selector that names nothing here, or
-        several things; see `select_keys`.
+        With both, both must match. Raises UnknownKey for a selector that names nothing here, or several things.
         """
         keys = [annotation.key for annotation in self.annotations() if source in (None, annotation.source)]
         if not selectors and source is None:
@@ -328,8 +321,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def matching(self, text: str, *, source: str | None = None) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
         finder = Finder(text)
-        pairs = ((case, annotation) for case in self.cases for annotation in case.annotations)
-        places = {a.key: finder.places(case.example, a) for case, a in pairs if source in (None, a.source)}
+        wanted = (annotation for annotation in self.annotations() if source in (None, annotation.source))
+        places = {a.key: finder.places(self._cases_by_id[a.id].example, a) for a in wanted}
         return {key: fields for key, fields in places.items() if fields}
 
     @cached_property
@@ -419,10 +412,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits over all that can change a verdict or a later alignment.
-
-        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts.
-        """
+        """16 hex digits over all that can change a verdict or a later alignment: no vectors, reasons and tombstones."""
         rest = {
             "authority": self.authority,
             "embedding_model": self.embedding_model,

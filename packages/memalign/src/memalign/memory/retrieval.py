@@ -7,7 +7,7 @@ No index is stored: everything is derived from the cases, so what was forgotten 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memalign.cache import cached
@@ -89,13 +89,10 @@ def similar_cases(
     chosen = list(memory.duplicates(example)[:1])
     if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
         return tuple(chosen)
-    kinds = {kind for case in chosen for kind in _kinds(case)}
     for case in _nearest(memory, vector):
         if len(chosen) >= CANDIDATES_PER_SLOT * k:
             break
-        own = _kinds(case)
-        if memory.label(case) is not None and kinds.isdisjoint(own) and not _is_near_copy(memory, case, chosen):
-            kinds.update(own)
+        if memory.label(case) is not None and not any(_alike(memory, case, other) for other in chosen):
             chosen.append(case)
 
     def rank(case: Case) -> tuple[bool, bool]:  # of equal rank they stay in the order of their likeness
@@ -105,21 +102,22 @@ def similar_cases(
     return tuple(sorted(chosen, key=rank)[:k])
 
 
-def _kinds(case: Case) -> tuple[str, ...]:
-    """What a case may share with one that is shown already, and is then left out: its group, and its very words."""
+def _alike(memory: Memory, case: Case, other: Case) -> bool:
+    """Whether two cases are of one group, or say the same: in the same words, or nearly so."""
     group = case.example.meta.get("group")
-    words: str = cached(case.example, "words", lambda: normalised(embedding_text(case.example)))
-    return (f"words {words or case.example.content_hash}", *([] if group is None else [f"group {group}"]))
-
-
-def _is_near_copy(memory: Memory, case: Case, chosen: Sequence[Case]) -> bool:
-    """Whether a case that is shown says the same."""
-    if not (memory.embedding_model or "").startswith(IN_PROCESS):
+    if (group is not None and group == other.example.meta.get("group")) or _words(case) == _words(other):
+        return True
+    if not (memory.embedding_model or "").startswith(IN_PROCESS) or not case.vector or not other.vector:
         return False
     import numpy as np
 
-    own, *others = (np.frombuffer(one.vector or b"", dtype=np.float32) for one in (case, *chosen))
-    return any(own.shape == other.shape and own @ other >= NEAR_COPY for other in others)
+    one, two = (np.frombuffer(vector, dtype=np.float32) for vector in (case.vector, other.vector))
+    return one.shape == two.shape and bool(one @ two >= NEAR_COPY)
+
+
+def _words(case: Case) -> str:
+    made: str = cached(case.example, "words", lambda: normalised(embedding_text(case.example)))
+    return made or case.example.content_hash
 
 
 def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:

@@ -23,8 +23,7 @@ _MARKS = re.compile("[\u00ad\u0300-\u036f\u061c\u200b-\u200f\u202a-\u202e\u2060-
 class Finder:
     """Finds one text in cases and annotations: case-folded, in NFKC form, without accents and invisible marks.
 
-    Content is searched as people read it: decoded, and a field that is JSON text of its own once more. Raises
-    InputError for a text without a letter, digit or sign.
+    A field that is JSON text of its own is searched decoded too. Raises InputError for a text that holds nothing.
     """
 
     def __init__(self, text: str) -> None:
@@ -35,14 +34,10 @@ class Finder:
 
     def places(self, example: Example | None, annotation: Annotation) -> tuple[str, ...]:
         """The fields of an annotation and its case that hold the text, such as `outputs`; () for none."""
-        own = {
-            "id": annotation.id,
-            "value": annotation.value,
-            "rationale": annotation.rationale,
-            "meta": annotation.meta,
-        }
-        case = {} if example is None else {**example.content, "meta": [example.meta, annotation.meta]}
-        return tuple(name for name, value in {**own, **case}.items() if self.within(value))
+        fields = {"id": annotation.id, "value": annotation.value, "rationale": annotation.rationale}
+        fields |= {"meta": [annotation.meta, {} if example is None else example.meta]}
+        fields |= {} if example is None else example.content
+        return tuple(name for name, value in fields.items() if self.within(value))
 
     def holds(self, text: str) -> bool:
         """Whether a text holds the one that is looked for."""
