@@ -21,7 +21,6 @@ from memalign.content.encoding import estimate_tokens
 from memalign.errors import UnknownKey
 from memalign.judge.prompt import budget_of, prompt_of
 from memalign.memory import Annotation, Memory, Outcome
-from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.registry.bundle import bundle_of, load_bundle
@@ -207,10 +206,10 @@ class JudgeMachine(RuleBasedStateMachine):
         self.judge = lock(self.judge, name, unlock=True)
         assert name not in self.judge.memory.locks
 
-    @rule(policy=st.permutations(POLICY), authority=st.lists(sources, max_size=2, unique=True))
-    def set_policy(self, policy: list[Any], authority: list[str]) -> None:
-        self.judge = set_policy(self.judge, policy=policy, authority=authority)
-        again = set_policy(self.judge, policy=policy, authority=authority)
+    @rule(authority=st.lists(sources, max_size=2, unique=True))
+    def set_policy(self, authority: list[str]) -> None:
+        self.judge = set_policy(self.judge, authority=authority)
+        again = set_policy(self.judge, authority=authority)
         assert again == self.judge
 
     # -- the world -------------------------------------------------------------------------------------------------

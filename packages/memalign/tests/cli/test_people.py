@@ -60,8 +60,6 @@ def test_cases_are_locked_listed_and_unlocked(memalign: Run, aligned: str) -> No
         (("lock", "tone", "t-1", "--unlock"), "is not locked"),
         (("lock", "nobody"), "no judge 'nobody'"),
         (("lock", "tone", "--pin"), "--pin"),
-        (("edit", "tone", "--policy", "luck"), "authority, majority, recency"),
-        (("edit", "tone", "--policy", ""), "authority, majority, recency"),
         (("edit", "tone"), "--authority"),
     ],
 )
@@ -87,17 +85,11 @@ def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> No
     assert "memalign align tone" in edited.out
     assert "stale" not in edited.out  # what the judge said before it learned does not hang on whose label counts
     shown = memalign("show", disputed, "--json").json
-    assert (shown["authority"], shown["policy"]) == (["ana", "zoe"], ["authority", "majority", "recency"])
+    assert shown["authority"] == ["ana", "zoe"]
     back = memalign("edit", disputed, "--authority", "", "--json").json
     assert back["authority"] == []
     moved = {each["key"]: each["after"] for each in back["consequences"]["feedback"]}
     assert (moved["t-1@ana"], moved["t-1@ben"]) == ("disputed", "pending")
-
-
-def test_a_policy_without_authority_says_it_decides_nothing(memalign: Run, aligned: str) -> None:
-    edited = memalign("edit", aligned, "--policy", "recency", "--authority", "ana")
-    assert "label policy: recency" in edited.out
-    assert "nothing changed; tone is still version" in memalign("edit", aligned, "--policy", "recency").out
 
 
 # -- status of guidelines ---------------------------------------------------------------------------------------------

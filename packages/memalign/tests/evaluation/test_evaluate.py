@@ -50,9 +50,8 @@ def asked(judge):
     [
         (Memory(), False),
         (Memory(authority=("ana",)), True),
-        (Memory(policy=("recency", "majority")), True),
     ],
-    ids=["most people", "who has authority", "the latest"],
+    ids=["most people", "who has authority"],
 )
 def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label):
     when = {"ana": "2026-03-01", "ben": "2026-01-01", "eva": "2026-01-02"}

@@ -14,7 +14,7 @@ from memalign.judge import Judge
 from memalign.judge.code_tests import checked, sentence, standing_fault
 from memalign.memory import FeedbackConflict, Memory
 from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
-from memalign.memory.label_policy import Rule, checked_authority, checked_policy
+from memalign.memory.label_policy import checked_authority
 from memalign.types import Check, FeedbackKey, Guideline
 from memalign.values import Value
 
@@ -173,24 +173,21 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
     return judge.replace(memory=replace(memory, locks=tuple(sorted(locks)), guidelines=guidelines))
 
 
-def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: Sequence[Rule] | None = None) -> Judge:
-    """A judge that weighs several people's labels another way; None leaves a setting as it is.
+def set_policy(judge: Judge, *, authority: Sequence[str]) -> Judge:
+    """A judge for whom other people's labels decide.
 
     Annotations whose label counts now are pending until the next align, those that no longer do are disputed, and what
     they taught goes.
 
     Args:
         judge: The judge.
-        authority: The sources whose label decides, first one first.
-        policy: The rules, first one first.
+        authority: The sources whose label decides where people differ, first one first.
 
     Raises:
-        InputError: An unknown rule, or a bare name.
+        InputError: A bare name.
     """
-    memory = judge.memory
-    rules = memory.policy if policy is None else checked_policy(policy)
-    sources = memory.authority if authority is None else checked_authority(authority)
-    return judge.replace(memory=without_disputed(replace(memory, policy=rules, authority=sources)))
+    memory = replace(judge.memory, authority=checked_authority(authority))
+    return judge.replace(memory=without_disputed(memory))
 
 
 def _named(by: str) -> str:

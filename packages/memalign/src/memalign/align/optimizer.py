@@ -33,7 +33,7 @@ from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, checked_columns
 from memalign.judge import Judge, Progress, named_parts
 from memalign.memory import Outcome
-from memalign.memory.label_policy import Rule, checked_authority, checked_policy
+from memalign.memory.label_policy import checked_authority
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -61,8 +61,7 @@ class MemAlign:
         embedding_model: Embeds cases (None: the judge's own, or the in-process one).
         retrieval_k: How many examples a judgment sees.
         shard_size: How many pieces of feedback one distillation call holds (None: what the model can take).
-        authority: The sources whose label decides where `policy` comes to authority, first one first.
-        policy: By what several people's labels are weighed, first one first.
+        authority: The sources whose label decides where people differ, first one first.
         columns: Which column of the feedback a field is read from, such as `{"value": "label"}`; the judge remembers
             it.
         max_cost: What one align may spend, in dollars: what it stops stays pending.
@@ -75,7 +74,6 @@ class MemAlign:
     retrieval_k: int | None = None
     shard_size: int | None = None
     authority: tuple[str, ...] | None = None
-    policy: tuple[Rule, ...] | None = None
     columns: Mapping[str, str] | None = None
     max_cost: float | None = None
     concurrency: int | None = None
@@ -86,8 +84,8 @@ class MemAlign:
             if (number := getattr(self, name)) is not None and number < 1:
                 raise InputError(f"{name} must be 1 or more")
         self.calls()
-        checks: tuple[Callable[[Any], Any], ...] = (checked_authority, checked_policy, checked_columns)
-        for name, check in zip(("authority", "policy", "columns"), checks, strict=True):
+        checks: tuple[Callable[[Any], Any], ...] = (checked_authority, checked_columns)
+        for name, check in zip(("authority", "columns"), checks, strict=True):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, check(value))
 
@@ -264,7 +262,6 @@ class MemAlign:
         """The judge with these knobs."""
         names = ("retrieval_k", "embedding_model", "columns")
         changes: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
-        rules = {name: value for name in ("authority", "policy") if (value := getattr(self, name)) is not None}
-        if rules:
-            changes["memory"] = replace(judge.memory, **rules)
+        if self.authority is not None:
+            changes["memory"] = replace(judge.memory, authority=self.authority)
         return judge.replace(**changes) if changes else judge

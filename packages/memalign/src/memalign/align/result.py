@@ -341,7 +341,7 @@ def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
         labels: dict[FeedbackKey, Value | None] = {a.key: a.value for a in annotations if a.value is not None}
         if len(set(labels.values())) > 1:
             ids = tuple(dict.fromkeys(annotation.id for annotation in annotations))
-            reason = policy_reason(annotations, memory.authority, memory.policy)
+            reason = policy_reason(annotations, memory.authority)
             conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=reason)
             conflicts.setdefault(case.example.content_hash, conflict)
     return (*conflicts.values(), *(_contradiction(memory, conflict) for conflict in memory.open_conflicts))

@@ -126,12 +126,6 @@ def edit(
         str | None,
         typer.Option(metavar="WHO", help="Whose label is used where people differ, in order: ana,ben. '' removes all."),
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULES", help="How a label is chosen where people differ, in order: authority,majority,recency."
-        ),
-    ] = None,
     dismiss: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -141,8 +135,8 @@ def edit(
 ) -> int:
     """Change a judge's settings and keep its memory.
 
-    The result is a new version. If another --authority or --policy changes which labels count, the command lists the
-    feedback that is now disputed or pending.
+    The result is a new version. If another --authority changes which labels count, the command lists the feedback
+     that is now disputed or pending.
     """
     from memalign.align import dismiss_conflict, set_policy
 
@@ -151,8 +145,7 @@ def edit(
         changes["instructions"] = _text_of(instructions)
     if columns is not None:
         changes["columns"] = columns_of(columns)
-    reweighed = authority is not None or policy is not None
-    if not changes and not reweighed and not session.models and not dismiss:
+    if not changes and authority is None and not session.models and not dismiss:
         raise InputError(
             "nothing to change: you gave no option, for example --model or --authority; for all "
             "options: memalign edit --help"
@@ -162,11 +155,11 @@ def edit(
     def changed(judge: Judge) -> Judge:
         edited = session.models.apply(judge.replace(**changes, parameters={**judge.parameters, **parameters}))
         edited = dismiss_conflict(edited, dismiss, by=user_name()) if dismiss else edited
-        return set_policy(edited, authority=_names(authority), policy=_names(policy)) if reweighed else edited
+        return edited if authority is None else set_policy(edited, authority=_names(authority))
 
     saved = session.registry().update(name, changed, "edit")
     moved, lines = consequences(saved)
-    if reweighed:
+    if authority is not None:
         lines = [f"label policy: {_label_policy(saved.judge)}", *_silent(saved.judge), *lines]
     lines += lost_settings(saved.before, saved.judge)
     data = {**described(saved.judge, version=saved.version), "consequences": moved}
@@ -201,7 +194,6 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
         "columns": dict(judge.columns),
-        "policy": list(memory.policy),
         "authority": list(memory.authority),
         "locks": list(memory.locks),
         "memory_hash": memory.hash,
@@ -213,16 +205,14 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
     }
 
 
-def _names(text: str | None) -> list[Any] | None:
+def _names(text: str) -> list[str]:
     """The names in `ana,ben`; none in an empty text."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _label_policy(judge: Judge) -> str:
     """`authority (ana, then ben), then majority, then recency`."""
-    people = ", then ".join(judge.memory.authority)
-    rules = [f"authority ({people or 'nobody'})" if rule == "authority" else rule for rule in judge.memory.policy]
-    return ", then ".join(rules)
+    return f"authority ({', then '.join(judge.memory.authority) or 'nobody'}), then majority, then recency"
 
 
 def _silent(judge: Judge) -> list[str]:

@@ -167,9 +167,7 @@ class LabelledCases:
                 "unseen cases; use cases that it has not learned from"
             )
         labels = {
-            name: label
-            for name, notes in fresh.items()
-            if (label := policy_label(notes, memory.authority, memory.policy)) is not None
+            name: label for name, notes in fresh.items() if (label := policy_label(notes, memory.authority)) is not None
         }
         if not labels:
             raise InputError("no case has a value (a label), so there is nothing to compare the judge with")

@@ -13,7 +13,7 @@ from memalign.evaluation.cases import annotations_by_case, labels_of_several, sa
 from memalign.io import FeedbackSource, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import misfit
-from memalign.memory.label_policy import POLICY, policy_label
+from memalign.memory.label_policy import policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
 from memalign.values import Value, ValueType, value_text
@@ -117,13 +117,13 @@ def _ids(annotations: Sequence[Feedback]) -> tuple[str, ...]:
 def _conflicts(
     cases: Sequence[Sequence[Feedback]], value_type: ValueType | None, judge: Judge | None
 ) -> tuple[ConflictingLabels, ...]:
-    authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
+    authority = judge.memory.authority if judge else ()
     tolerance = 0.0 if value_type is None else value_type.tolerance
     conflicts = []
     for case in cases:
         values = {str(row.key): row.value for row in case if row.value is not None}
         if not all(same_value(*pair, tolerance) for pair in combinations(values.values(), 2)):
-            label = policy_label(case, authority, policy)
+            label = policy_label(case, authority)
             conflicts.append(ConflictingLabels(ids=_ids(case), annotations=values, label=label))
     return tuple(conflicts)
 

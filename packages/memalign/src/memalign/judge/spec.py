@@ -160,7 +160,7 @@ def name_of(model: str | ChatModel | DecisionModel | EmbeddingModel | None) -> s
 
 def without_memory(judge: Judge) -> Judge:
     """The unaligned judge: the same in all but its memory, which is empty."""
-    return judge.replace(memory=Memory(authority=judge.memory.authority, policy=judge.memory.policy))
+    return judge.replace(memory=Memory(authority=judge.memory.authority))
 
 
 def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:

@@ -41,13 +41,13 @@ def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
 def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
     """The experts' label on `example` as a judgment; None where no label counts, and for free text.
 
-    Where experts differ, the judge's label policy says whose label counts; of a tie none does.
+    Where experts differ, the label policy says whose label counts; of a tie none does.
     """
     if not judge.value_type.closed or not (cases := same_cases(judge, example)):
         return None
     memory = judge.memory
     annotations = [annotation for case in cases for annotation in case.annotations]
-    label = policy_label(annotations, memory.authority, memory.policy)
+    label = policy_label(annotations, memory.authority)
     try:
         value = judge.value_type.parse(label)
     except InvalidValue:  # none counts, or it was given when the judge had another value type

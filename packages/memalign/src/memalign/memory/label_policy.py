@@ -1,13 +1,13 @@
 """Several people on one case: which label counts.
 
-A judge's policy is an order of rules: by default authority, then majority, then recency. Where all of them leave two
-labels equal, none counts: which name comes first in the alphabet says nothing about the case.
+By authority, then by majority, then by recency. Where all of them leave two labels equal, none counts: which name comes
+first in the alphabet says nothing about the case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, NamedTuple
 
 from memalign.errors import InputError
 from memalign.types import UNKNOWN_SOURCE, Feedback
@@ -16,20 +16,7 @@ from memalign.values import Value
 if TYPE_CHECKING:
     from memalign.memory.model import Annotation
 
-__all__ = ["POLICY", "Rule", "checked_authority", "checked_policy", "policy_label", "policy_reason"]
-
-Rule = Literal["authority", "majority", "recency"]
-
-POLICY: tuple[Rule, ...] = ("authority", "majority", "recency")
-"""By what several people's labels are weighed when the judge does not say otherwise."""
-
-
-def checked_policy(policy: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The policy as memory keeps it. Raises InputError for an unknown or repeated rule, and for none."""
-    rules = () if isinstance(policy, str) else tuple(policy)
-    if not rules or len(set(rules)) < len(rules) or not set(rules) <= set(POLICY):
-        raise InputError(f"a policy lists {', '.join(POLICY)} in order of priority, each at most once")
-    return rules
+__all__ = ["checked_authority", "policy_label", "policy_reason"]
 
 
 def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
@@ -39,38 +26,32 @@ def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(authority))
 
 
-def policy_label(
-    annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
-) -> Value | None:
+def policy_label(annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = ()) -> Value | None:
     """The effective label of one case, of all that people said of it, or None when nobody gave one.
 
-    A rule of the `policy` that leaves several labels hands them on to the next: by `authority` the label of the first of
-    these sources counts, by `majority` the most frequent one, by `recency` the one given last. Of two that all rules
-    leave equal none is effective. A label that no named source gave never outranks one that somebody did.
+    The label of the first of the `authority` that spoke counts; else the most frequent one; else the one given last. Of
+    two that all leave equal none does. A label that no named source gave never outranks one that somebody did.
     """
-    ranked = _ranked(annotations, authority, policy)
+    ranked = _ranked(annotations, authority)
     if not ranked or (len(ranked) > 1 and ranked[0][0] == ranked[1][0]):
         return None
     return ranked[0][1][0].value
 
 
-def policy_reason(
-    annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
-) -> str:
+def policy_reason(annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = ()) -> str:
     """Why the effective label of one case counts, or why none does, in words; empty where nobody differs."""
-    ranked = _ranked(annotations, authority, policy)
+    ranked = _ranked(annotations, authority)
     if len(ranked) < 2:
         return ""
     (first, winners), (second, losers) = ranked[0], ranked[1]
     if first == second:
         return "a tie, so no label counts until somebody settles it"
-    if first[0] != second[0]:
+    if first.named != second.named:
         return "the other label has no source"
-    rule = next(name for name, one, other in zip(policy, first[1:], second[1:], strict=True) if one != other)
-    if rule == "authority":
+    if first.authority != second.authority:
         sources = {annotation.source for annotation in winners}
         return f"by authority: {next(source for source in authority if source in sources)}"
-    if rule == "majority":
+    if first.majority != second.majority:
         return f"by majority: {len(winners)} against {len(losers)}"
     return "by recency: it is the latest"
 
@@ -78,28 +59,34 @@ def policy_reason(
 Side = list["Annotation | Feedback"]
 
 
-def _ranked(
-    annotations: Sequence[Annotation | Feedback], authority: Sequence[str], policy: Sequence[Rule]
-) -> list[tuple[tuple[Any, ...], Side]]:
+class _Weight(NamedTuple):
+    """What the label of a side weighs, the first difference first."""
+
+    named: bool = True
+    authority: int = 0
+    majority: int = 0
+    recency: str = ""
+
+
+def _ranked(annotations: Sequence[Annotation | Feedback], authority: Sequence[str]) -> list[tuple[_Weight, Side]]:
     """The annotations of each label with their weight, the heaviest first; by the label's text between equals."""
     labelled = [annotation for annotation in annotations if annotation.value is not None]
     if len(labelled) == 1:
-        return [((), labelled)]  # nearly all cases, and asked of every case again and again
+        return [(_Weight(), labelled)]  # nearly all cases, and asked of every case again and again
     sides: dict[tuple[str, str], Side] = {}
     for annotation in labelled:
         # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
         sides.setdefault((type(annotation.value).__name__, str(annotation.value)), []).append(annotation)
     ranks = {source: -place for place, source in enumerate(authority)}
 
-    def weight(side: Side) -> tuple[Any, ...]:
-        # Nobody in particular is `unknown`, or `unknown:ID` where several such are told apart.
-        named = any(a.source.partition(":")[0] != UNKNOWN_SOURCE or a.source in ranks for a in side)
-        weights = {
-            "authority": max(ranks.get(annotation.source, -len(ranks)) for annotation in side),
-            "majority": len(side),
-            "recency": max(annotation.created_at or "" for annotation in side),
-        }
-        return (named, *(weights[rule] for rule in policy))
+    def weight(side: Side) -> _Weight:
+        return _Weight(
+            # Nobody in particular is `unknown`, or `unknown:ID` where several such are told apart.
+            named=any(a.source.partition(":")[0] != UNKNOWN_SOURCE or a.source in ranks for a in side),
+            authority=max(ranks.get(annotation.source, -len(ranks)) for annotation in side),
+            majority=len(side),
+            recency=max(annotation.created_at or "" for annotation in side),
+        )
 
     weighed = [(weight(sides[label]), sides[label]) for label in sorted(sides)]
     return sorted(weighed, key=lambda pair: pair[0], reverse=True)

@@ -17,7 +17,7 @@ import msgspec
 from memalign.errors import UnknownKey
 from memalign.keys import select_keys
 from memalign.memory.check_answers import with_live_answers
-from memalign.memory.label_policy import POLICY, Rule, policy_label
+from memalign.memory.label_policy import policy_label
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
 from memalign.memory.text_search import Finder
 from memalign.notebook import card, table
@@ -210,8 +210,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
     `cases` are ordered by id, `guidelines` (in force or not) by number. `locks` are the ids of cases that no later
-    align may break. `policy` says by what several people's labels are weighed, first one first; `authority` are the
-    sources whose label then decides, first one first. `embedding_model` names the model of the cases' vectors.
+    align may break. `authority` are the sources whose label decides where people differ, first one first.
+    `embedding_model` names the model of the cases' vectors.
     """
 
     cases: tuple[Case, ...] = ()
@@ -221,7 +221,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     locks: tuple[str, ...] = ()
     next_guideline: int = 1
     authority: tuple[str, ...] = ()
-    policy: tuple[Rule, ...] = POLICY
     embedding_model: str | None = None
 
     # -- what a judge uses ---------------------------------------------------------------------------------------
@@ -267,8 +266,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(annotation for same in self.duplicates(case.example) for annotation in same.annotations)
 
     def label(self, case: Case) -> Value | None:
-        """The case's effective label under the policy; None when there are only comments, and for a tie."""
-        return policy_label(self.annotations_on(case), self.authority, self.policy)
+        """The case's effective label; None when there are only comments, and for a tie."""
+        return policy_label(self.annotations_on(case), self.authority)
 
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
@@ -418,7 +417,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             "embedding_model": self.embedding_model,
             "guidelines": msgspec.to_builtins(self.guidelines),
             "locks": self.locks,
-            "policy": self.policy,
         }
         text = f"{canonical_json(rest)}[{','.join(case.hashed for case in self.cases)}]"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -132,7 +132,7 @@ class MemoryDiff:
         return {**as_json(self), **{name: [change.to_dict() for change in getattr(self, name)] for name in lists}}
 
 
-_BY_HAND = ("policy", "authority", "locks")
+_BY_HAND = ("authority", "locks")
 """What of a memory a person sets; the rest follows from what was learned."""
 
 

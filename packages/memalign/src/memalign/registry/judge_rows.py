@@ -57,7 +57,7 @@ _SETTINGS = (
     "parameters",
     "columns",
 )
-_STATE = ("next_guideline", "authority", "policy", "locks", "embedding_model")
+_STATE = ("next_guideline", "authority", "locks", "embedding_model")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
