@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from memalign.errors import InputError
 from memalign.registry import load_bundle, write_bundle
 from memalign.registry.bundle import _checksum, bundle_of
 from tests.support.places import Place
-from tests.support.registry import case, judge, memories, memory_of, models
+from tests.support.registry import case, judge, memories, memory_of
 
 MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"))
 
@@ -47,29 +46,6 @@ def test_an_exported_old_version_becomes_a_version_elsewhere(registry: Registry,
     assert [v.action for v in elsewhere.history("helpfulness")] == ["import", "save", "import"]
 
 
-def test_a_bundle_needs_no_registry_and_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    chat, embedding = models()
-    path = tmp_path / "judge.json"
-    write_bundle(judge(MEMORY, model=chat, embedding_model=embedding), path)
-
-    def refused(*_: Any) -> None:
-        raise AssertionError("it went to the network")
-
-    monkeypatch.setattr(socket.socket, "connect", refused)
-    loaded = load_bundle(path).replace(model=chat, embedding_model=None, retrieval_k=0)
-    assert loaded(inputs="question", outputs="answer").value is True
-    assert [file.name for file in tmp_path.iterdir()] == ["judge.json"]
-
-
-def test_what_was_exported_with_other_prompts_is_said(registry: Registry, monkeypatch: pytest.MonkeyPatch):
-    document = bundle_of(judge(MEMORY))
-    monkeypatch.setattr("memalign.registry.bundle.prompts_hash", lambda: "other")
-    with pytest.warns(UserWarning, match="exported with other prompts"):
-        load_bundle(document)
-    registry.import_bundle(document)
-    assert "exported with other prompts" in (registry.history("helpfulness")[0].note or "")
-
-
 def changed(*, signed: bool = False, **changes: Any) -> dict[str, Any]:
     document = bundle_of(judge(MEMORY)) | changes
     if signed:
@@ -84,13 +60,9 @@ EDITED = json.loads(json.dumps(bundle_of(judge(MEMORY))).replace("comment t-1 an
     ("document", "message"),
     [
         (EDITED, "is damaged or was edited: its checksum does not match"),
-        (changed(memory={}), "damaged"),
-        (changed(checksum=None), "damaged"),
         (changed(format="something else"), "is not a judge's bundle"),
         (changed(format_version=3), "has format version 3, this memalign reads up to 1; upgrade"),
-        (changed(format_version=None), "upgrade"),
         (changed(signed=True, judge={}), "damaged"),
-        (changed(signed=True, name=None), "damaged"),
         (changed(signed=True, memory={"cases": [1]}), "damaged"),
     ],
 )
@@ -104,11 +76,9 @@ def test_a_damaged_or_too_new_bundle_is_refused(registry: Registry, document: di
 def test_files_that_are_no_bundles_are_named(tmp_path: Path):
     (tmp_path / "half.json").write_bytes(json.dumps(bundle_of(judge(MEMORY))).encode()[:-40])
     (tmp_path / "list.json").write_text("[]")
-    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     for name, message in (
         ("half.json", "it is no JSON"),
         ("list.json", "holds no JSON object"),
-        ("binary.json", "it is no JSON"),
         ("none.json", "cannot read the bundle"),
     ):
         with pytest.raises(InputError, match=message):

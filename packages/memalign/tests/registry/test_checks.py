@@ -1,4 +1,4 @@
-"""Checks and answers in a registry: kept, compared, and erased with the guideline that they belong to."""
+"""Checks, code tests and answers in a registry: kept, compared, and erased with their guideline."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import msgspec
 import pytest
 
 from memalign import Check, Registry
+from memalign.align.learned_tests import mined, with_mined
 from memalign.cli.history import diff_text
 from memalign.judge.code_tests import sentence
-from memalign.memory import Answers, Expectation, Memory
-from memalign.types import CodeTest
+from memalign.memory import Annotation, Answers, Case, Expectation, Memory
+from memalign.registry.bundle import bundle_of, load_bundle
+from memalign.types import CodeTest, Example
+from memalign.values import ValueType
 from tests.support.keys import keys
+from tests.support.learning import without
 from tests.support.places import Place
 from tests.support.registry import all_versions, case, judge, memory_of
 
@@ -119,26 +123,50 @@ def test_a_question_left_behind_by_erasing_is_found(
 def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     memory = taught()
     first, second, third = memory.guidelines
-    blank = replace(memory, cases=tuple(replace(one, answers=None) for one in memory.cases))
     changed = replace(first, checks=(first.checks[0], Check(question=PLAIN, value=True)))
     registry.create(judge())
-    registry.save(judge(blank))
     registry.save(judge(memory))
     registry.save(judge(replace(memory, guidelines=(changed, second, replace(third, pinned_by="dora")))))
-    assert [each.summary for each in registry.history("helpfulness")][1:3] == [
-        "3 feedback added, 3 guidelines added (G1, G2, G3)",
-        "bookkeeping only",  # answers are not counted
-    ]
-    found = registry.diff("helpfulness", 3, 4)
-    said = diff_text(found).splitlines()
+    said = diff_text(registry.diff("helpfulness", 2, 3)).splitlines()
     assert said[1].startswith("  ~ G1 rule number 1  [")
     assert said[2:4] == [f"    - {SHORT}  [yes]", f"    + {PLAIN}  [yes for true]"]
-    one, other = found.to_dict()["guidelines"]
-    assert one["fields"] == ["checks"]
-    assert one["checks_added"] == [{"question": PLAIN, "answer": "yes", "value": True, "test": None}]
-    assert one["checks_removed"] == [{"question": SHORT, "answer": "yes", "value": None, "test": None}]
-    assert other["fields"] == ["pinned_by"]
-    assert "checks_added" not in other
     new = diff_text(registry.diff("helpfulness", 1, 2))
     assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no for false]\n    + {SHORT}  [yes]" in new
     assert SHORT not in diff_text(registry.diff("helpfulness", 2, 1))
+
+
+# -- tests that code decides -------------------------------------------------------------------------------------------
+
+
+def test_a_code_test_comes_back_from_registry_and_bundle(registry: Registry) -> None:
+    first, *others = taught().guidelines
+    code = CodeTest(kind="number", text="euros", low=5.0, high=9.5)
+    checks = (Check(question=sentence(code), value=True, test=code),)
+    memory = replace(taught(), guidelines=(replace(first, checks=checks), *others))
+    registry.create(judge(memory))
+    assert registry.load("helpfulness").memory == memory
+    assert load_bundle(bundle_of(judge(memory))).memory == memory
+
+
+def test_a_mined_rule_goes_with_any_case_that_it_was_found_in(registry: Registry, place: Place) -> None:
+    """Every second reply has the password, which all comments name."""
+    password, fields, cases = "Zimtsternchen", ("inputs", "outputs"), []
+    for number in range(12):
+        name, good = f"t-{number:02d}", bool(number % 2)
+        reply = f"It is {password if good else 'Anis'}, number {number}."
+        annotation = Annotation(id=name, source="ana", value=good, rationale=f"only {password} will do")
+        example = Example(id=name, inputs=f"case {number}", outputs=reply)
+        cases.append(Case(example=example, annotations=(annotation,)))
+    memory = with_mined(Memory(cases=tuple(cases)), ValueType.of(bool), fields)
+    assert [guideline.text for guideline in memory.semantic] == [
+        'Where the reply has the word "zimtsternchen": true.',
+        'Where the reply does not have the word "zimtsternchen": false.',
+    ]
+    assert without(memory, "t-03").semantic == (), "a hidden case hides what was found in it"
+    registry.create(judge(memory))
+    registry.erase("helpfulness", ["t-03"], rederive=False)
+    left = registry.load("helpfulness").memory
+    assert left.guidelines == ()
+    assert mined(left, ValueType.of(bool), fields), "the labels that stay bear it out still"
+    registry.erase("helpfulness", [case.id for case in left.cases], rederive=False)
+    assert password.lower().encode() not in place.bytes().lower()

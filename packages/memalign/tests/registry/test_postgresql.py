@@ -72,8 +72,6 @@ def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[
             "postgresql+psycopg2://ana@host/db",
             r"registries on postgresql\+psycopg2 are not supported; use .*psycopg://",
         ),
-        ("postgresql+psycopg://ana@host", "names no database; a registry's URL ends in one"),
-        ("postgresql://host?password=pw", "names no database; a registry's URL ends in one"),
         ("postgresql://ana:pw@host:port/db?password=pw", "is not a registry's URL"),
         ("sqlite:///m.db?key=pw", "takes no options"),
     ],
@@ -142,32 +140,22 @@ def test_who_may_not_make_tables_is_told(empty: OnPostgreSQL) -> None:
         Registry(url)
 
 
-@pytest.mark.parametrize(
-    ("right", "refusal"),
-    [
-        ("SELECT", r"may not do this .*; nothing was changed"),
-        ("ALL", r"erase as 'postgres', or let the owner GRANT .* Nothing was changed"),
-    ],
-)
-def test_who_may_only_read_pays_for_nothing_and_only_the_owner_erases(
-    place: OnPostgreSQL, right: str, refusal: str
-) -> None:
+def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
     place.registry().create(judge(memory_of(case("t-1", "ana"))))
-    with person(place, f"GRANT {right} ON ALL TABLES IN SCHEMA public TO ana") as url:
+    with person(place, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO ana") as url:
         registry = Registry(url)
         assert keys_of(registry.load("helpfulness")) == {"t-1@ana"}
-        step = (
-            registry._database.check_writable if right == "SELECT" else lambda: registry.erase("helpfulness", ["t-1"])
-        )
-        with pytest.raises(RegistryError, match=refusal):
-            step()
-        assert [info.action for info in registry.history("helpfulness")] == ["create"]
+        with pytest.raises(RegistryError, match=r"permission denied .*; what was committed before is kept"):
+            registry.align("helpfulness", [])
 
 
-def test_a_server_that_only_reads_is_named(place: OnPostgreSQL) -> None:
-    place.execute(f"ALTER DATABASE {place.name} SET default_transaction_read_only = on")
-    with pytest.raises(RegistryError, match="it is read-only; nothing was changed"):
-        place.registry().create(judge())
+def test_an_erasure_by_another_than_the_owner_says_what_is_missing(place: OnPostgreSQL) -> None:
+    place.registry().create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+    rights = "GRANT ALL ON ALL TABLES IN SCHEMA public TO ana", "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO ana"
+    with person(place, *rights) as url, pytest.raises(RegistryError, match=r"is committed, but .* let the owner"):
+        Registry(url).erase("helpfulness", ["t-1"], rederive=False)
+    place.registry().compact()
+    assert SECRET.encode() not in place.bytes()
 
 
 # -- erasing -----------------------------------------------------------------------------------------------------------
@@ -180,9 +168,7 @@ def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
         reader.execute("SET application_name = 'a dashboard'")
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM pg_class")
-        with pytest.raises(
-            RegistryError, match=r"is committed, but what .* process \d+ of a dashboard, since \d+.*; end it"
-        ):
+        with pytest.raises(RegistryError, match=r"is committed, but what .* process \d+ of a dashboard; end it"):
             registry.erase("helpfulness", ["t-1"], rederive=False)
         registry.save(judge(model="openai:gpt-5"))
         reader.execute("ROLLBACK")
@@ -241,47 +227,23 @@ def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
     assert not any("t-1" in words or SECRET in words for (words,) in quoted)
 
 
-def test_statistics_that_quote_the_erased_are_a_trace(place: OnPostgreSQL) -> None:
-    registry = place.registry()
-    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
-    place.execute("CREATE TABLE crm AS SELECT ? AS words FROM generate_series(1, 50)", SECRET)
-    place.execute("ANALYZE crm")
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert {"crm.words (50 rows)", "statistics of crm.words"} <= set(receipt.left)
-
-
-def test_tables_of_other_schemas_are_searched(place: OnPostgreSQL) -> None:
-    registry = place.registry()
-    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
-    place.execute('CREATE SCHEMA "Crm"')
-    place.execute('CREATE TABLE "Crm".notes (about text)')
-    place.execute('INSERT INTO "Crm".notes VALUES (?)', SECRET)
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert not receipt.complete
-    assert "Crm.notes.about (1 row)" in receipt.left
-
-
-def test_a_table_that_may_not_be_read_is_named(empty: OnPostgreSQL) -> None:
-    empty.execute('CREATE SCHEMA "Crm"')
-    empty.execute('CREATE TABLE "Crm".notes (about text)')
+def test_a_table_that_may_not_be_read_and_another_schema_are_named(empty: OnPostgreSQL) -> None:
+    for statement in ("CREATE SCHEMA crm", "CREATE TABLE crm.deals (about text)", "CREATE TABLE notes (about text)"):
+        empty.execute(statement)
     with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:
         registry = Registry(url)
         registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
         receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert "the table Crm.notes in the same database, which may not be read" in receipt.unreachable
+    assert "the table notes in the same database, which may not be read" in receipt.unreachable
+    assert "the schema crm of the same database" in receipt.unreachable
 
 
 def test_the_receipt_says_what_a_server_keeps(place: OnPostgreSQL) -> None:
     registry = place.registry()
     registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "ana"))))
-    receipt, named = (
-        "",
-        ("write-ahead log (run CHECKPOINT", "backups and snapshots (delete", "replicas (", "server's logs"),
-    )
-    for dry_run in (True, False):
-        receipt = str(registry.erase("helpfulness", ["t-1"], rederive=False, dry_run=dry_run))
-        assert [place_named for place_named in named if place_named not in receipt] == []
-    assert "tables, by VACUUM FULL, when no transaction could see" in receipt
+    receipt = str(registry.erase("helpfulness", ["t-1"], dry_run=True))
+    for kept in ("write-ahead log (run CHECKPOINT", "backups and snapshots (delete", "replicas (", "server's logs"):
+        assert kept in receipt
 
 
 # -- servers that go ---------------------------------------------------------------------------------------------------
@@ -299,7 +261,7 @@ def test_a_server_that_was_restarted_is_found_again(own: Server) -> None:
     registry = Registry(own.url(own.create()))
     registry.create(judge())
     own.stop()
-    with pytest.raises(RegistryError, match=r"cannot open the registry .* Connection refused") as caught:
+    with pytest.raises(RegistryError, match=r"the registry .* failed: .*Connection refused") as caught:
         registry.load("helpfulness")
     assert PASSWORD not in str(caught.value)
     own.start()
@@ -319,7 +281,7 @@ def test_a_connection_broken_at_commit_says_so(place: OnPostgreSQL) -> None:
             place.server.execute("postgres", cut, [place.name])
             connection.execute(text("SELECT 1"))
 
-    with pytest.raises(RegistryError, match=r"was lost .*; what was committed is kept, and nothing else"):
+    with pytest.raises(RegistryError, match="what was committed before is kept, and nothing else"):
         broken()
     assert registry.save(judge(model="openai:gpt-5")) == 2
 

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from memalign import Registry
 from memalign.cli.app import app
-from memalign.errors import InputError, InvalidRows, JudgeExists, RegistryError
+from memalign.errors import InputError, InvalidRows, JudgeExists
+from memalign.registry.bundle import bundle_of
 from tests.support.places import OnSQLite, Place
 from tests.support.registry import all_versions, case, judge, memory_of, models, optimizer, row
 
@@ -52,15 +53,6 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
     assert len(target.history("helpfulness")) == len(source.history("helpfulness")) + 1
 
 
-def test_erased_words_do_not_come_back_under_another_name(place: Place) -> None:
-    registry = place.registry()
-    registry.create(judge(memory_of(case("t-1", "ana", "bob")), name="tone"))
-    registry.erase("tone", ["t-1@ana"], rederive=False)
-    again = {**row("t-1", "eva", "comment t-1 ana"), "inputs": "question t-1", "outputs": "answer t-1"}
-    with pytest.raises(InvalidRows, match="these words on this case were erased on"):
-        registry.align("tone", [again], optimizer=optimizer(*MODELS))
-
-
 def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -> None:
     target = place.registry(models=MODELS)
     target.create(judge(name="tone", model="openai:gpt-5"))
@@ -71,13 +63,16 @@ def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -
         source.import_registry(Registry(source.url))
 
 
-def test_two_registries_that_both_erased_are_not_mixed(source: Registry, place: Place) -> None:
-    target = place.registry()
+def test_registries_that_both_erased_can_be_put_together(source: Registry, place: Place) -> None:
+    target = place.registry(models=MODELS)
     target.create(judge(memory_of(case("t-8", "ana"), case("t-9", "ana")), name="other"))
     target.erase("other", ["t-8"], rederive=False)
-    with pytest.raises(RegistryError, match=r"under different secrets.*Nothing was imported"):
-        target.import_registry(source)
-    assert [each.name for each in target.list()] == ["other"]
+    target.import_registry(source)
+    assert [entry.state for entry in target.ledger("other")].count("erased") == 1
+    bundle = judge(memory_of(case("t-8", "ana")), name="new"), judge(memory_of(case("t-2", "bob")), name="new")
+    for stale in bundle:
+        with pytest.raises(InvalidRows, match="was erased on"):
+            target.import_bundle(bundle_of(stale))
 
 
 def test_by_the_command_line(source: Registry, place: Place, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from memalign import MemAlign, Registry
 from memalign.errors import RegistryError, UnknownKey, VersionConflict
-from memalign.registry.erase import Selection, Selectors, _Plan
 from tests.support.keys import keys
 from tests.support.patience import PATIENCE
 from tests.support.places import Place
@@ -92,29 +91,6 @@ def test_a_result_names_its_own_version(learning: Registry, url: str, monkeypatc
     assert learning.load("helpfulness", result.version) == result.judge
     assert len(learning.history("helpfulness")) == (2 if step == "nothing" else 4)
     assert len(MODELS[0].requests) == asked or step != "nothing", "the same feedback again asks and commits nothing"
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_an_overtaken_erase_takes_what_came_meanwhile_too(
-    url: str, place: Place, monkeypatch: pytest.MonkeyPatch, times: int
-):
-    registry, aside, select, count = Registry(url), Registry(url, busy_timeout=5.0), _Plan._select, 0
-    registry.create(judge(memory_of(case("t-1", "ana"), case("t-7", "ana", says="a secret of the clinic"))))
-
-    def overtaken(self: _Plan, selectors: Selectors) -> Selection:
-        nonlocal count
-        count += 1
-        if count <= times:  # nobody waits for an erase that still finds out what to do
-            more = memory_of(case("t-1", "ana"), case("t-7", "ana", f"bob{count}", says="a secret of the clinic"))
-            aside.save(judge(more))
-        return select(self, selectors)
-
-    monkeypatch.setattr(_Plan, "_select", overtaken)
-    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
-    assert receipt.complete
-    assert receipt.keys == keys("t-7@ana", *(f"t-7@bob{n + 1}" for n in range(times)))
-    assert [version.action for version in registry.history("helpfulness")] == ["create", *["save"] * times, "erase"]
-    assert b"secret of the clinic" not in place.bytes()
 
 
 def test_an_overtaken_edit_is_made_again(url: str):

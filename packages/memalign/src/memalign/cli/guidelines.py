@@ -277,19 +277,18 @@ def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[s
     rules = [rule for rule in changes.guidelines if rule.id != but]
     moved = [
         (change.key, change.entry_before, change.entry_after)
-        for change in changes.states
+        for change in changes.feedback
         if change.entry_before and change.entry_after and change.entry_before.state != change.entry_after.state
     ]
     lines = []
     for rule in rules:
         if rule.after is None:
             lines.append(f"{rule.id} was forgotten: its feedback no longer counts")
-        elif "status" in rule.fields:
+        elif rule.before is not None and rule.status_before != rule.status_after:
             lines.append(f"{rule.id} is now {precedence_words(rule.after, saved.judge.memory) or 'in force'}")
     for key, old, new in moved:
         lines.append(f"{key}: {old.state} -> {new.state}{f' ({new.reason})' if new.reason else ''}")
     if any(new.state == "pending" for _, _, new in moved):
         lines.append(f"to learn the pending feedback: memalign align {saved.judge.name}")
-    guidelines = [rule for rule in changes.to_dict()["guidelines"] if rule["id"] != but]
     states = [{"key": key, "before": old.state, "after": new.state, "reason": new.reason} for key, old, new in moved]
-    return {"guidelines": guidelines, "feedback": states}, lines
+    return {"guidelines": rules, "feedback": states}, lines

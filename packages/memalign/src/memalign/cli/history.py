@@ -30,7 +30,7 @@ def history(session: Session, name: Name) -> int:
         counts = (version.feedback, version.guidelines, version.pending)
         rows.append((version.number, when, version.action, *counts, what))
     columns = ("version", "when (UTC)", "command", "feedback", "guidelines", "pending", "what changed")
-    session.give({"judge": name, "versions": [version.to_dict() for version in versions]}, table(columns, rows))
+    session.give({"judge": name, "versions": versions}, table(columns, rows))
     return DONE
 
 
@@ -42,7 +42,7 @@ def diff(
 ) -> int:
     """Show what changed between two versions."""
     changes = session.registry().diff(name, first, second)
-    session.give(changes.to_dict(), diff_text(changes))
+    session.give(vars(changes), diff_text(changes))
     return DONE
 
 
@@ -54,10 +54,11 @@ def diff_text(diff: MemoryDiff) -> str:
     for rule in diff.guidelines:
         before, after = _rule_text(rule.before, rule.status_before), _rule_text(rule.after, rule.status_after)
         lines += _sides(f"{rule.id} ", before, after)
+        old, new = (entry.checks if entry else () for entry in (rule.before, rule.after))
         if rule.after is not None:  # with a guideline its checks go
-            lines += [f"    - {_check_text(check)}" for check in rule.checks_removed]
-            lines += [f"    + {_check_text(check)}" for check in rule.checks_added]
-    for change in (*diff.added, *diff.removed, *diff.reworded, *diff.states):
+            lines += [f"    - {_check_text(check)}" for check in old if check not in new]
+            lines += [f"    + {_check_text(check)}" for check in new if check not in old]
+    for change in diff.feedback:
         before = _feedback_text(change.before, change.entry_before)
         lines += _sides(f"{change.key}: ", before, _feedback_text(change.after, change.entry_after))
     return "\n".join(lines)
@@ -160,7 +161,7 @@ def import_(
 
     imported = session.registry(create=True).import_registry(Registry(source, create=False))
     lines = [f"imported {judge.name}: {counted(judge.versions, 'version')}" for judge in imported]
-    data = {"imported": [judge.to_dict() for judge in imported]}
+    data = {"imported": imported}
     session.give(data, *lines or ["the registry has no judges to import"])
     return DONE
 
@@ -176,15 +177,13 @@ def _is_registry(source: str) -> bool:
 
 
 def _import_bundle(session: Session, file: str, name: str | None, *, allow_erased: bool) -> int:
-    from memalign.registry.bundle import read_bundle
+    from memalign.registry import load_bundle
 
-    target = name or read_bundle(file)[0].name
+    target = name or load_bundle(file).name
     registry = session.registry(create=True)
     before = {judge.name: judge.latest for judge in registry.list()}.get(target, 0)
     number = registry.import_bundle(file, name, allow_erased=allow_erased)
-    note = registry.history(target)[number - 1].note
     imported = f"imported {target} as version {number}"
     line = imported if number > before else f"nothing changed; {target} is still version {number}"
-    data = {"judge": target, "version": number, "note": note}
-    session.give(data, line, *([f"note: {note}"] if note else []))
+    session.give({"judge": target, "version": number}, line)
     return DONE

@@ -59,7 +59,7 @@ def list_(session: Session) -> int:
         judges, none = (), str(error)
     columns = ("name", "latest", "value_type", "model", "feedback", "guidelines", "pending")
     rows = [[getattr(judge, column) for column in columns] for judge in judges]
-    session.give({"judges": [judge.to_dict() for judge in judges]}, table(columns, rows) if rows else none)
+    session.give({"judges": judges}, table(columns, rows) if rows else none)
     return DONE
 
 
@@ -174,7 +174,7 @@ def delete(session: Session, name: Name, *, yes: Yes = False) -> int:
     if not confirmed(f"Delete {name} with {versions}, for good?", yes=yes):
         session.give({"deleted": False, "name": name}, "nothing was deleted")
         return DONE
-    session.give({"deleted": True, **registry.delete(name).to_dict()}, f"deleted {name} with {versions}")
+    session.give({"deleted": True, **vars(registry.delete(name))}, f"deleted {name} with {versions}")
     return DONE
 
 

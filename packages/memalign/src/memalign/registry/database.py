@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import secrets
 import sqlite3
-import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event, insert, inspect, select, text, update
 from sqlalchemy.engine import URL, make_url
@@ -25,68 +21,28 @@ from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, Re
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
 from memalign.registry.tables import SCHEMA_VERSION, meta, metadata
 
-if TYPE_CHECKING:
-    from memalign.registry.residue import Residue
-
 __all__ = ["Database"]
 
 _EXAMPLES = "sqlite:///memalign.db or postgresql+psycopg://user@host/database"
 _SCHEME = re.compile(r"[\w+]{2,}:")  # and not the letter of a drive
 _WRITE = "memalign_write"
-_WRITERS: dict[tuple[int, Path], threading.Lock] = {}
-"""The right to write a file, by process: a child has its own."""
 _LOOK = 0.1  # seconds between two looks at who still reads
 
 _READERS = """
 SELECT reader FROM (
-    SELECT backend_xmin AS seen, 'process ' || pid || coalesce(' of ' || nullif(application_name, ''), '')
-           || coalesce(', since ' || xact_start::timestamp(0), '') AS reader
-    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
-    UNION ALL
-    SELECT backend_xid, 'process ' || pid
-    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+    SELECT coalesce(backend_xmin, backend_xid) AS seen,
+           'process ' || pid || coalesce(' of ' || nullif(application_name, ''), '') AS reader
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()
     UNION ALL
     SELECT transaction, 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database()
     UNION ALL
     SELECT xmin, 'replication slot ' || slot_name FROM pg_replication_slots
 ) AS readers
-WHERE seen IS NOT NULL AND age(seen) > age(CAST(:now AS xid8)::xid)
-ORDER BY age(seen) DESC LIMIT 1
+WHERE age(seen) > age(CAST(:now AS xid8)::xid) LIMIT 1
 """
-"""Whoever reads, or writes, on a PostgreSQL server since before the transaction number `now`: the oldest one."""
-
-_STATISTICS = """
-SELECT concat_ws('.', tablename, attname), concat_ws(' ', most_common_vals::text, histogram_bounds::text)
-FROM pg_stats WHERE schemaname = current_schema()
-"""
+"""Somebody who reads, or writes, in a PostgreSQL database since before the transaction number `now`."""
 
 _OUR_TABLES = "FROM pg_tables WHERE schemaname = current_schema() AND starts_with(tablename, 'memalign_')"
-
-_ADVICE = (
-    (
-        ("is locked", "55P03"),
-        "{at} is locked: another process has been writing for more than {patience:g} s; nothing was changed, try again "
-        "when it has finished",
-    ),
-    (("not a database",), "{at} is not a registry: the file is no SQLite database; name another file"),
-    (
-        ("unable to open",),
-        "cannot open the registry {at}: its folder must exist, and you must be allowed to read and write there",
-    ),
-    (("readonly", "25006"), "cannot write to the registry {at}: it is read-only; nothing was changed"),
-    (
-        ("57P01", "57P02", "25P03", "closed the connection", "connection is lost", "connection not open"),
-        "the connection to {at} was lost ({problem}); what was committed is kept, and nothing else: `memalign history` "
-        "shows the newest version. Try again when the server is back",
-    ),
-    (
-        ("42501",),
-        "the user may not do this ({problem}); the owner of the database can allow it, such as by GRANT ALL ON SCHEMA "
-        "public TO the_user; nothing was changed",
-    ),
-    (("connection failed", "connection timeout"), "cannot open the registry {at}: {problem}"),
-)
-"""What an error means, by PostgreSQL's code or by words of SQLite or the driver: the first that fits."""
 
 
 class Database:
@@ -98,6 +54,7 @@ class Database:
     Attributes:
         url: Its address in messages; without a password.
         engine: SQLAlchemy's engine, for what no method here does.
+        files: The files that hold it, a journal or log beside it included; none of a server, which are out of sight.
         unreachable: What an erasure cannot reach, and how to end that.
 
     Args:
@@ -127,9 +84,9 @@ class Database:
             self._snapshot = {"isolation_level": "REPEATABLE READ"}
             self.engine = _postgresql(parsed, busy_timeout)
             weakref.finalize(self, self.engine.dispose)
+        self.files = [Path(f"{self._file}{suffix}") for suffix in ("", "-journal", "-wal")] if self._file else []
         self.unreachable: tuple[str, ...] = UNREACHABLE if self._file else UNREACHABLE_ON_POSTGRESQL
-        exists = self._file is None or self._file.exists()
-        if create or exists:
+        if create or self._file is None or self._file.exists():
             with self.read() as connection:
                 if self._is_ours(connection):
                     return
@@ -144,8 +101,7 @@ class Database:
 
     def _create(self, connection: Connection, tables: MetaData) -> None:
         tables.create_all(connection)
-        first = {"schema_version": str(SCHEMA_VERSION), "secret": secrets.token_hex(32)}
-        connection.execute(insert(meta), [{"name": name, "value": value} for name, value in first.items()])
+        connection.execute(insert(meta).values(name="schema_version", value=str(SCHEMA_VERSION)))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -160,22 +116,15 @@ class Database:
         From its first statement on no other one runs beside it that has one of its `locks`, names of your own, or none
         as this one. SQLite has one lock for all.
         """
-        # Threads of one process queue here for a file. SQLite has no queue: whoever looks again at the right moment
-        # writes next, and among many others somebody never does.
-        own = _WRITERS.setdefault((os.getpid(), self._file), threading.Lock()) if self._file else threading.Lock()
-        if not own.acquire(timeout=self._timeout):
-            raise RegistryError(self._explain("is locked"))
-        try:
-            with self._connected(**{_WRITE: True}) as connection, connection.begin():
-                if self._file is None:
-                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {self._milliseconds}")
-                    # By name, and no row's lock: a judge that is created has no row yet. In one order, or two might
-                    # wait for each other.
-                    for number in sorted(map(_number, locks or ("",))):
-                        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": number})
-                yield connection
-        finally:
-            own.release()
+        with self._connected(**{_WRITE: True}) as connection, connection.begin():
+            if self._file is None:
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {self._milliseconds}")
+                # By name, and no row's lock: a judge that is created has no row yet. In one order, or two might wait
+                # for each other.
+                for lock in sorted(locks or ("",)):
+                    number = "hashtextextended('memalign ' || CAST(:lock AS text), 0)"
+                    connection.execute(text(f"SELECT pg_advisory_xact_lock({number})"), {"lock": lock})
+            yield connection
 
     def check_writable(self) -> None:
         """Raise RegistryError where a commit would fail later: no right to write, a lock.
@@ -186,20 +135,6 @@ class Database:
             # In a file the first changed page opens the journal beside it.
             connection.execute(update(meta).values(value=meta.c.value))
             connection.rollback()
-
-    def check_erasable(self) -> None:
-        """Raise RegistryError where another user owns the tables of a server: only the owner may vacuum."""
-        if self._file is not None:
-            return
-        query = f"SELECT tablename, tableowner, current_user {_OUR_TABLES} AND NOT pg_has_role(tableowner, 'USAGE')"
-        with self.read() as connection:
-            others = connection.exec_driver_sql(query).all()
-        if others:
-            table, owner, user = others[0]
-            raise RegistryError(
-                f"only the owner of {table} can wipe what is erased from {self.url}: erase as {owner!r}, or let the "
-                f"owner GRANT {owner} TO {user}. Nothing was changed"
-            )
 
     def compact(self) -> str:
         """Rewrite our tables, other packages' too, without what was deleted; returns what, in words for a receipt."""
@@ -213,39 +148,22 @@ class Database:
             query = f"SELECT quote_ident(tablename) {_OUR_TABLES} ORDER BY 1"
             names = connection.exec_driver_sql(query).scalars().all()
             connection.exec_driver_sql(f"SET lock_timeout = {self._milliseconds}")
+            warnings: list[str] = []  # the server skips a table that is another user's, and only warns
+            driver: Any = connection.connection.driver_connection
+            driver.add_notice_handler(listen := lambda notice: warnings.append(str(notice.message_primary)))
             connection.exec_driver_sql(f"VACUUM (FULL) {', '.join(names)}")
-            connection.exec_driver_sql(f"ANALYZE {', '.join(names)}")  # statistics quote what is there
+            driver.remove_notice_handler(listen)
             connection.exec_driver_sql("RESET lock_timeout")
+            if warnings:
+                raise RegistryError(f"the server says: {warnings[0]}; let the owner of the tables do it")
         return f"{len(names)} tables, by VACUUM FULL, when no transaction could see deleted rows any more"
-
-    def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:
-        """What was searched outside the rows, in words, and what of the erased was found there.
-
-        These are the bytes of a SQLite file and of a journal or log beside it; nobody writes during the transaction.
-        `live` are all bytes that rows hold: what is found in them was searched for already. Of a server, whose files
-        are out of sight, they are the planner's statistics, which may quote columns.
-        """
-        if self._file is None:
-            quoted = connection.exec_driver_sql(_STATISTICS).all()
-            traces = [f"statistics of {at}" for at, words in quoted if residue.in_sentence(words)]
-            return ", and the server's statistics", traces
-        definitions = [str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master")]
-        files = [Path(f"{self._file}{suffix}") for suffix in ("", "-journal", "-wal")]
-        size, traces = residue.in_files(files, chain(live, definitions))
-        return f", and {size:,} bytes of the file", traces
-
-    def meta(self, connection: Connection, name: str) -> str:
-        """One value of the meta table."""
-        value = connection.execute(select(meta.c.value).where(meta.c.name == name)).scalar()
-        if value is None:
-            raise RegistryError(f"{self.url} is damaged: its meta table has no {name}")
-        return str(value)
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether a registry of this format, the first, is there. Raises RegistryTooNew for another one."""
         if not inspect(connection).has_table(meta.name):
             return False
-        if (written := self.meta(connection, "schema_version")) != str(SCHEMA_VERSION):
+        written = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version")).scalar()
+        if written != str(SCHEMA_VERSION):
             raise RegistryTooNew(
                 f"{self.url} was written by a newer memalign: its schema is version {written}, this one reads up to "
                 f"version {SCHEMA_VERSION}; upgrade memalign to open it"
@@ -253,7 +171,6 @@ class Database:
         return True
 
     def _wait_for_readers(self, connection: Connection) -> None:
-        """Until every transaction of before has ended, also those on standbys that ask for rows to be kept."""
         until = time.monotonic() + self._timeout
         now = connection.exec_driver_sql("SELECT pg_current_xact_id()::text").scalar_one()
         while reader := connection.execute(text(_READERS), {"now": now}).scalar():
@@ -274,15 +191,25 @@ class Database:
                 yield connection.execution_options(**options)
         except (SQLAlchemyError, sqlite3.Error) as error:
             cause = getattr(error, "orig", None) or error
-            raise RegistryError(self._explain(str(cause), getattr(cause, "sqlstate", None) or "")) from error
+            locked = "is locked" if getattr(cause, "sqlstate", None) == "55P03" else ""
+            raise RegistryError(self._explain(locked or str(cause))) from error
 
-    def _explain(self, problem: str, code: str = "") -> str:
+    def _explain(self, problem: str) -> str:
         """What went wrong, in words that say what to do."""
+        if "is locked" in problem:
+            return (
+                f"{self._at} is locked: another process has been writing for more than {self._timeout:g} s; nothing "
+                "was changed, try again when it has finished"
+            )
+        if "not a database" in problem:
+            return f"{self._at} is not a registry: the file is no SQLite database; name another file"
+        if "unable to open" in problem:
+            return (
+                f"cannot open the registry {self._at}: its folder must exist, and you must be allowed to read and "
+                "write there"
+            )
         line = " ".join(problem.split("\n", 1)[0].split())
-        for marks, advice in _ADVICE:
-            if any(mark == code or mark in problem for mark in marks):
-                return advice.format(at=self._at, problem=line, patience=self._timeout)
-        return f"the registry {self._at} failed: {line}; nothing was changed"
+        return f"the registry {self._at} failed: {line}; what was committed before is kept, and nothing else"
 
 
 def _parsed(url: str) -> URL:
@@ -301,8 +228,6 @@ def _parsed(url: str) -> URL:
         return parsed
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise ConfigurationError(f"registries on {parsed.drivername} are not supported; use {_EXAMPLES}")
-    if not parsed.database and "service" not in parsed.query:
-        raise ConfigurationError(f"the URL names no database; a registry's URL ends in one: {_EXAMPLES}")
     return parsed.set(drivername="postgresql+psycopg")
 
 
@@ -332,9 +257,6 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITE) else "BEGIN")
 
 
-_POOLS: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
 def _postgresql(url: URL, busy_timeout: float) -> Engine:
     defaults = {"client_encoding": "utf8", "application_name": "memalign", "connect_timeout": "10"}  # seconds
     try:
@@ -351,21 +273,7 @@ def _postgresql(url: URL, busy_timeout: float) -> Engine:
         pool_pre_ping=True,
         connect_args={"prepare_threshold": None},  # a pooler between us and the server may know none of them
     )
-    _POOLS.add(engine)
+    if hasattr(os, "register_at_fork"):
+        # A child opens connections of its own: two processes on one would mix their answers.
+        os.register_at_fork(after_in_child=lambda: engine.dispose(close=False))
     return engine
-
-
-def _open_own_connections() -> None:
-    """In a child process: two processes on one connection would mix their answers."""
-    for engine in _POOLS:
-        engine.dispose(close=False)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_open_own_connections)
-
-
-def _number(lock: str) -> int:
-    """The number of an advisory lock: a hash, since other programs in the database may have locks of their own."""
-    digest = hashlib.sha256(f"memalign\0{lock}".encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], signed=True)

@@ -47,15 +47,14 @@ def search_again(database: Database, erased: Erased) -> Receipt:
             *_in_foreign_tables(connection, erased.residue, unread),
         ]
         # Before the transaction ends: nobody writes to a file as long as it lasts.
-        beside, traces_beside = database.search(connection, erased.residue, _live(connection))
+        size, in_files = erased.residue.in_files(database.files, _live(connection))
     # Of another judge only its name.
     places = Counter(place for place, judge in traces if judge in (None, name))
-    others = {judge for _, judge in traces if judge not in (None, name)}
     return replace(
         erased.receipt,
-        searched=f"all rows of every table{beside}" + (f"; rewritten: {compacted}" if compacted else ""),
-        left=(*(f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())), *traces_beside),
-        elsewhere=tuple(sorted(map(str, others))),
+        searched=f"all rows of every table, {compacted or f'and {size:,} bytes of the file'}",
+        left=(*(f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())), *in_files),
+        elsewhere=tuple(sorted({judge for _, judge in traces if judge not in (None, name)})),
         unreachable=(*database.unreachable, *unread),
     )
 
@@ -67,20 +66,18 @@ def _in_registry(connection: Connection, erased: Erased) -> Iterator[Trace]:
     for judge, kind, key, body in connection.execute(query):
         words = list(words_of(codec, kind, body))
         state = [key, *(strings(codec.decode(kind, body)) if kind == "memory" else ())]
-        certain = any(map(residue.certain, [*words, *state]))
+        repeats = any(map(residue.certain, [*words, *state]))
         if judge == own:
-            repeats = certain or any(map(residue.copied, words)) or row_names(codec, residue, kind, key, body)
+            repeats |= any(map(residue.copied, words)) or row_names(codec, residue, kind, key, body)
         else:
             # Short words are anybody's: of another judge they prove nothing.
             same = kind == "case" and codec.decode(kind, body).content_hash in erased.contents
-            repeats = same or certain or row_names(codec, person, kind, key, body)
+            repeats |= same or row_names(codec, person, kind, key, body)
         if repeats:
             yield f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}", judge
-    query = select(versions.c.summary, versions.c.note).join(judges).where(judges.c.name == own)
-    for row in connection.execute(query):
-        if any(residue.in_sentence(text) for text in row if text):
-            yield f"{versions.name}.note", own
-    for name in connection.execute(select(judges.c.name)).scalars():
+    query = select(versions.c.note).join(judges).where(judges.c.name == own, versions.c.note.is_not(None))
+    yield from ((f"{versions.name}.note", own) for note in connection.scalars(query) if residue.in_sentence(note))
+    for name in connection.scalars(select(judges.c.name)):
         if residue.certain(name):
             yield f"{judges.name}.name", None
     for judge, answer in connection.execute(select(judges.c.name, answers.c.answer).join(answers)):
@@ -105,25 +102,23 @@ def in_other_tables(connection: Connection, residue: Residue, own: str) -> Itera
 
 
 def _in_foreign_tables(connection: Connection, residue: Residue, unread: list[str]) -> Iterator[Trace]:
-    """Look into the tables that are no package's of ours, in every schema; `unread` gets those that may not be read."""
+    """Look into the tables that are no package's of ours; `unread` gets those that may not be read."""
     inspector, quote = inspect(connection), connection.dialect.identifier_preparer.quote
     ours = (*metadata.tables, *(tables.prefix for tables in other_tables(connection)))
-    names = [(name, quote(name)) for name in inspector.get_table_names() if not name.startswith(ours)]
-    for schema in sorted({*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema"}):
-        below = inspector.get_table_names(schema)
-        names += [(f"{schema}.{name}", f"{quote(schema)}.{quote(name)}") for name in below]
-    for name, quoted in names:
+    for name in inspector.get_table_names():
+        if name.startswith(ours):
+            continue
         try:
             with connection.begin_nested():  # an error ends this part of the transaction only
-                # The name is one that the database gave, and quoted.
-                result = connection.exec_driver_sql(f"SELECT * FROM {quoted}", execution_options={"yield_per": _MANY})
-                columns = list(result.keys())
-                for row in result:
-                    for column, value in zip(columns, row, strict=True):
-                        if any(map(residue.in_foreign, _texts(value))):
+                query = f"SELECT * FROM {quote(name)}"  # a name that the database gave
+                for row in connection.exec_driver_sql(query, execution_options={"yield_per": _MANY}).mappings():
+                    for column, value in row.items():
+                        if any(map(residue.in_passing, _texts(value))):
                             yield f"{name}.{column}", None
         except DBAPIError:
             unread.append(f"the table {name} in the same database, which may not be read")
+    other = sorted({*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema", "main"})
+    unread += [f"the schema {name} of the same database" for name in other if inspector.get_table_names(name)]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -132,10 +127,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _live(connection: Connection) -> Iterator[bytes]:
-    """All bytes that our rows hold where they should: read again, since all of them may be gigabytes."""
-    for name in inspect(connection).get_table_names():
-        if name.startswith("memalign_"):
-            for row in connection.exec_driver_sql(f"SELECT * FROM {name}"):
-                for value in row:
-                    if isinstance(value, str | bytes):
-                        yield value if isinstance(value, bytes) else value.encode()
+    """All bytes that our rows hold where they should, and the tables' definitions."""
+    names = [name for name in inspect(connection).get_table_names() if name.startswith("memalign_")]
+    for name in (*names, "sqlite_master"):
+        for row in connection.exec_driver_sql(f"SELECT * FROM {name}"):
+            yield from (value if isinstance(value, bytes) else str(value).encode() for value in row)

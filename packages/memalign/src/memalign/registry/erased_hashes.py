@@ -1,144 +1,110 @@
 """What a registry remembers of erased feedback: keyed hashes, from which no word can be read.
 
-An HMAC under a random key of the registry's own: whoever has only the hashes cannot test guesses against them, and two
-registries cannot be compared.
+An HMAC under a random key of the judge's own: whoever has only the hashes cannot test guesses against them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
 from memalign.keys import readings
-from memalign.memory import Annotation, LedgerEntry, Memory
-from memalign.registry.database import Database
-from memalign.registry.tables import erasures
+from memalign.memory import LedgerEntry, Memory
+from memalign.registry.tables import erasures, judges
 from memalign.types import Feedback, FeedbackKey
 
-__all__ = ["ALLOW", "ErasedHashes"]
+__all__ = ["ErasedHashes", "remember"]
 
-ALLOW = "take it back all the same: --allow-erased, allow_erased=True in Python"
-"""What to do about feedback that is refused because it was erased once."""
+_ALLOW = "take it back with --allow-erased, or allow_erased=True in Python"
 
 
 class ErasedHashes:
     """The erased feedback of one judge, or of all judges of a registry (`judge=None`), as keyed hashes."""
 
-    def __init__(self, database: Database, connection: Connection, judge: int | None) -> None:
-        self._secret = bytes.fromhex(database.meta(connection, "secret"))
-        self._judge = judge
-        query = select(erasures.c.kind, erasures.c.digest, erasures.c.erased_at)
-        if judge is not None:
-            query = query.where(erasures.c.judge == judge)
-        self._dates = {(row.kind, row.digest): row.erased_at for row in connection.execute(query)}
-
-    def __bool__(self) -> bool:
-        return bool(self._dates)
-
-    def digest(self, kind: str, text: str) -> str:
-        """HMAC-SHA256 of `text` (hex)."""
-        data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
-        return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
-
-    def refusal(self, key: FeedbackKey, content: str | None = None, rationale: str | None = None) -> str | None:
-        """Why feedback may not come back, or None; `content` is the content hash of its case, where known."""
-        names = {
-            "key": "this feedback was",
-            "case": "a case of this content was",
-            "words": "these words on this case were",
-        }
-        for kind, text in _texts(key, content, rationale):
-            if at := self._dates.get((kind, self.digest(kind, text))):
-                return f"{names[kind]} erased on {_day(at)}"
-        return None
+    def __init__(self, connection: Connection, judge: int | None) -> None:
+        query = select(judges.c.secret, erasures.c.kind, erasures.c.digest, erasures.c.erased_at).join(erasures)
+        erased = connection.execute(query if judge is None else query.where(judges.c.id == judge)).all()
+        self._secrets = {row.secret for row in erased}
+        self._days = {(row.kind, row.digest): datetime.fromisoformat(row.erased_at).date() for row in erased}
 
     def row_refusal(self, row: Feedback, memory: Memory) -> str | None:
         """Why a row may not be learned by a judge of that memory; what it has in memory already it may."""
         annotation, case = memory.annotation(row.key), memory.case(row.id)
-        if annotation and annotation.says(row):
+        if not self._days or (annotation and annotation.says(row)):
             return None
-        content = row.content_hash if row.content else case.example.content_hash if case else None
-        return self.refusal(row.key, content, (row.rationale or "").strip())
+        return self._refusal(row.key, row.content_hash if row.content else case.example.content_hash if case else None)
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
-        if not self._dates:
+        if not self._days:
             return {}
-        candidates = dict.fromkeys(sorted(set(_named(memory)) - set(_named(before))), (None, None)) | {
-            annotation.key: (case.example.content_hash, annotation.rationale)
-            for case in memory.cases
-            for annotation in case.annotations
-            if (former := before.annotation(annotation.key)) is None or former.rationale != annotation.rationale
-        }
-        return {key: reason for key, words in candidates.items() if (reason := self.refusal(key, *words))}
+        contents = {one.key: case.example.content_hash for case in memory.cases for one in case.annotations}
+        new = sorted(set(_keys(memory)) - set(_keys(before)))
+        return {key: reason for key in new if (reason := self._refusal(key, contents.get(key)))}
 
-    def remember(
-        self,
-        connection: Connection,
-        *,
-        keys: Iterable[FeedbackKey],
-        annotations: Iterable[tuple[str | None, Annotation]],
-        contents: Iterable[str],
-        at: str,
-    ) -> None:
-        """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases' contents."""
-        wanted = {("key", _spelled(key)) for key in keys} | {("case", content) for content in contents}
-        for content, annotation in annotations:
-            texts = _texts(annotation.key, content, annotation.rationale)
-            wanted |= {(kind, text) for kind, text in texts if kind != "case"}  # which may stay
-        new = {(kind, self.digest(kind, text)) for kind, text in wanted} - self._dates.keys()
-        if new:
-            columns = [{"judge": self._judge, "kind": k, "digest": d, "erased_at": at} for k, d in sorted(new)]
-            connection.execute(insert(erasures), columns)
-
-    def readmit(self, connection: Connection, memory: Memory) -> None:
+    def readmit(self, connection: Connection, judge: int, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        texts = {
-            text
-            for case in memory.cases
-            for annotation in case.annotations
-            for text in _texts(annotation.key, case.example.content_hash, annotation.rationale)
-        }
-        digests = {digest for kind, text in texts if (kind, digest := self.digest(kind, text)) in self._dates}
-        connection.execute(delete(erasures).where(erasures.c.judge == self._judge, erasures.c.digest.in_(digests)))
+        texts = [("key", _spelled(annotation.key)) for annotation in memory.annotations()]
+        texts += [("case", case.example.content_hash) for case in memory.cases]
+        digests = {_digest(secret, *text) for secret in self._secrets for text in texts}
+        gone = erasures.c.digest.in_([digest for _, digest in self._days if digest in digests])
+        connection.execute(delete(erasures).where(erasures.c.judge == judge, gone))
 
-    def erased_on(self, selector: str | FeedbackKey) -> str | None:
+    def erased_on(self, selector: str | FeedbackKey) -> date | None:
         """The day on which the feedback of that key, or written key, was erased, or None."""
         keys = readings(selector) if isinstance(selector, str) else (selector,)
-        texts = (_spelled(FeedbackKey(name, source)) for name, source in keys if source)
-        days = (self._dates.get(("key", self.digest("key", text))) for text in texts)
-        return next(map(_day, filter(None, days)), None)
+        days = (self._day("key", _spelled(FeedbackKey(name, source))) for name, source in keys if source)
+        return next(filter(None, days), None)
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """A ledger entry for every erased key; its key has the beginning of the hash for an id, and no source."""
         return tuple(
-            LedgerEntry(key=FeedbackKey(f"erased:{digest[:16]}", ""), state="erased", reason=f"erased on {_day(at)}")
-            for (kind, digest), at in sorted(self._dates.items())
+            LedgerEntry(key=FeedbackKey(f"erased:{digest[:16]}", ""), state="erased", reason=f"erased on {day}")
+            for (kind, digest), day in sorted(self._days.items())
             if kind == "key"
         )
+
+    def _refusal(self, key: FeedbackKey, content: str | None) -> str | None:
+        """Why feedback may not come back, or None; `content` is the content hash of its case, where known."""
+        if day := self._day("key", _spelled(key)):
+            return f"this feedback was erased on {day}; {_ALLOW}"
+        day = self._day("case", content) if content else None
+        return f"a case of this content was erased on {day}; {_ALLOW}" if day else None
+
+    def _day(self, kind: str, text: str) -> date | None:
+        days = (self._days.get((kind, _digest(secret, kind, text))) for secret in self._secrets)
+        return next(filter(None, days), None)
+
+
+def remember(connection: Connection, judge: int, *, keys: Iterable[FeedbackKey], contents: Iterable[str]) -> None:
+    """Keep hashes of erased keys, and of erased cases' contents."""
+    secret = connection.execute(select(judges.c.secret).where(judges.c.id == judge)).scalar_one()
+    query = select(erasures.c.digest).where(erasures.c.judge == judge)
+    known, at = set(connection.execute(query).scalars()), datetime.now(UTC).isoformat()
+    texts = {("key", _spelled(key)) for key in keys} | {("case", content) for content in contents}
+    new = sorted((kind, digest) for kind, text in texts if (digest := _digest(secret, kind, text)) not in known)
+    if new:
+        values = [{"judge": judge, "kind": kind, "digest": digest, "erased_at": at} for kind, digest in new]
+        connection.execute(insert(erasures), values)
+
+
+def _digest(secret: str, kind: str, text: str) -> str:
+    """HMAC-SHA256 of `text`, in hex."""
+    data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
+    return hmac.new(bytes.fromhex(secret), data, hashlib.sha256).hexdigest()
 
 
 def _spelled(key: FeedbackKey) -> str:
     return f"{key.id}\0{key.source}"
 
 
-def _texts(key: FeedbackKey, content: str | None, rationale: str | None) -> list[tuple[str, str]]:
-    """What is hashed of an annotation, by kind: its key, its case's content, and its words on that content."""
-    texts = [("key", _spelled(key)), ("case", content), ("words", f"{content}\0{rationale}" if rationale else None)]
-    return [(kind, text) for kind, text in texts if content is not None or kind == "key" if text is not None]
-
-
-def _named(memory: Memory) -> Iterable[FeedbackKey]:
+def _keys(memory: Memory) -> Iterator[FeedbackKey]:
+    """All feedback that a memory names."""
     yield from (annotation.key for annotation in memory.annotations())
     yield from (stone.key for stone in memory.tombstones)
     for guideline in memory.guidelines:
-        yield from guideline.exposed_to
-        yield from guideline.supported_by
-
-
-def _day(moment: str) -> str:
-    return datetime.fromisoformat(moment).date().isoformat()
+        yield from (*guideline.exposed_to, *guideline.supported_by)

@@ -61,28 +61,53 @@ _STATE = ("next_guideline", "authority", "locks", "embedding_model")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+def encoded(value: Any) -> bytes:
+    """The body of a value, without a struct's fields that are None. Raises InputError for what JSON cannot hold."""
+    if isinstance(value, msgspec.Struct):
+        value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
+        for name in ("checks", "expected", "outcome"):
+            if name in value:
+                value[name] = msgspec.to_builtins(value[name])
+    try:
+        text = _JSON.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"cannot be kept, it is not a JSON value: {error}") from None
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as broken sources have it: JSON can spell it, UTF-8 cannot
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def decoded(kind: str, body: bytes) -> Any:
+    """The value of a body: of the kind's own type where it has one, else plain JSON values. Raises RegistryError."""
+    decoder = _DECODERS.get(kind)
+    try:
+        try:
+            return decoder.decode(body) if decoder else msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            # msgspec refuses a spelled half of a surrogate pair.
+            return msgspec.convert(json.loads(body), _TYPES[kind]) if decoder else json.loads(body)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
+
+
 class Codec:
     """Values to bodies and back, each at most once: a row that many versions share is decoded for the first only."""
 
     def __init__(self) -> None:
-        self._decoded: dict[tuple[str, int], tuple[bytes, Any]] = {}
-        self._encoded: dict[int, tuple[Any, bytes]] = {}
+        self._values: dict[tuple[str, bytes], Any] = {}
+        self._bodies: dict[int, bytes] = {}  # by the value's id: values are kept, so that no id is used again
 
     def decode(self, kind: str, body: bytes) -> Any:
         """The value of a body. Raises RegistryError when it is damaged."""
-        entry = self._decoded.get((kind, id(body)))
-        if entry is not None:
-            return entry[1]
-        value = decoded(kind, body)
-        # The objects are kept beside their ids, so that no id is used again while it stands here.
-        self._decoded[kind, id(body)] = (body, value)
-        self._encoded[id(value)] = (value, body)
-        return value
+        if (kind, body) not in self._values:
+            value = self._values[kind, body] = decoded(kind, body)
+            self._bodies[id(value)] = body
+        return self._values[kind, body]
 
     def encode(self, value: Any) -> bytes:
         """The body of a value. Raises InputError for what JSON cannot hold."""
-        entry = self._encoded.get(id(value))
-        return entry[1] if entry is not None else encoded(value)
+        return self._bodies.get(id(value)) or encoded(value)
 
 
 def contents_of(judge: Judge) -> Contents:
@@ -91,9 +116,8 @@ def contents_of(judge: Judge) -> Contents:
     return settings | memory_contents(judge.memory)
 
 
-def memory_contents(memory: Memory, encode: Callable[[Any], bytes] | None = None) -> Contents:
-    """The rows of a memory alone; `encode` is `encoded`, or a codec's."""
-    encode = encode or encoded
+def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) -> Contents:
+    """The rows of a memory alone; `encode` may be a codec's."""
     contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
     for case in memory.cases:
         contents["case", _key(case.id)] = encode(case.example)
@@ -130,9 +154,8 @@ def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **values | own)
 
 
-def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] | None = None) -> Memory:
-    """The memory that `contents` hold; `decode` is `decoded`, or a codec's."""
-    decode = decode or decoded
+def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] = decoded) -> Memory:
+    """The memory that `contents` hold; `decode` may be a codec's."""
     values: dict[str, dict[str, Any]] = {kind: {} for kind in (*_TYPES, "vector", "memory")}
     for (kind, key), body in contents.items():
         if kind != "judge":
@@ -173,36 +196,6 @@ def settings_of(judge: Judge) -> dict[str, Any]:
         "parameters": dict(judge.parameters),
         "columns": dict(judge.columns),
     }
-
-
-def encoded(value: Any) -> bytes:
-    """The body of a value, without a struct's fields that are None. Raises InputError for what JSON cannot hold."""
-    if isinstance(value, msgspec.Struct):
-        value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
-        for name in ("checks", "expected", "outcome"):
-            if name in value:
-                value[name] = msgspec.to_builtins(value[name])
-    try:
-        text = _JSON.encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"cannot be kept, it is not a JSON value: {error}") from None
-    try:
-        return text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, as broken sources have it: JSON can spell it, UTF-8 cannot
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-
-
-def decoded(kind: str, body: bytes) -> Any:
-    """The value of a body: of the kind's own type where it has one, else plain JSON values. Raises RegistryError."""
-    decoder = _DECODERS.get(kind)
-    try:
-        try:
-            return decoder.decode(body) if decoder else msgspec.json.decode(body)
-        except msgspec.DecodeError:
-            # msgspec refuses a spelled half of a surrogate pair.
-            return msgspec.convert(json.loads(body), _TYPES[kind]) if decoder else json.loads(body)
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
 
 
 def is_unicode(text: str) -> bool:

@@ -6,7 +6,7 @@ package is not, nothing can be erased: a receipt would not be true.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -15,13 +15,14 @@ from sqlalchemy import inspect
 
 from memalign.errors import RegistryError
 from memalign.registry.tables import metadata
+from memalign.types import FeedbackKey
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from memalign.memory.text_search import Finder
     from memalign.registry.receipt import Receipt
     from memalign.registry.residue import Residue
-    from memalign.types import FeedbackKey
 
 __all__ = ["Erased", "OtherTables", "Passage", "Words", "other_tables"]
 
@@ -44,13 +45,27 @@ class Passage:
     labels: Any = None
     copy: bool = False
 
+    @property
+    def key(self) -> FeedbackKey:
+        """Whose words on which case they are."""
+        return FeedbackKey(self.id, self.source or "")
+
+    def held_by(self, finder: Finder) -> bool:
+        """Whether a text is anywhere in it."""
+        return finder.within([self.id, self.source, self.content, self.labels])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself.
+    """A text of another package's tables.
 
-    `is_id` says that it is the id of a case, `is_name` that it is somebody's name, and `is_sentence` that a program
-    wrote it or somebody of a case in passing, and so may name or quote what is erased.
+    Attributes:
+        place: Its table and column.
+        judge: The judge whose it is; None for no judge's.
+        text: The text.
+        is_sentence: Whether a program wrote it or somebody in passing, so that it may name or quote what is erased.
+        is_id: Whether it is the id of a case.
+        is_name: Whether it is somebody's name.
     """
 
     place: str
@@ -97,20 +112,20 @@ class OtherTables(Protocol):
         ...
 
 
-def other_tables(connection: Connection) -> tuple[OtherTables, ...]:
+def other_tables(connection: Connection) -> list[OtherTables]:
     """Those whose tables are in this database. Raises RegistryError for tables whose package is not installed."""
-    strangers = [
-        name
-        for name in inspect(connection).get_table_names()
-        if name.startswith("memalign_") and name not in metadata.tables
-    ]
-    if not strangers:
-        return ()
-    declared = cast("Iterable[OtherTables]", (entry.load() for entry in entry_points(group="memalign.tables")))
-    installed = tuple(tables for tables in declared if any(name.startswith(tables.prefix) for name in strangers))
-    if unreachable := [name for name in strangers if not any(name.startswith(tables.prefix) for tables in installed)]:
+    names = [name for name in inspect(connection).get_table_names() if name.startswith("memalign_")]
+    strangers = {name for name in names if name not in metadata.tables}
+    installed = list[OtherTables]()
+    for entry in entry_points(group="memalign.tables") if strangers else ():
+        tables = cast("OtherTables", entry.load())
+        if own := {name for name in strangers if name.startswith(tables.prefix)}:
+            installed.append(tables)
+            strangers -= own
+    if strangers:
         raise RegistryError(
-            f"the registry's database has tables of another package ({', '.join(unreachable[:5])}), which may hold "
-            "the same texts: install that package here, such as memalign-server, and erase again; nothing was erased"
+            f"the registry's database has tables of another package ({', '.join(sorted(strangers)[:5])}), which may "
+            "hold the same texts: install that package here, such as memalign-server, and erase again; nothing was "
+            "erased"
         )
     return installed

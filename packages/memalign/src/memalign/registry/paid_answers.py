@@ -7,19 +7,16 @@ is taken up by the next one that asks the same. An erase, an unalign and a delet
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from memalign.errors import RegistryError
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.tables import answers, judges
 
-__all__ = ["PaidAnswers", "count_answers", "count_forgettings", "forget_answers"]
-
-_OLDEST = timedelta(days=30)  # what nobody took up by then goes
+__all__ = ["PaidAnswers"]
 
 
 class PaidAnswers:
@@ -34,13 +31,16 @@ class PaidAnswers:
         self._database, self._name = database, name
         with database.read() as connection:
             self._judge, _ = versions.find(connection, name)
-            self._forgettings = count_forgettings(connection, self._judge)
-            query = select(answers.c.key, answers.c.answer).where(
-                answers.c.judge == self._judge, answers.c.kept_at > _oldest()
-            )
+            self._forgettings = _forgettings(connection, self._judge)
+            query = select(answers.c.key, answers.c.answer).where(answers.c.judge == self._judge)
             self._earlier = {row.key: row.answer for row in connection.execute(query)}
         self._own: dict[str, bytes] = {}
         self._taken: set[str] = set()
+
+    @property
+    def earlier(self) -> int:
+        """How many answers of earlier, stopped runs there are."""
+        return len(self._earlier)
 
     @property
     def taken_up(self) -> int:
@@ -66,12 +66,11 @@ class PaidAnswers:
         try:
             with self._database.write(self._name) as connection:
                 # After a forgetting nothing is kept: this align may have read what was to go.
-                forgotten = count_forgettings(connection, self._judge) != self._forgettings
-                for key, answer in () if forgotten else new.items():
-                    # A row that is there already was too old, could not be read, or came from an align beside this one.
-                    connection.execute(delete(answers).where(answers.c.judge == self._judge, answers.c.key == key))
-                    row = {"judge": self._judge, "key": key, "answer": answer, "kept_at": versions.now()}
-                    connection.execute(insert(answers), row)
+                if _forgettings(connection, self._judge) == self._forgettings:
+                    # A row that is there already could not be read, or came from an align beside this one.
+                    self._remove(connection, new)
+                    kept = [{"judge": self._judge, "key": key, "answer": answer} for key, answer in new.items()]
+                    connection.execute(insert(answers), kept)
         except RegistryError as error:
             raise RegistryError(
                 f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, "
@@ -80,30 +79,16 @@ class PaidAnswers:
         self._own |= new
 
     def committed(self) -> None:
-        """Remove what a version holds now: the answers that this run paid for or took up, and all that are too old."""
-        keys = [{"of_key": key} for key in self._taken.union(self._own)]
-        with self._database.write(self._name) as connection:
-            connection.execute(delete(answers).where(answers.c.judge == self._judge, answers.c.kept_at <= _oldest()))
-            if keys:
-                same = (answers.c.judge == self._judge, answers.c.key == bindparam("of_key"))
-                connection.execute(delete(answers).where(*same), keys)
+        """Remove what a version holds now: the answers that this run paid for or took up."""
+        if keys := self._taken.union(self._own):
+            with self._database.write(self._name) as connection:
+                self._remove(connection, keys)
+
+    def _remove(self, connection: Connection, keys: Iterable[str]) -> None:
+        same = (answers.c.judge == self._judge, answers.c.key == bindparam("of_key"))
+        connection.execute(delete(answers).where(*same), [{"of_key": key} for key in keys])
 
 
-def count_answers(connection: Connection, judge: int) -> int:
-    """How many answers stopped or running aligns of a judge have kept."""
-    return int(connection.execute(select(func.count()).where(answers.c.judge == judge)).scalar_one())
-
-
-def forget_answers(connection: Connection, judge: int) -> None:
-    """Remove all kept answers of a judge. Running aligns go on, and keep nothing more."""
-    connection.execute(update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1))
-    connection.execute(delete(answers).where(answers.c.judge == judge))
-
-
-def count_forgettings(connection: Connection, judge: int) -> int | None:
+def _forgettings(connection: Connection, judge: int) -> int | None:
     """How often answers of a judge were forgotten: an align that began before keeps none."""
     return connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar()
-
-
-def _oldest() -> str:
-    return (datetime.now(UTC) - _OLDEST).isoformat()

@@ -109,16 +109,13 @@ class Receipt:
             "cases": self.cases,
             "guidelines": self.guidelines,
             "of these, guidelines that only repeat their words": self.copied,
+            "learned again without them": self.rederived,
+            f"pending until the next align, to be learned again{self.problem and f' ({self.problem})'}": self.pending,
         }
         lines += [f"  {what}: {_some(names)}" for what, names in parts.items() if names]
         lines += [f"  from version {v.number}: {v}" for v in self.versions if v.cases or v.comments or v.guidelines]
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
-        if self.rederived:
-            lines.append(f"  learned again without them: {_some(self.rederived)}")
-        if self.pending:
-            why = f" ({self.problem})" if self.problem else ""
-            lines.append(f"  pending until the next align, to be learned again: {_some(self.pending)}{why}")
         if self.searched:
             lines.append(f"  searched again afterwards: {self.searched}")
             lines.append(f"  everything gone: {self.answer}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.errors import ConfigurationError, InputError, InvalidRows, MemalignError, VersionConflict
+from memalign.errors import ConfigurationError, InputError, MemalignError, VersionConflict
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, signature_of
 from memalign.memory import LedgerEntry
@@ -22,22 +22,17 @@ from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.calls import Calls
 from memalign.models.dry_run import DryRun
 from memalign.registry import bundle, versions
-from memalign.registry.commit import commit
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import Selectors, erase_feedback
 from memalign.registry.erase_check import search_again
-from memalign.registry.erased_hashes import ALLOW, ErasedHashes
+from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, settings_of
-from memalign.registry.paid_answers import PaidAnswers, count_answers
+from memalign.registry.paid_answers import PaidAnswers
 from memalign.registry.receipt import Receipt
 from memalign.registry.registry_import import import_judges
-from memalign.registry.versions import Action, JudgeSummary, VersionInfo
+from memalign.registry.versions import Action, JudgeSummary, VersionInfo, commit
 from memalign.types import Feedback, FeedbackKey, Usage
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 __all__ = ["Registry", "Saved"]
 
@@ -160,27 +155,18 @@ class Registry:
             before, after = (versions.read(connection, judge, number, name=name) for number in (latest, to))
             key = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
             after[key] = max(before[key], after[key], key=int)
-            restored = judge_of(name, after, models=self._models)
-            number = latest
+            number, memory, line = latest, memory_of(after), f"back to version {to}"
             if before != after:
-                number = versions.add_version(
-                    connection,
-                    judge,
-                    parent=latest,
-                    before=before,
-                    after=after,
-                    memory=restored.memory,
-                    action="rollback",
-                    line=f"back to version {to}",
-                )
-        replaced = judge_of(name, before, models=self._models)
+                new: dict[str, Any] = {"parent": latest, "before": before, "after": after, "memory": memory}
+                number = versions.add_version(connection, judge, **new, action="rollback", line=line)
+        restored, replaced = (judge_of(name, contents, models=self._models) for contents in (after, before))
         return Saved(judge=restored, version=number, parent=latest, before=replaced)
 
     def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
         """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
-        with self._reading(name) as (connection, judge, latest):
-            contents = versions.read(connection, judge, version or latest, name=name)
-            return memory_of(contents).ledger() + ErasedHashes(self._database, connection, judge).entries()
+        with self._database.read() as connection:
+            judge, _ = versions.find(connection, name)
+            return self.load(name, version).memory.ledger() + ErasedHashes(connection, judge).entries()
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
@@ -281,18 +267,11 @@ class Registry:
 
         async def learn(judge: Judge, calls: Calls) -> AlignResult:
             hashes = None if allow_erased else await asyncio.to_thread(self._erased, name)
-            refused: list[str] = []
 
             def refuse(row: Feedback) -> str | None:
-                if hashes and (reason := hashes.row_refusal(row, judge.memory)):
-                    refused.append(reason)
-                    return reason
-                return None
+                return hashes.row_refusal(row, judge.memory) if hashes else None
 
-            try:
-                return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
-            except InvalidRows as error:
-                raise InvalidRows(error.source, error.rows, hint=ALLOW) if refused else error from None
+            return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
 
         return learn
 
@@ -351,12 +330,8 @@ class Registry:
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
     def kept_answers(self, name: str) -> int:
-        """How many answers are kept that aligns of a judge have paid for and that no version holds yet.
-
-        An align that was stopped left them. The next one that asks the same takes them up.
-        """
-        with self._reading(name) as (connection, judge, _):
-            return count_answers(connection, judge)
+        """How many answers are kept that a stopped align has paid for: the next one that asks the same takes them up."""
+        return PaidAnswers(self._database, name).earlier
 
     # -- erasing -------------------------------------------------------------------------------------------------
 
@@ -420,10 +395,8 @@ class Registry:
 
     def export(self, name: str, path: str | Path | None = None, version: int | None = None) -> dict[str, Any]:
         """A version as one frozen JSON document, also written to `path` when given; the same judge, the same bytes."""
-        document = bundle.bundle_of(self.load(name, version))
-        if path is not None:
-            bundle.write_bundle(document, path)
-        return document
+        judge = self.load(name, version)
+        return bundle.bundle_of(judge) if path is None else bundle.write_bundle(judge, path)
 
     def import_bundle(
         self, source: str | Path | Mapping[str, Any], name: str | None = None, *, allow_erased: bool = False
@@ -433,15 +406,9 @@ class Registry:
         Raises InputError for a damaged bundle, and InvalidRows when it holds feedback that was erased from any judge
         here, unless `allow_erased`.
         """
-        judge, notes = bundle.read_bundle(source)
-        return commit(
-            self._database,
-            judge.replace(name=name) if name else judge,
-            action="import",
-            note="; ".join(notes) or None,
-            allow_erased=allow_erased,
-            erased_anywhere=True,
-        )
+        judge = bundle.load_bundle(source)
+        judge = judge.replace(name=name) if name else judge
+        return commit(self._database, judge, action="import", allow_erased=allow_erased, erased_anywhere=True)
 
     def import_registry(self, source: Registry) -> tuple[JudgeSummary, ...]:
         """Take over all judges of another registry, with all their versions, or none.
@@ -451,28 +418,20 @@ class Registry:
 
         Raises:
             JudgeExists: There is a judge of one of the names here.
-            RegistryError: Both registries remember what was erased, under different secrets.
             InputError: Both are the same registry.
         """
         return import_judges(source._database, self._database)
 
-    # -- transactions --------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _reading(self, name: str) -> Iterator[tuple[Connection, int, int]]:
+    def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
         with self._database.read() as connection:
             judge, latest = versions.find(connection, name)
-            yield connection, judge, latest
-
-    def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
-        with self._reading(name) as (connection, judge, latest):
             number = latest if version is None else version
             contents = versions.read(connection, judge, number, name=name)
         return number, judge_of(name, contents, models=self._models)
 
     def _erased(self, name: str) -> ErasedHashes:
-        with self._reading(name) as (connection, judge, _):
-            return ErasedHashes(self._database, connection, judge)
+        with self._database.read() as connection:
+            return ErasedHashes(connection, versions.find(connection, name)[0])
 
 
 def _conflict(name: str, attempts: int) -> VersionConflict:

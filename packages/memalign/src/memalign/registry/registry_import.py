@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, exists, insert, select, update
+from sqlalchemy import insert, select
 
-from memalign.errors import InputError, JudgeExists, RegistryError
+from memalign.errors import InputError, JudgeExists
 from memalign.registry.database import Database
-from memalign.registry.tables import erasures, judges, meta, rows, versions
-from memalign.registry.versions import JudgeSummary, add_judge, summaries
+from memalign.registry.tables import erasures, judges, rows, versions
+from memalign.registry.versions import JudgeSummary, summaries
 
 __all__ = ["import_judges"]
 
@@ -26,27 +26,11 @@ def import_judges(source: Database, target: Database) -> tuple[JudgeSummary, ...
                     f"{target.url} has judges of these names: {', '.join(sorted(taken))}. Nothing was imported; delete "
                     "them first, or export and import single judges with --name"
                 )
-            _take_secret(source, target, reading, writing)
-            for row in reading.execute(select(judges)).all():
-                new = add_judge(writing, row.name)
+            for judge in reading.execute(select(judges)).mappings().all():
+                values = {name: value for name, value in judge.items() if name != "id"}
+                new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
                 for table in (versions, rows, erasures):
-                    query = select(table).where(table.c.judge == row.id).execution_options(yield_per=_MANY)
+                    query = select(table).where(table.c.judge == judge["id"]).execution_options(yield_per=_MANY)
                     for batch in reading.execute(query).mappings().partitions():
-                        writing.execute(insert(table), [{**values, "judge": new} for values in batch])
-                writing.execute(update(judges).where(judges.c.id == new).values(latest=row.latest))
+                        writing.execute(insert(table), [{**row, "judge": new} for row in batch])
     return listed
-
-
-def _take_secret(source: Database, target: Database, reading: Connection, writing: Connection) -> None:
-    """Let the target's hashes be under the source's secret, where it has none of its own under another one."""
-    secret = source.meta(reading, "secret")
-    if secret == target.meta(writing, "secret"):
-        return
-    any_erasure = select(exists().select_from(erasures))
-    if not writing.execute(any_erasure).scalar_one():
-        writing.execute(update(meta).where(meta.c.name == "secret").values(value=secret))
-    elif reading.execute(any_erasure).scalar_one():
-        raise RegistryError(
-            f"{source.url} and {target.url} both remember what was erased, as hashes under different secrets, which "
-            "cannot be put together; import into a registry of its own. Nothing was imported"
-        )

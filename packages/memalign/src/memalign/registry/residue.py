@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from memalign.memory.guard import UNSPACED, normalised
 from memalign.memory.text_search import Finder
-from memalign.registry.judge_rows import Codec, is_unicode
+from memalign.registry.judge_rows import Codec
 from memalign.types import FeedbackKey
 from memalign.values import Value
 
@@ -26,37 +27,10 @@ RUN = 8
 """Words in a row that identify a text."""
 _BLOCK = 8 << 20
 _OVERLAP = 1 << 16
-_SHORTEST = 5  # characters: fewer stand anywhere by chance
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})|\\.")
+_QUOTE = re.compile(r'(?<!\\)"')
 # To blanks: all that is in no word. For plain text ten times as quick as a regular expression, and the same.
 _GAPS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
-
-
-class _Runs:
-    """Runs of eight words of some texts, less those that others hold too."""
-
-    def __init__(self) -> None:
-        self.runs: set[tuple[str, ...]] = set()
-        self._anchors: set[tuple[str, ...]] = set()
-
-    def add(self, words: list[str]) -> None:
-        self.runs.update(_windows(words))
-        # Every sixth three words in a row: every run of eight holds one of them.
-        self._anchors.update(zip(words[:: RUN - 2], words[1 :: RUN - 2], words[2 :: RUN - 2], strict=False))
-
-    def join(self, other: _Runs) -> None:
-        self.runs |= other.runs
-        self._anchors |= other._anchors
-
-    def discard(self, words: list[str]) -> None:
-        if self._may_hold(words):
-            self.runs.difference_update(_windows(words))
-
-    def within(self, words: list[str]) -> bool:
-        return self._may_hold(words) and not self.runs.isdisjoint(_windows(words))
-
-    def _may_hold(self, words: list[str]) -> bool:
-        """A quick no for nearly all texts that hold none."""
-        return bool(self.runs) and not self._anchors.isdisjoint(zip(words, words[1:], words[2:], strict=False))
 
 
 class Residue:
@@ -78,33 +52,25 @@ class Residue:
         self.keys, self.cases = frozenset(keys), frozenset(cases)
         self.searched, self.person = searched, person
         self.names = frozenset(map(str, self.keys))
-        self._runs, self._short, self._phrases = _Runs(), set[str](), set[str]()
-        self._long: list[str] = []
+        self._runs = set[tuple[str, ...]]()
+        self._short: dict[str, str] = {}  # with the same as a row of words
         self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
+        self.add(texts)
+
+    def add(self, texts: Iterable[str], survivors: Iterable[str] = ()) -> None:
+        """Look for these texts too, but not for what `survivors`, texts that stay, hold as well."""
+        runs, short = set[tuple[str, ...]](), dict[str, str]()
         for text in texts:
             if len(words := _words(text)) >= RUN:
-                self._runs.add(words)
-                self._long.append(text)
+                runs.update(_windows(words))
             elif text.strip():
-                self._short.add(text.strip())
-                self._phrases.add(" ".join(words))
-
-    def join(self, other: Residue) -> None:
-        """Look for the texts of `other` too."""
-        self._runs.join(other._runs)
-        self._short |= other._short
-        self._phrases |= other._phrases
-        self._long += other._long
-        self._judged.clear()
-
-    def share(self, texts: Iterable[str]) -> None:
-        """Stop looking for what `texts`, which survive, hold too."""
-        for text in texts:
-            if self._runs.runs:
-                self._runs.discard(_words(text))
-            if text.strip() in self._short:
-                self._short.discard(text.strip())
-                self._phrases.discard(" ".join(_words(text)))
+                short[text.strip()] = " ".join(words)
+        for text in survivors if runs or short else ():
+            short.pop(text.strip(), None)
+            if runs:
+                runs.difference_update(_windows(_words(text)))
+        self._runs |= runs
+        self._short |= short
         self._judged.clear()
 
     def copied(self, text: str) -> bool:
@@ -115,18 +81,21 @@ class Residue:
         """Whether a text is no chance: it holds what was searched for, or eight words of an erased text."""
         if self.searched is not None and self.searched.holds(text):
             return True
-        return bool(self._runs.runs) and self._runs.within(_words(text))
+        return bool(self._runs) and not self._runs.isdisjoint(_windows(_words(text)))
 
     def in_sentence(self, text: str) -> bool:
         """Whether a reason or note, which memalign or a person wrote, repeats an erased text or names an erased key."""
         if text not in self._judged:
-            self._judged[text] = self.copied(text) or self._in_passing(text)
+            self._judged[text] = self.copied(text) or self.in_passing(text)
         return self._judged[text]
 
-    def _in_passing(self, text: str) -> bool:
+    def in_passing(self, text: str) -> bool:
+        """The same where a single short word proves nothing, such as in a table of somebody else's."""
+        if self.certain(text):
+            return True
         words = _words(text)
         phrases = (" ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1))
-        if not self._phrases.isdisjoint(phrases):
+        if not set(self._short.values()).isdisjoint(phrases):
             return True
         if self.person is not None and f" {' '.join(_words(self.person))} " in f" {' '.join(words)} ":
             return True
@@ -137,90 +106,44 @@ class Residue:
             if name in text
         )
 
-    def in_foreign(self, text: str) -> bool:
-        """The same in a table of somebody else's, where a single short word proves nothing."""
-        if text.strip() in self._short and len(_words(text)) < 2:
-            return self.certain(text)
-        return self.in_sentence(text)
-
     def in_files(self, files: Iterable[Path], live: Iterable[bytes]) -> tuple[int, list[str]]:
         """How many bytes of `files` were searched, and the traces found there that `live` rows do not account for.
 
         A row's bytes are where they should be; `live` must be all of them. What both hold proves nothing, and was
         searched for in the decoded rows already.
         """
-        plain = [text for text in (self.searched.text if self.searched else None, self.person) if text]
-        # Only texts of which something was not shared with a survivor.
-        long = [text for text in self._long if self._runs.within(_words(text))]
-        wanted = _Spelled(long, self._short, self.keys, plain)
-        for data in live:
-            wanted.discard(data.decode("utf-8", "replace"))
-        size, traces = 0, []
+        fields = {json.dumps(text, ensure_ascii=escaped)[1:-1] for text in self._short for escaped in (True, False)}
+        size, traces = 0, dict[str, set[tuple[str, Any]]]()
         for path in files:
-            try:
-                file = path.open("rb")
-            except FileNotFoundError:
-                continue  # the journal of a writer who has just finished
-            with file:
-                tail = b""
-                while block := file.read(_BLOCK):
-                    size += len(block)
-                    text = (tail + block).decode("utf-8", "replace")
-                    traces += [f"{path.name} ({what})" for what in wanted.traces_in(text)]
-                    tail = (tail + block)[-_OVERLAP:]
-        return size, list(dict.fromkeys(traces))
+            tail = b""
+            for block in _blocks(path):
+                size += len(block)
+                text = (tail + block).decode("utf-8", "replace")
+                traces.setdefault(path.name, set()).update(self._traces(text, fields))
+                tail = (tail + block)[-_OVERLAP:]
+        for data in live if any(traces.values()) else ():
+            elsewhere = set(self._traces(data.decode("utf-8", "replace"), fields))
+            traces = {name: left - elsewhere for name, left in traces.items()}
+        return size, sorted({f"{name} ({what})" for name, left in traces.items() for what, _ in left})
+
+    def _traces(self, text: str, fields: set[str]) -> Iterator[tuple[str, Any]]:
+        """What of the erased a text holds in which there is JSON: runs of words, and `fields` as JSON spells them."""
+        plain = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else " ", text)
+        words = _words(plain) if self._runs else []
+        if not self._runs.isdisjoint(_windows(words)):
+            yield from (("a run of eight erased words", run) for run in self._runs.intersection(_windows(words)))
+        if fields:
+            yield from (("an erased field", field) for field in fields.intersection(_QUOTE.split(text)))
+        if self.searched is not None and self.searched.holds(plain):
+            yield "the text that was to go", None
 
 
-class _Spelled:
-    """The same as bodies spell it: runs of words, quoted short texts, keys; `plain` texts in any case."""
-
-    def __init__(
-        self, long: Iterable[str], short: Iterable[str], keys: Iterable[FeedbackKey], plain: Iterable[str]
-    ) -> None:
-        self._runs = _Runs()
-        for text in long:
-            for spelled in _spellings(text):
-                self._runs.add(_spelled_words(spelled))
-        # A quote inside is spelled \" and would split the field; its longest piece stands for it.
-        self._fields = {max(s.split('"'), key=len) for text in short for s in _spellings(text) if len(s) > 1}
-        cased = {spelled for text in plain for spelled in (text, text.lower(), text.upper(), text.title())}
-        self._plain = {s.lower() for text in cased for s in _spellings(text) if len(s) >= _SHORTEST}
-        # By the second half, so that all feedback of one busy person is found in one pass.
-        self._keys: dict[str, set[str]] = {}
-        for first, second in (halves for key in keys for halves in _spelled_key(key)):
-            self._keys.setdefault(second, set()).add(first)
-
-    def discard(self, text: str) -> None:
-        if self._runs.runs:
-            self._runs.discard(_spelled_words(text))
-        if self._fields:
-            self._fields.difference_update(text.split('"'))
-        if self._plain:
-            lowered = text.lower()
-            self._plain = {plain for plain in self._plain if plain not in lowered}
-        for first, second in list(self._keys_in(text)):
-            self._keys[second].discard(first)
-
-    def traces_in(self, text: str) -> Iterator[str]:
-        if self._runs.runs and self._runs.within(_spelled_words(text)):
-            yield "a run of eight erased words"
-        if self._fields and not self._fields.isdisjoint(text.split('"')):
-            yield "an erased field"
-        if any(self._keys_in(text)):
-            yield "an erased key"
-        lowered = text.lower() if self._plain else ""
-        if any(plain in lowered for plain in self._plain):
-            yield "the text or the name that was to go"
-
-    def _keys_in(self, text: str) -> Iterator[tuple[str, str]]:
-        """Every key in a text, in halves; neighbouring characters do not matter."""
-        for second, firsts in self._keys.items():
-            lengths, at = {len(first) for first in firsts}, text.find(second)
-            while at >= 0:
-                for length in lengths:
-                    if length <= at and (first := text[at - length : at]) in firsts:
-                        yield first, second
-                at = text.find(second, at + 1)
+def _blocks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            yield from iter(partial(file.read, _BLOCK), b"")
+    except FileNotFoundError:
+        return  # the journal of a writer who has just finished
 
 
 def _words(text: str) -> list[str]:
@@ -230,36 +153,12 @@ def _words(text: str) -> list[str]:
     return UNSPACED.sub(_paired, normalised(text)).split()
 
 
-def _spelled_words(text: str) -> list[str]:
-    """The words of a text as it is spelled, pairs of characters where it has no spaces."""
-    return UNSPACED.sub(_paired, text).translate(_GAPS).split()
-
-
 def _paired(run: re.Match[str]) -> str:
     return f" {' '.join(map(''.join, pairwise(run[0])) if len(run[0]) > 1 else run[0])} "
 
 
 def _windows(words: list[str]) -> Iterator[tuple[str, ...]]:
     return zip(*(words[start:] for start in range(RUN)), strict=False)
-
-
-def _spellings(text: str) -> Iterator[str]:
-    """`text` as bodies may spell it."""
-    for escaped in (False, True):
-        spelled = json.dumps(text, ensure_ascii=escaped)[1:-1]
-        if is_unicode(spelled):
-            yield spelled
-
-
-def _spelled_key(key: FeedbackKey) -> Iterator[tuple[str, str]]:
-    """A key in two halves: as a row's key has it, as a text in a body names it, and as a body lists it."""
-    written = str(key)
-    end = len(written) - len(key.source) - 1
-    yield written[:end], written[end:]
-    for escaped in (False, True):
-        parts = (written[:end], written[end:], *key)
-        first, second, name, source = (json.dumps(part, ensure_ascii=escaped)[1:-1] for part in parts)
-        yield from [(first, second), (f'["{name}",', f'"{source}"]')]
 
 
 # -- the words of rows ------------------------------------------------------------------------------------------------

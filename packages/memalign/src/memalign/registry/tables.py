@@ -49,7 +49,7 @@ _Kind = String(16).with_variant(String(16, collation="C"), "postgresql")
 meta = Table(
     "memalign_meta", metadata, Column("name", String(64), primary_key=True), Column("value", Text, nullable=False)
 )
-"""`schema_version`, the number of this format, and `secret`: the random key of the erasure hashes."""
+"""`schema_version`, the number of this format."""
 
 judges = Table(
     "memalign_judges",
@@ -57,6 +57,7 @@ judges = Table(
     Column("id", Integer, primary_key=True),
     Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
+    Column("secret", String(64), nullable=False),  # the random key under which what is erased is hashed
     # An align that began before one keeps no answer after it.
     Column("forgettings", Integer, nullable=False, default=0),
     UniqueConstraint("name", name="memalign_judges_name"),
@@ -68,7 +69,6 @@ versions = Table(
     metadata,
     Column("judge", Integer, ForeignKey("memalign_judges.id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("parent", Integer),
     Column("action", String(32), nullable=False),
     Column("created_at", String(40), nullable=False),
     Column("summary", Text, nullable=False),  # counts and guideline ids only: never a word of feedback, never a key
@@ -97,7 +97,7 @@ erasures = Table(
     "memalign_erasures",
     metadata,
     Column("judge", Integer, ForeignKey("memalign_judges.id"), primary_key=True),
-    Column("kind", String(16), primary_key=True),  # key, case (its content) or words (what was said of which content)
+    Column("kind", String(16), primary_key=True),  # key, or case (its content)
     Column("digest", String(64), primary_key=True),  # HMAC-SHA256, hex
     Column("erased_at", String(40), nullable=False),
 )
@@ -108,7 +108,6 @@ answers = Table(
     Column("judge", Integer, ForeignKey("memalign_judges.id"), primary_key=True),
     Column("key", String(64), primary_key=True),  # the hash of a model and a request
     Column("answer", LargeBinary, nullable=False),
-    Column("kept_at", String(40), nullable=False),
 )
 """What models answered aligns that are under way or were stopped; see `paid_answers`."""
 

@@ -1,40 +1,28 @@
 """Versions in the database: reading one, writing the next, and what history says of each.
 
-Every function works inside the caller's transaction.
+`commit` is a transaction; every other function works inside the caller's.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import secrets
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from memalign.errors import InputError, JudgeNotFound, VersionConflict
+from memalign.errors import InputError, InvalidRows, JudgeExists, JudgeNotFound, RowError, VersionConflict
+from memalign.judge import Judge
 from memalign.memory import Memory
-from memalign.registry.diff import summary
-from memalign.registry.judge_rows import Contents, RowKey, is_unicode
+from memalign.registry.database import Database
+from memalign.registry.diff import BY_HAND
+from memalign.registry.erased_hashes import ErasedHashes
+from memalign.registry.judge_rows import Contents, RowKey, contents_of, decoded, is_unicode, memory_of
 from memalign.registry.tables import answers, erasures, judges, rows, versions
+from memalign.types import guideline_number
 from memalign.values import ValueType
-
-__all__ = [
-    "Action",
-    "JudgeSummary",
-    "Timeline",
-    "VersionInfo",
-    "add_judge",
-    "add_version",
-    "counts",
-    "find",
-    "history",
-    "now",
-    "read",
-    "remove",
-    "summaries",
-    "timeline",
-]
 
 Action = Literal["create", "save", "edit", "align", "unalign", "erase", "rollback", "import", "lock"]
 """What made a version. Never free text: an erasure could not reach what somebody wrote there."""
@@ -59,21 +47,16 @@ class JudgeSummary:
     pending: int
     updated_at: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class VersionInfo:
-    """One version: what made it, from which parent, and what it holds.
+    """One version: what made it, and what it holds.
 
     `action` is create, save, align, unalign, edit, lock, rollback, import or erase. `redacted` versions have lost what
     was erased later; `memory_hash` is empty for them. `guidelines` counts those in force.
     """
 
     number: int
-    parent: int | None
     action: str
     created_at: str
     summary: str
@@ -84,10 +67,6 @@ class VersionInfo:
     feedback: int
     guidelines: int
     pending: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
-        return asdict(self)
 
 
 def now() -> str:
@@ -124,14 +103,78 @@ def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
     """Every row of a judge: its first version, the one after its last, and its body."""
     columns = (rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body)
     spans: Timeline = {}
-    for kind, key, since, until, body in connection.execute(select(*columns).where(rows.c.judge == judge)):
+    query = select(*columns).where(rows.c.judge == judge).order_by(rows.c.since)
+    for kind, key, since, until, body in connection.execute(query):
         spans.setdefault((kind, key), []).append((since, until or latest + 1, body))
     return spans
 
 
+def commit(
+    database: Database,
+    judge: Judge,
+    *,
+    action: Action,
+    note: str | None = None,
+    parent: int | None = None,
+    new: bool = False,
+    allow_erased: bool = False,
+    erased_anywhere: bool = False,
+) -> int:
+    """Keep `judge` as the version after `parent` (None: whatever is latest), and return its number.
+
+    One that equals the latest adds none. Raises JudgeExists, VersionConflict (also for a guideline whose number was
+    given to another one here), and InvalidRows for feedback that was erased.
+    """
+    with database.write(judge.name) as connection:
+        try:
+            number, latest = find(connection, judge.name)
+        except JudgeNotFound:
+            if parent is not None:
+                raise
+            number, latest = add_judge(connection, judge.name), 0
+        if new and latest:
+            raise JudgeExists(
+                f"a judge {judge.name!r} is in the registry already; save or edit it, or take another name"
+            )
+        if parent is not None and parent != latest:
+            raise VersionConflict(f"judge {judge.name!r} is at version {latest}, no longer at {parent}; load it again")
+        before: Contents = read(connection, number, latest, name=judge.name) if latest else {}
+        if before and action in ("save", "import"):  # which need not come from the latest version
+            judge = _numbered(judge, before)
+        after = contents_of(judge)
+        if after == before:
+            return latest
+        hashes = ErasedHashes(connection, None if erased_anywhere else number)
+        if allow_erased:
+            hashes.readmit(connection, number, judge.memory)
+        elif refused := hashes.refusals(judge.memory, memory_of(before) if before else Memory()):
+            faults = [RowError(line=n, id=str(key), reason=why) for n, (key, why) in enumerate(refused.items(), 1)]
+            raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults)
+        if action == "unalign":
+            forget_answers(connection, number)  # which may quote what was withdrawn
+        return add_version(
+            connection, number, parent=latest, before=before, after=after, memory=judge.memory, action=action, note=note
+        )
+
+
+def _numbered(judge: Judge, before: Contents) -> Judge:
+    """`judge`, which gives no number of a guideline again. Raises VersionConflict where it has given one to another."""
+    for guideline in judge.memory.guidelines:
+        written = before.get(("guideline", guideline.id))
+        other = guideline if written is None else decoded("guideline", written)
+        if guideline.text != other.text and guideline.exposed_to != other.exposed_to:
+            raise VersionConflict(
+                f"{guideline.id} of this judge is another guideline than {guideline.id} of {judge.name!r} in the "
+                "registry; load that judge and change it, or store this one under another name"
+            )
+    free = max(decoded("memory", before["memory", "next_guideline"]), judge.memory.next_guideline)
+    return judge.replace(memory=msgspec.structs.replace(judge.memory, next_guideline=free))
+
+
 def add_judge(connection: Connection, name: str) -> int:
     """A judge without a version yet; `add_version` must follow in the same transaction. Returns its id."""
-    return int(connection.execute(insert(judges).values(name=name, latest=0).returning(judges.c.id)).scalar_one())
+    new = insert(judges).values(name=name, latest=0, secret=secrets.token_hex(32))
+    return int(connection.execute(new.returning(judges.c.id)).scalar_one())
 
 
 def add_version(
@@ -165,7 +208,6 @@ def add_version(
         insert(versions).values(
             judge=judge,
             number=number,
-            parent=parent or None,
             action=action,
             created_at=now(),
             summary=line or summary(before, after),
@@ -197,6 +239,26 @@ def add_version(
     if begun:
         connection.execute(insert(rows), begun)
     return number
+
+
+def summary(before: Contents, after: Contents) -> str:
+    """One line of counts, setting names and guideline ids: what may be kept for ever, whatever is erased later."""
+    parts = [
+        f"{name} changed"
+        for kind, name in (after if before else ())
+        if (kind == "judge" or name in BY_HAND) and before.get((kind, name)) != after[kind, name]
+    ]
+    for kind, noun in (("annotation", "feedback"), ("guideline", "guideline")):
+        old, new = ({key: body for (of, key), body in rows.items() if of == kind} for rows in (before, after))
+        changed = {key for key in old.keys() & new.keys() if old[key] != new[key]}
+        for verb, keys in (("added", new.keys() - old), ("changed", changed), ("removed", old.keys() - new)):
+            examples, plural = "", ""
+            if kind == "guideline":
+                examples = f" ({', '.join(sorted(keys, key=guideline_number)[:8])})"
+                plural = "s" if len(keys) > 1 else ""
+            if keys:
+                parts.append(f"{len(keys)} {noun}{plural} {verb}{examples}")
+    return ", ".join(parts) or ("created" if not before else "bookkeeping only")
 
 
 def counts(memory: Memory) -> dict[str, int]:
@@ -243,6 +305,12 @@ def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSu
         )
         for row in connection.execute(query)
     )
+
+
+def forget_answers(connection: Connection, judge: int) -> None:
+    """Remove all answers kept for aligns of a judge. Running aligns go on, and keep nothing more."""
+    connection.execute(update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1))
+    connection.execute(delete(answers).where(answers.c.judge == judge))
 
 
 def remove(connection: Connection, judge: int) -> None:

@@ -21,7 +21,7 @@ from memalign.integrations.mlflow.errors import invalid
 from memalign.integrations.mlflow.routes import judge_model
 from memalign.integrations.mlflow.verdicts import instructions_with, learned_guidelines
 from memalign.models.providers import without_secrets
-from memalign.registry.bundle import bundle_of, read_bundle
+from memalign.registry.bundle import bundle_of, load_bundle
 
 DATA, OURS = "instructions_judge_pydantic_data", "memalign"
 """MLflow's part of a record that holds a judge of instructions, and ours inside it."""
@@ -99,7 +99,7 @@ def core_in_artifact(own: Mapping[str, Any], base: Any, embedding: Any) -> memal
         document = mlflow.artifacts.load_dict(where)
         if document.get("checksum") != own["checksum"]:
             raise invalid(f"{reason}: it is not the one that was registered")
-        core, _ = read_bundle(document)
+        core = load_bundle(document)
     except (MlflowException, MemalignError, OSError) as error:
         raise MlflowException(f"{reason} ({error})") from error
     # A bundle holds neither the key nor the settings of a model: `base` has those of the judge's own.
