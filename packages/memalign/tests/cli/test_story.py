@@ -117,7 +117,7 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
     assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]] == ["create", "align"]
     changed = memalign("diff", aligned, "1", "2")
     assert "+ G1 When a customer is disappointed" in changed.out
-    assert len(memalign("diff", aligned, "1", "2", "--json").json["added"]) == 3
+    assert len(memalign("diff", aligned, "1", "2", "--json").json["feedback"]) == 3
     back = memalign("rollback", aligned, "1")
     assert "tone is now version 3, with the content of version 1" in back.out
     assert memalign("show", aligned, "--json").json["feedback"] == 0

@@ -136,7 +136,7 @@ def person(place: OnPostgreSQL, *rights: str) -> Iterator[str]:
 
 
 def test_who_may_not_make_tables_is_told(empty: OnPostgreSQL) -> None:
-    with person(empty) as url, pytest.raises(RegistryError, match=r"permission denied for schema public.*GRANT"):
+    with person(empty) as url, pytest.raises(RegistryError, match="permission denied for schema public"):
         Registry(url)
 
 
@@ -151,8 +151,8 @@ def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
 
 def test_an_erasure_by_another_than_the_owner_says_what_is_missing(place: OnPostgreSQL) -> None:
     place.registry().create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
-    rights = "GRANT ALL ON ALL TABLES IN SCHEMA public TO ana", "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO ana"
-    with person(place, *rights) as url, pytest.raises(RegistryError, match=r"is committed, but .* let the owner"):
+    right = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ana"
+    with person(place, right) as url, pytest.raises(RegistryError, match=r"is committed, but .* let the owner"):
         Registry(url).erase("helpfulness", ["t-1"], rederive=False)
     place.registry().compact()
     assert SECRET.encode() not in place.bytes()
