@@ -20,7 +20,6 @@ __all__ = [
     "Decision",
     "DecisionModel",
     "EmbeddingModel",
-    "IdentifiedModel",
     "Limits",
     "PricedModel",
     "Question",
@@ -30,10 +29,12 @@ __all__ = [
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a model can take.
 
-    `context_tokens`: prompt and answer together. `shard_size`: how many pieces of feedback one distillation call may
-    hold at most (1 for a weak model), as many as its context has room for. `concurrency`: calls in flight.
-    `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether it
-    is slow or weak, so that it is asked for short rationales and shown little, by smaller budgets of tokens.
+    Attributes:
+        context_tokens: Prompt and answer together.
+        shard_size: Pieces of feedback in one distillation call at most; 1 for a weak model.
+        concurrency: Calls in flight.
+        examples: Similar past cases that a judgment profits from, where the judge does not say.
+        brief: It is slow or weak, so that it is asked for short rationales and shown little.
     """
 
     context_tokens: int = 128_000
@@ -46,12 +47,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One question to a chat model, answered by one JSON object.
 
-    `system` is the same for many requests, so that providers can serve it from cache; `user` varies. `schema` is the
-    JSON schema of the answer, an object whose property order is the order of generation; `schema_name` is `[a-z_]+`.
-    `timeout` is in seconds for one attempt, None for the adapter's default.
-    `optional` names properties of the schema that an answer may lack or have in another form: it is taken all the same,
-    and whoever asked makes do without. `about` names what is asked about (an item's id, keys of feedback) where an
-    answer is shown that could not be used; no model sees it.
+    Attributes:
+        system: The same for many requests, so that providers can serve it from cache.
+        user: What varies.
+        schema: The JSON schema of the answer, an object whose property order is the order of generation.
+        schema_name: In small letters and underscores.
+        timeout: Seconds for one attempt; None for the adapter's default.
+        optional: Properties that an answer may lack or have in another form.
+        about: What is asked about (an item's id), for the log of answers that could not be used; no model sees it.
     """
 
     system: str
@@ -150,14 +153,6 @@ class PricedModel(Protocol):
     """A model that knows what its tokens cost before it is asked: US dollars for a usage, None where nobody told."""
 
     def price_of(self, usage: Usage) -> float | None: ...
-
-
-@runtime_checkable
-class IdentifiedModel(Protocol):
-    """A model whose answers depend on more than its name: `identity` is its address, its engine, its settings."""
-
-    @property
-    def identity(self) -> str: ...
 
 
 @runtime_checkable

@@ -1,7 +1,6 @@
 """What steers the calls of a run: answers that are kept, a spending limit, how many are in flight, a dry run.
 
-Every request follows from memory and feedback, and an answer is a function of its request. So an align that was stopped
-makes the same requests again, and those that were answered are not paid for a second time.
+An align that was stopped makes the same requests again, and those that were answered are not paid for a second time.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -25,7 +25,6 @@ from memalign.models.base import (
     Decision,
     DecisionModel,
     EmbeddingModel,
-    IdentifiedModel,
     PricedModel,
     Question,
 )
@@ -148,20 +147,15 @@ class Calls:
         """
         # All of a question that can change its answer: not the key that names it.
         keys = {q.key: _key(model, (state, q.kind, q.text, *q.labels)) for q in questions}
-        answers = {
-            name: answer for name, key in keys.items() if (answer := self._get(key, dict[str, float])) is not None
-        }
+        found = {name: self._get(key, dict[str, float]) for name, key in keys.items()}
+        answers = {name: answer for name, answer in found.items() if answer is not None}
         new = [question for question in questions if question.key not in answers]
         if not new:
             return Decision(probabilities=answers)
         if self.dry_run is not None:
             return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
-        decision = await self._pay(
-            model,
-            "decision",
-            sum(map(estimate_tokens, (state, *(question.text for question in new)))),
-            lambda: model.decide(state, new, timeout=timeout),
-        )
+        size = sum(map(estimate_tokens, (state, *(question.text for question in new))))
+        decision = await self._pay(model, "decision", size, lambda: model.decide(state, new, timeout=timeout))
         await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
         self._check_price()
         answers |= decision.probabilities
@@ -193,11 +187,8 @@ class Calls:
             await self._keep({key: code.decode() for key, code in codes.items()})
         return np.stack([vectors[text] for text in texts]).astype(np.float32)
 
-    # -- kept answers --------------------------------------------------------------------------------------------
-
     def _get(self, key: str, kind: type[T]) -> T | None:
-        answer = None if self._answers is None else self._answers.get(key)
-        if answer is None:
+        if self._answers is None or (answer := self._answers.get(key)) is None:
             return None
         try:
             return msgspec.convert(json.loads(answer), type=kind)
@@ -212,39 +203,26 @@ class Calls:
         lines = {key: json.dumps(msgspec.to_builtins(answer)).encode() for key, answer in answers.items()}
         await self._answers.keep(lines)
 
-    # -- the limit -----------------------------------------------------------------------------------------------
-
     async def _pay(
-        self,
-        model: ChatModel | DecisionModel,
-        purpose: str,
-        size: int,
-        call: Callable[[], Awaitable[AnswerT]],
+        self, model: ChatModel | DecisionModel, purpose: str, size: int, call: Callable[[], Awaitable[AnswerT]]
     ) -> AnswerT:
         """What `call` gives, where the limit leaves room for it.
 
         The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
         of the tokens that go in.
         """
-        limit, kind = self._limit, (model.name, purpose)
-        if limit is None:
+        if self._limit is None:
             return await call()
-        if kind not in limit.paid:
+        kind = self._limit.kind(model, purpose)
+        if not kind.units:
             async with self._first:
-                if kind not in limit.paid:
-                    return await self._paid(limit, kind, size, model, call)
-        return await self._paid(limit, kind, size, model, call)
+                if not kind.units:
+                    return await self._paid(self._limit, kind, size, call)
+        return await self._paid(self._limit, kind, size, call)
 
-    async def _paid(
-        self,
-        limit: SpendLimit,
-        kind: tuple[str, str],
-        size: int,
-        model: ChatModel | DecisionModel,
-        call: Callable[[], Awaitable[AnswerT]],
-    ) -> AnswerT:
+    async def _paid(self, limit: SpendLimit, kind: _Kind, size: int, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         self._check_price()
-        expected = size * limit.price(kind, _input_price(model))
+        expected = size * limit.price(kind)
         if limit.spent + limit.reserved + expected > limit.most:
             limit.reached = True
         if limit.reached:
@@ -261,10 +239,10 @@ class Calls:
             limit.reserved -= expected
             limit.spent += usage.cost or 0.0
             if usage.calls:  # what failed for free says nothing of the next one's price
-                cost, units = limit.paid.get(kind, (0.0, 0))
-                limit.paid[kind] = (cost + (usage.cost or 0.0), units + size)
+                kind.cost += usage.cost or 0.0
+                kind.units += max(size, 1)
             if usage.cost is None:
-                self._unpriced = model.name
+                self._unpriced = kind.model
         return answer
 
     def _check_price(self) -> None:
@@ -280,16 +258,25 @@ def check_concurrency(concurrency: int | None) -> None:
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
 
 
-class SpendLimit:
-    """Dollars that all calls of a run may cost. A unit of a call costs the mean of its kind, or of the dearest one.
+@dataclass(eq=False)
+class _Kind:
+    """Calls of one model for one purpose: they cost about as much for a unit of their size.
 
     Attributes:
-        most: The limit.
-        spent: What was spent so far.
-        reserved: What the calls in flight are expected to cost.
-        reached: Whether one more call would have passed it.
-        paid: Dollars and units of size that were answered, by the model's name and the purpose.
+        model: Its name.
+        least: Dollars that a unit costs at least, by a price list; 0.0 where none says.
+        cost: Dollars of the calls that were answered.
+        units: Their size.
     """
+
+    model: str
+    least: float
+    cost: float = 0.0
+    units: int = 0
+
+
+class SpendLimit:
+    """Dollars that all calls of a run may cost, what was spent, and what the calls in flight are expected to cost."""
 
     def __init__(self, most: float) -> None:
         """Raise InputError where `most` is no amount above 0."""
@@ -297,26 +284,25 @@ class SpendLimit:
             raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
         self.most = most
         self.spent = self.reserved = 0.0
-        self.reached = False
-        self.paid: dict[tuple[str, str], tuple[float, int]] = {}
+        self.reached = False  # one more call would have passed it
+        self._kinds: dict[tuple[str, str], _Kind] = {}
 
-    def price(self, kind: tuple[str, str], least: float) -> float:
-        """Dollars that a unit of a call of that kind is expected to cost, `least` at least where none was answered."""
-        if kind in self.paid:
-            cost, units = self.paid[kind]
-            return cost / max(units, 1)
-        return max(least, *(cost / max(units, 1) for cost, units in self.paid.values()), 0.0)
+    def kind(self, model: ChatModel | DecisionModel, purpose: str) -> _Kind:
+        """What is known of the calls of a model for a purpose."""
+        if (key := (model.name, purpose)) not in self._kinds:
+            price = model.price_of(Usage(calls=1, input_tokens=1_000)) if isinstance(model, PricedModel) else None
+            self._kinds[key] = _Kind(model.name, (price or 0.0) / 1_000 * GENEROUS)
+        return self._kinds[key]
 
-
-def _input_price(model: ChatModel | DecisionModel) -> float:
-    """Dollars that an estimated token of input costs at least; 0.0 where no list says."""
-    if not isinstance(model, PricedModel):
-        return 0.0
-    return (model.price_of(Usage(calls=1, input_tokens=1_000)) or 0.0) / 1_000 * GENEROUS
+    def price(self, kind: _Kind) -> float:
+        """Dollars that a unit of a call is expected to cost: the mean of its kind, or that of the dearest kind."""
+        if kind.units:
+            return kind.cost / kind.units
+        return max(kind.least, *(other.cost / other.units for other in self._kinds.values() if other.units), 0.0)
 
 
 def _key(model: ChatModel | DecisionModel | EmbeddingModel, question: ChatRequest | tuple[str, ...] | str) -> str:
     """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
-    identity = model.identity if isinstance(model, IdentifiedModel) else ""
+    identity = getattr(model, "identity", "")  # of those whose answers depend on more than their name
     parts = [type(question).__name__, model.name, identity, question]
     return hashlib.sha256(json.dumps(msgspec.to_builtins(parts)).encode()).hexdigest()

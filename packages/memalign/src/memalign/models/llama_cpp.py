@@ -14,24 +14,14 @@ from memalign.errors import ConfigurationError
 from memalign.models.base import ChatRequest
 from memalign.types import Usage
 
-__all__ = [
-    "STREAMED",
-    "Answer",
-    "chat_body",
-    "grammar",
-    "library",
-    "load",
-    "prefix_body",
-    "question_body",
-    "words_only",
-]
+__all__ = ["Answer", "chat_body", "library", "load", "prefix_body", "question_body"]
 
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
 _SPELLINGS = 100  # alternatives among which every spelling of yes and no is looked for
 _MOST_MARGIN = 15.0
 
-STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
+_STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
 # What is read behind a shared prefix: a control picture, which no message begins with.
 _AFTER_PREFIX = "\u241e"
@@ -39,13 +29,6 @@ _AFTER_PREFIX = "\u241e"
 # What chat templates are made of. In judged text these words must stay words: tokenizers read them as control tokens
 # wherever they stand, and a judged answer could end its own message and go on as the judge.
 _CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
-
-
-def grammar(schema: dict[str, Any]) -> str:
-    """The grammar that holds an answer to a JSON schema of closed objects, written without needless white space."""
-    # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
-    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    return str(library().json_schema_to_grammar({**schema, "x-guidance": layout}))
 
 
 def library() -> Any:
@@ -94,7 +77,7 @@ class Answer:
         self._deadline = deadline
         self._given_up = given_up
         self._pieces: list[str] = []
-        self._weighed: list[dict[str, Any]] = []
+        self._tokens: list[dict[str, Any]] = []
         self.usage = Usage(calls=1)
         self.cut = False
         self.stopped = False
@@ -105,15 +88,13 @@ class Answer:
         """What has come of it."""
         return "".join(self._pieces)
 
-    def margin(self) -> float | None:
+    def margin(self) -> float:
         """Log p(yes)/p(no) of its first token, in nats, in [-15, 15]: all spellings of each added up.
 
         A side without a spelling among the alternatives is as probable as the least of them, which bounds it from
-        above. None where no alternatives are told.
+        above.
         """
-        if not self._weighed:
-            return None
-        token = self._weighed[0]
+        token: dict[str, Any] = self._tokens[0] if self._tokens else {"token": "", "logprob": 0.0}
         logs = {str(each["token"]): float(each["logprob"]) for each in (*(token.get("top_logprobs") or ()), token)}
         spellings = [(text.strip(" \t\r\n\"'`*_.,:;!").lower(), math.exp(p)) for text, p in logs.items() if p > -100]
         least = min((p for _, p in spellings), default=1.0)
@@ -127,7 +108,7 @@ class Answer:
             return False
         for choice in chunk.get("choices", ()):
             self._pieces.append(choice.get("delta", {}).get("content") or "")
-            self._weighed += (choice.get("logprobs") or {}).get("content") or ()
+            self._tokens += (choice.get("logprobs") or {}).get("content") or ()
             self.cut = self.cut or choice.get("finish_reason") == "length"
         if counts := chunk.get("usage"):
             self.usage = Usage(
@@ -143,13 +124,17 @@ class Answer:
 
 
 def _messages(system: str, user: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": words_only(system)}, {"role": "user", "content": words_only(user)}]
+    """The two messages, in which nothing is a control token: a space stands inside what would be one."""
+    texts = (
+        _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode()) for text in (system, user)
+    )
+    return [{"role": role, "content": text} for role, text in zip(("system", "user"), texts, strict=True)]
 
 
 def prefix_body(system: str, item: str = "") -> dict[str, Any]:
     """Nothing but reading what requests share: the system message of a judge, or with it the item of all questions."""
     user = f"{item}\n{_AFTER_PREFIX}" if item else _AFTER_PREFIX
-    return {"messages": _messages(system, user), "max_tokens": 0, **STREAMED}
+    return {"messages": _messages(system, user), "max_tokens": 0, **_STREAMED}
 
 
 def question_body(system: str, item: str, question: str) -> dict[str, Any]:
@@ -160,25 +145,22 @@ def question_body(system: str, item: str, question: str) -> dict[str, Any]:
         "temperature": 0.0,
         "logprobs": True,
         "top_logprobs": _SPELLINGS,
-        **STREAMED,
+        **_STREAMED,
     }
 
 
 def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
     """The request, its answer held to the schema by a grammar."""
+    # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
+    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     body: dict[str, Any] = {
         "messages": _messages(request.system, request.user),
-        "grammar": grammar(request.schema),
+        "grammar": str(library().json_schema_to_grammar({**request.schema, "x-guidance": layout})),
         "max_tokens": max_tokens,
-        **STREAMED,
+        **_STREAMED,
     }
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.seed is not None:
         body["seed"] = request.seed
     return body
-
-
-def words_only(text: str) -> str:
-    """`text` in which nothing is a control token: a space stands inside what would be one."""
-    return _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode("utf-8"))

@@ -4,13 +4,9 @@ One worker thread a model makes one call at a time: two calls at once would only
 the processed prompts of former calls in memory, so that judging and distilling, whose system messages differ, both find
 their prefix again when they take turns.
 
-No answer hangs on what was asked before. llama.cpp reads a prompt from where it parts from the last one. Where a prompt
-is cut changes how its numbers are rounded, which is enough for another verdict: the 1.5B gave another one on 4 of 27
-items when nothing was in its cache. So the prefix that a judge's requests share, the system message and what the chat
-template puts around it, is read by itself, with a mark behind it, and the request from the end of its prefix. That
-costs 0.1 s a call with the 0.5B. Decision 16 has the figures.
-
-The questions about one item are read from the end of the item in the same way, with the mark read between them.
+No answer hangs on what was asked before. llama.cpp reads a prompt from where it parts from the last one, and where a
+prompt is cut changes how its numbers are rounded, which is enough for another verdict (decision 16). So the prefix that
+requests share, a judge's system message or the item of several questions, is read by itself, with a mark behind it.
 """
 
 from __future__ import annotations
@@ -31,14 +27,7 @@ from memalign.errors import InvalidOutput, ModelError, ModelRejected, ModelUnava
 from memalign.models.answers import read_answer, show_raw
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
-from memalign.models.llama_cpp import (
-    Answer,
-    chat_body,
-    library,
-    load,
-    prefix_body,
-    question_body,
-)
+from memalign.models.llama_cpp import Answer, chat_body, library, load, prefix_body, question_body
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import whole_number
 from memalign.types import Usage
@@ -55,11 +44,7 @@ _DECIDE = "Answer the question about the item with yes or no."
 
 
 class LocalChatModel:
-    """A ChatModel and DecisionModel over a GGUF file; `LocalChatModel.open` gives one object a file.
-
-    The file is read at the first call. Answers are constrained by a grammar of the request's schema, written without
-    needless white space. Usage counts tokens and cached tokens; cost is 0.0, for nobody is paid.
-    """
+    """A ChatModel and DecisionModel over a GGUF file, read at the first call; `open` gives one object a file."""
 
     _open: ClassVar[dict[Path, LocalChatModel]] = {}
     _open_lock: ClassVar[threading.Lock] = threading.Lock()
@@ -83,13 +68,12 @@ class LocalChatModel:
         """
         full_name, path = locate(name)
         with cls._open_lock:
-            model = cls._open.get(path)
-            if model is None:
+            if path not in cls._open:
                 context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
                 usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
                 threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(usable, 8)
-                model = cls._open[path] = cls(full_name, path, context_tokens=context, threads=threads)
-            return model
+                cls._open[path] = cls(full_name, path, context_tokens=context, threads=threads)
+            return cls._open[path]
 
     @property
     def name(self) -> str:
@@ -103,7 +87,7 @@ class LocalChatModel:
 
     @property
     def identity(self) -> str:
-        """What computes its answers: two versions may differ in a verdict. Raises ConfigurationError without xllamacpp."""
+        """What computes its answers: two versions may differ in a verdict. Raises ConfigurationError without one."""
         return f"xllamacpp {library().__version__}"
 
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
@@ -113,10 +97,9 @@ class LocalChatModel:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.
 
-        `request.timeout` (600 s without one) counts from when the model starts on it, or on the prefix that it shares
-        with others. A cancelled call stops within 256 tokens. Raises ModelRejected when the prompt is longer than the
-        context, InvalidOutput when the answer was cut twice (the second time with twice the tokens) or does not fit,
-        ModelUnavailable when time is up.
+        `request.timeout` (600 s without one) counts from when the model starts on it. A cancelled call stops within 256
+        tokens. Raises ModelRejected when the prompt is longer than the context, InvalidOutput when the answer was cut
+        twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
         """
         return await self._in_turn(lambda ask: self._complete(request, ask), request.timeout)
 
@@ -130,18 +113,29 @@ class LocalChatModel:
         """The answers to `questions`, each of one token, yes or no; the state is read once for all of them.
 
         Of a choice or a score every label is asked about, and the margins log p(yes)/p(no) give its share. A yes/no
-        question is never n/a. An answer depends on the state and the question alone, on no other question and no
-        earlier call. Errors are those of `complete`, with what was spent until then.
+        question is never n/a. An answer depends on the state and the question alone. Errors are those of `complete`.
         """
         if not questions:
             return Decision(probabilities={})
         lines = list(dict.fromkeys(line for question in questions for line in _lines(question)))
         margins, usage = await self._in_turn(lambda ask: self._margins(state, lines, ask), timeout)
-        probabilities = {
+        shares = {
             question.key: _probabilities(question, [margins[line] for line in _lines(question)])
             for question in questions
         }
-        return Decision(probabilities=probabilities, usage=usage)
+        return Decision(probabilities=shares, usage=usage)
+
+    def close(self) -> None:
+        """Wait for the call in flight and free the memory; the next call loads the file again."""
+
+        def unload() -> None:
+            self._server = None
+            self._prefix_tokens.clear()
+
+        self._worker.submit(unload).result()
+        with self._open_lock:
+            if self._open.get(self._path) is self:
+                del self._open[self._path]
 
     async def _in_turn(self, call: Callable[[Ask], T], timeout: float | None) -> T:  # noqa: ASYNC109
         """What `call` gives in the worker thread; it asks llama.cpp with the time limit, and stops if nobody waits."""
@@ -160,20 +154,6 @@ class LocalChatModel:
             given_up.set()
             raise
 
-    def close(self) -> None:
-        """Wait for the call in flight and free the memory; the next call loads the file again.
-
-        The next `open` of the file gives another object, with the settings of then.
-        """
-        self._worker.submit(self._unload).result()
-        with self._open_lock:
-            if self._open.get(self._path) is self:
-                del self._open[self._path]
-
-    def _unload(self) -> None:
-        self._server = None
-        self._prefix_tokens.clear()
-
     def _complete(self, request: ChatRequest, ask: Ask) -> ChatReply:
         usage = Usage()
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
@@ -183,17 +163,20 @@ class LocalChatModel:
             self._prefix_tokens[hash(request.system)] = cached
             usage += replace(answer.usage, cached_tokens=min(before, cached))
             if not answer.cut:
-                return ChatReply(data=self._data(answer.text, request, usage), text=answer.text, usage=usage)
+                # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
+                data, problem = read_answer(answer.text, request.schema, optional=request.optional)
+                if data is not None and not problem:
+                    return ChatReply(data=data, text=answer.text, usage=usage)
+                show_raw(self._name, problem, answer.text, about=request.about)
+                raise InvalidOutput(f"{self._name} gave no answer that fits the schema: {problem}", usage=usage)
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(
                     f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer "
                     f"in a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT",
                     usage=usage,
                 )
-        raise InvalidOutput(
-            f"{self._name}: the answer was cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}",
-            usage=usage,
-        )
+        cuts = f"cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}"
+        raise InvalidOutput(f"{self._name}: the answer was {cuts}", usage=usage)
 
     def _read_prefix(self, request: ChatRequest, ask: Ask) -> int:
         """Have the cache hold the shared prefix of `request`; the tokens of it that were in the cache already."""
@@ -210,10 +193,7 @@ class LocalChatModel:
         return 0
 
     def _margins(self, state: str, lines: Sequence[str], ask: Ask) -> tuple[dict[str, float], Usage]:
-        """Log p(yes)/p(no) of each line about the state, and what they cost.
-
-        Whatever was asked before, each line is read from where the state ends.
-        """
+        """Log p(yes)/p(no) of each line about the state, and what they cost; each is read from the state's end."""
         usage, margins = Usage(), dict[str, float]()
         prefix = prefix_body(_DECIDE, state)
         try:
@@ -222,9 +202,7 @@ class LocalChatModel:
                 answer = ask(question_body(_DECIDE, state, line))
                 cached = answer.usage.cached_tokens if margins else 0  # for the first one the state was read
                 usage += replace(answer.usage, cached_tokens=cached)
-                if (margin := answer.margin()) is None:
-                    raise InvalidOutput(f"{self._name} told no probabilities of its answer")
-                margins[line] = margin
+                margins[line] = answer.margin()
         except ModelError as error:
             error.usage = usage + (error.usage or Usage())
             raise
@@ -233,29 +211,17 @@ class LocalChatModel:
     def _ask(self, body: dict[str, Any], timeout: float, given_up: threading.Event) -> Answer:
         answer = Answer(deadline=time.monotonic() + timeout, given_up=given_up)
         self._server.handle_chat_completions(body, answer.receive)
+        if answer.error.get("type") == "exceed_context_size_error":
+            raise PromptTooLong(
+                f"{self._name}: the prompt has {answer.error.get('n_prompt_tokens', 0):,} tokens, the limit is "
+                f"{self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
+            )
         if answer.error:
-            raise self._rejection(answer.error)
+            raise ModelRejected(f"{self._name}: {answer.error.get('message', answer.error)}")
         if answer.stopped:
             why = "the call was cancelled" if given_up.is_set() else f"no answer after {timeout:g} s"
             raise ModelUnavailable(f"{self._name}: {why}")
         return answer
-
-    def _rejection(self, error: dict[str, Any]) -> ModelError:
-        if error.get("type") == "exceed_context_size_error":
-            return PromptTooLong(
-                f"{self._name}: the prompt has {error.get('n_prompt_tokens', 0):,} tokens, the limit is "
-                f"{error.get('n_ctx', self._context):,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
-            )
-        message = f"{self._name}: {error.get('message', error)}"
-        return ModelRejected(message) if error.get("code") == 400 else ModelUnavailable(message)
-
-    def _data(self, text: str, request: ChatRequest, usage: Usage) -> dict[str, Any]:
-        # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
-        data, problem = read_answer(text, request.schema, optional=request.optional)
-        if data is None or problem:
-            show_raw(self._name, problem, text, about=request.about)
-            raise InvalidOutput(f"{self._name} gave no answer that fits the schema: {problem}", usage=usage)
-        return data
 
 
 def _lines(question: Question) -> list[str]:

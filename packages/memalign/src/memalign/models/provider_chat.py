@@ -153,9 +153,5 @@ def _first_form(model: Model) -> _Form:
 
 def _reasons(model: Model) -> bool:
     """Whether the model thinks before it answers unless told not to; it then takes no temperature."""
-    profile: dict[str, Any] = dict(model.profile)
-    by_default = profile.get("thinking_enabled_by_default", profile.get("openai_reasoning_enabled_by_default"))
-    if by_default is None:  # an older pydantic-ai, which knows only what OpenAI's models can switch off
-        switch = profile.get("openai_supports_reasoning_effort_none", False)
-        by_default = profile.get("openai_supports_reasoning", False) and not switch
-    return bool(by_default or profile.get("thinking_always_enabled", False))
+    names = ("thinking_enabled_by_default", "openai_reasoning_enabled_by_default", "thinking_always_enabled")
+    return any(model.profile.get(name) for name in names)

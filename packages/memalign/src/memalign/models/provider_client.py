@@ -40,9 +40,7 @@ class LoopClients(Generic[T]):
         with self._lock:
             for closed in [other for other in self._clients if other.is_closed()]:
                 self._forget(closed)
-            if loop not in self._clients:
-                self._clients[loop] = loop.create_task(self._start(loop))
-            task = self._clients[loop]
+            task = self._clients.get(loop) or self._clients.setdefault(loop, loop.create_task(self._start(loop)))
         try:
             return await asyncio.shield(task)  # one impatient caller must not cancel the opening for all
         except Exception:
@@ -53,10 +51,8 @@ class LoopClients(Generic[T]):
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> T:
         client, provider = await asyncio.to_thread(self._open)
-        closing = self._close_with_loop(loop, provider)
+        _closings[loop, self] = closing = self._close_with_loop(loop, provider)
         await anext(closing)
-        with self._lock:
-            _closings[loop, self] = closing
         return client
 
     async def _close_with_loop(
@@ -68,8 +64,7 @@ class LoopClients(Generic[T]):
             try:
                 yield
             finally:
-                with self._lock:
-                    self._forget(loop)
+                self._forget(loop)
 
     def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
         self._clients.pop(loop, None)

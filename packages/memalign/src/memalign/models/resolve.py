@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
 
 from memalign.errors import ConfigurationError
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel, Limits
@@ -40,7 +41,7 @@ RECORD_TOKENS = 2_500
 """Of a context, for each piece of feedback in a distillation call: case, comment and the rule that may come of it."""
 
 _lock = threading.Lock()
-_models: dict[tuple[object, ...], object] = {}
+_models: dict[str, object] = {}
 
 
 def resolve(
@@ -53,10 +54,8 @@ def resolve(
 ) -> ChatModel:
     """The chat model of that name; a ChatModel is given back as it is. One instance a process, name and address.
 
-    Names are those of providers that pydantic-ai knows; `openai:` means any OpenAI-compatible server when
-    OPENAI_BASE_URL is set, and then needs no key; `openai:<name>@<address>` is one at an address of its own, which gets
-    no other server's key; `local:<name>` is the embedded model. MEMALIGN_CONTEXT_TOKENS, MEMALIGN_SHARD_SIZE and
-    MEMALIGN_CONCURRENCY override a provider model's limits.
+    `openai:` means any OpenAI-compatible server when OPENAI_BASE_URL is set, and then needs no key;
+    `openai:<name>@<address>` is one at an address of its own, which gets no other server's key.
 
     Args:
         name: None for `default_model_name()`; a Target for a name with an address and a key of its own.
@@ -87,7 +86,7 @@ def resolve(
         )
     from memalign.models.provider_chat import ProviderChatModel
 
-    return _provider_model(ProviderChatModel, name, extra, prices, context_tokens)
+    return _opened(ProviderChatModel, name, extra=extra, prices=prices, context_tokens=context_tokens)
 
 
 def resolve_decision(
@@ -106,8 +105,7 @@ def resolve_decision(
         context_tokens: What it takes, whatever a list says.
 
     Raises:
-        ConfigurationError: It is the name of a chat model or of nothing that is known; a key, an address or a package
-            is missing: with what to set or install. The embedded model takes no settings.
+        ConfigurationError: It is the name of a chat model or of nothing that is known; otherwise as of `resolve`.
     """
     if not isinstance(name, str | Target):
         return name
@@ -122,7 +120,7 @@ def resolve_decision(
     from memalign.models.decision import ProviderDecisionModel
 
     extra = {"extra_headers": dict(headers)} if headers else {}
-    return _provider_model(ProviderDecisionModel, name, extra, prices, context_tokens)
+    return _opened(ProviderDecisionModel, name, extra=extra, prices=prices, context_tokens=context_tokens)
 
 
 def resolve_embedding(
@@ -143,7 +141,7 @@ def resolve_embedding(
 
     if isinstance(name, str) and (match := _LENGTH.fullmatch(name)):
         name, dimensions = match["name"], int(match["length"])
-    return _provider_model(ProviderEmbedding, name, dimensions=dimensions)
+    return _opened(ProviderEmbedding, name, dimensions=dimensions)
 
 
 def _parts(name: str | Target) -> tuple[str, str]:
@@ -152,45 +150,31 @@ def _parts(name: str | Target) -> tuple[str, str]:
 
 def _local(model: str, settings: object) -> LocalChatModel:
     if settings:
-        raise ConfigurationError(
-            f"local:{model} runs in this process and takes no headers, prices, context or other settings"
-        )
+        raise ConfigurationError(f"local:{model} runs in this process and takes no headers, prices or other settings")
     from memalign.models.local import LocalChatModel
 
     return LocalChatModel.open(model)
 
 
-def _provider_model(
-    kind: Callable[..., T],
-    name: str | Target,
-    extra: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
-    context_tokens: int | None = None,
-    **own: Any,
-) -> T:
-    """The model of the kind, opened once: `own` are settings that only this kind has."""
+def _opened(kind: Callable[..., T], name: str | Target, *, context_tokens: int | None = None, **settings: Any) -> T:
+    """The provider's model of that kind, opened once with these settings and the limits of the environment."""
     target = target_of(name) if isinstance(name, str) else name
     context_tokens = context_tokens or whole_number("MEMALIGN_CONTEXT_TOKENS")
     concurrency, usual = whole_number("MEMALIGN_CONCURRENCY"), Limits()
     context = context_tokens or usual.context_tokens
-    settings = {
-        "limits": Limits(
-            context_tokens=context,
-            shard_size=whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
-            concurrency=concurrency or USUAL_IN_FLIGHT,
-        ),
+    shard_size = whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1))
+    settings |= {
+        "limits": Limits(context_tokens=context, shard_size=shard_size, concurrency=concurrency or USUAL_IN_FLIGHT),
         "look_up_context": context_tokens is None,
         # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
         "max_concurrency": concurrency or MOST_IN_FLIGHT,
-        "prices": prices,
-        **own,
     }
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
-    opened = kind, target, json.dumps(extra or {}, sort_keys=True, default=str), *settings.items()
+    key = f"{kind} {msgspec.json.encode(target)!r} {sorted(settings.items())}"
     with _lock:
-        if opened not in _models:
-            _models[opened] = kind(target, extra=extra, **settings)
-        return cast("T", _models[opened])
+        if key not in _models:
+            _models[key] = kind(target, **settings)
+        return cast("T", _models[key])
 
 
 def default_model_name() -> str | None:
