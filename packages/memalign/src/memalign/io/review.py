@@ -80,8 +80,8 @@ def write_review(
     texts = [json.dumps({"id": example.id, **example.content}, separators=(",", ":")) for example, _ in cases]
     hidden = [[text[at : at + _LONGEST_CELL] for at in range(0, len(text), _LONGEST_CELL)] for text in texts]
     names = [HIDDEN, *(f"{HIDDEN} {part}" for part in range(2, max(map(len, hidden), default=1) + 1))]
-    shown = (VERDICT, REASON) if with_verdicts and any(judgment is not None for _, judgment in cases) else ()
-    columns = ["id", *fields, *shown, "value", "rationale", "source", *names]
+    verdicts = (VERDICT, REASON) if with_verdicts and any(judgment is not None for _, judgment in cases) else ()
+    columns = ["id", *fields, *verdicts, "value", "rationale", "source", *names]
     rows = []
     for (example, judgment), parts in zip(cases, hidden, strict=True):
         row: dict[str, Any] = {"id": example.id, "source": source, **dict(zip(names, parts, strict=False))}

@@ -99,8 +99,6 @@ def decoded(line: int, raw: bytes) -> str | RowError:
     try:
         return raw.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        byte = raw[error.start]
-        return RowError(
-            line=line,
-            reason=f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8; save the file as UTF-8 (in a spreadsheet: save it as CSV UTF-8)",
-        )
+        place, byte = error.start + 1, raw[error.start]
+        advice = "save the file as UTF-8 (in a spreadsheet: save it as CSV UTF-8)"
+        return RowError(line=line, reason=f"byte {place} (0x{byte:02x}) is not UTF-8; {advice}")

@@ -53,9 +53,9 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
                 characters += sum(len(cell) for cell in cells if isinstance(cell, str))
                 if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
                     raise InputError(
-                        f"{path} is too large at row {number:,}: at most {_MOST_ROWS:,} rows, {_MOST_COLUMNS:,} columns "
-                        f"and {_LARGEST // 1_000_000} million characters are read; delete stray cells beside or below "
-                        "the table, save it as .csv, or split it"
+                        f"{path} is too large at row {number:,}: at most {_MOST_ROWS:,} rows, "
+                        f"{_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read; delete "
+                        "stray cells beside or below the table, save it as .csv, or split it"
                     )
                 values = [_plain(cell) for cell in cells]
                 width = max((place for place, value in enumerate(values, 1) if value is not None), default=0)
