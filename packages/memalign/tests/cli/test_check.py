@@ -6,60 +6,52 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import FEEDBACK, Run, jsonl
+from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl
 from tests.support.endpoint import Endpoint
 
 
 def row(example_id: str, value: object, source: str | None = None, **more: Any) -> dict[str, Any]:
-    given = {"id": example_id, "inputs": f"question {example_id}", "outputs": "answer", "value": value, **more}
-    return given if source is None else {**given, "source": source}
+    content = {"id": example_id, "inputs": f"question {example_id}", "outputs": "answer", "value": value, **more}
+    return content if source is None else {**content, "source": source}
 
 
-def test_labels_sources_duplicates_and_conflicts_are_told(memalign: Run, tmp_path: Path) -> None:
+def test_labels_sources_duplicates_and_conflicts_are_told(memalign: Run, tone: str, tmp_path: Path) -> None:
     unlabelled = row("u", None, "eva", rationale="Too long.")
     rows = [row("a", True, "ana"), {**row("b", False, "ben"), "inputs": "question a"}, unlabelled]
     file = jsonl(tmp_path / "f.jsonl", [*rows, *(row(f"t-{n}", True) for n in range(10))])
-    found = memalign("check", file, "--value-type", "bool", "--json")
-    assert found.code == 0
-    assert found.json["labels"] == {"true": 11, "false": 1}
-    assert found.json["sources"] == {"unknown": 10, "ana": 1, "ben": 1, "eva": 1}
-    assert (found.json["cases"], found.json["duplicates"], found.json["alpha"]) == (12, [["a", "b"]], None)
+    review = memalign("check", file, tone, "--json")
+    assert review.code == 0
+    assert review.json["labels"] == {"true": 11, "false": 1}
+    assert review.json["sources"] == {"unknown": 10, "ana": 1, "ben": 1, "eva": 1}
+    assert (review.json["cases"], review.json["duplicates"], review.json["alpha"]) == (12, [["a", "b"]], None)
     annotations = {"a@ana": True, "b@ben": False}
-    assert found.json["conflicts"] == [{"ids": ["a", "b"], "annotations": annotations, "label": None}]
-    shown = memalign("check", file, "--value-type", "bool").out
+    assert review.json["conflicts"] == [{"ids": ["a", "b"], "annotations": annotations, "label": None}]
+    shown = memalign("check", file, tone).out
     for words in (
         "13 rows on 12 cases; 12 with a value, 1 with a rationale",
-        "92%",
-        "unknown (no source given)",
-        "a@ana: true, b@ben: false",
-        "too few to measure, 1 case labelled by two or more people",
+        "labels: true 11 (92%), false 1 (8%)",
+        "conflict on a, b: a@ana: true, b@ben: false; no label counts",
+        "Krippendorff's alpha on 1 case labelled by two or more people: none can be computed",
     ):
         assert words in shown
 
 
-def test_agreement_between_people_is_krippendorffs_alpha(memalign: Run, tmp_path: Path) -> None:
+def test_agreement_between_people_is_krippendorffs_alpha(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
+    settings = ("--instructions", INSTRUCTIONS, "--value-type", "int:1..5", "--model", "openai:test")
+    assert memalign("create", "stars", *settings).code == 0
     pairs = [("a", 1, 1), ("b", 5, 5), ("c", 2, 2), ("d", 4, 5)]
     rows = [row(key, value, who) for key, *values in pairs for who, value in zip(("ana", "ben"), values, strict=True)]
     file = jsonl(tmp_path / "f.jsonl", rows)
-    found = memalign("check", file, "--value-type", "int:1..5", "--json").json
-    assert found["compared"] == 4
-    assert 0.9 < found["alpha"] < 1
-    nominal = memalign("check", jsonl(tmp_path / "g.jsonl", [{**r, "value": str(r["value"])} for r in rows]), "--json")
-    assert nominal.json["alpha"] < found["alpha"]
-    assert "Krippendorff's alpha" in memalign("check", file).out
-
-
-def test_bad_rows_are_named_and_others_described(memalign: Run, tmp_path: Path) -> None:
-    file = jsonl(tmp_path / "f.jsonl", [row("a", 7), row("b", 3), {"id": "c", "inputs": "x"}])
-    found = memalign("check", file, "--value-type", "int:1..5", "--json")
-    assert found.code == 1
-    assert found.json["rows"] == 1
-    assert [(bad["line"], bad["id"]) for bad in found.json["invalid"]] == [(1, "a"), (3, "c")]
-    assert "use a whole number from 1 to 5" in memalign("check", file, "--value-type", "int:1..5").out
+    near = memalign("check", file, "stars", "--json").json
+    assert near["compared"] == 4
+    assert 0.9 < near["alpha"] < 1
+    bad = memalign("check", jsonl(file, [row("a", 7), row("b", 3), {"id": "c", "inputs": "x"}]), "stars", "--json")
+    assert (bad.code, bad.json["rows"]) == (1, 1)
+    assert [(wrong["line"], wrong["id"]) for wrong in bad.json["invalid"]] == [(1, "a"), (3, "c")]
+    assert "use a whole number from 1 to 5" in memalign("check", file, "stars").out
 
 
 def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:
-    calls = len(endpoint.requests)
     rows = [
         FEEDBACK[0],
         {**FEEDBACK[1], "rationale": "Very warm."},
@@ -67,15 +59,15 @@ def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_
         {"id": "n-1", "inputs": "no reply here", "value": True},
         {**FEEDBACK[2], "outputs": "Something else."},
     ]
-    found = memalign("check", jsonl(tmp_path / "f.jsonl", rows), aligned, "--json")
-    assert found.code == 1
-    assert found.json["status"] == {"unchanged": 1, "changed": 1, "new": 1}
-    assert [bad["line"] for bad in found.json["invalid"]] == [4, 5]
-    assert "{{ outputs }}" in found.json["invalid"][0]["reason"]
-    assert len(endpoint.requests) == calls
+    review = memalign("check", jsonl(tmp_path / "f.jsonl", rows), aligned, "--json")
+    assert review.code == 1
+    assert review.json["status"] == {"unchanged": 1, "changed": 1, "new": 1}
+    assert [bad["line"] for bad in review.json["invalid"]] == [4, 5]
+    assert "{{ outputs }}" in review.json["invalid"][0]["reason"]
+    assert not endpoint.requests
 
 
-def test_rows_from_stdin_are_read_like_a_file(memalign: Run, tmp_path: Path) -> None:
+def test_rows_from_stdin_are_read_like_a_file(memalign: Run) -> None:
     line = json.dumps(row("a", True))
     assert memalign("check", "-", stdin=f"\ufeff{line}\n").code == 0
     deep = "[" * 5000 + "]" * 5000

@@ -54,7 +54,7 @@ def test_concurrency_changes_nothing_that_is_written(
     jsonl(tmp_path / "changed.jsonl", [{**FEEDBACK[0], "rationale": "Start with reassurance."}])
     shutil.copy("memalign.db", "before.db")
     found: list[Any] = []
-    for concurrency in (1, 2, 8, 32):
+    for concurrency in (1, 8):
         shutil.copy("before.db", "memalign.db")
         (tmp_path / "out.jsonl").unlink(missing_ok=True)
         endpoint.max_in_flight = 0
@@ -62,4 +62,4 @@ def test_concurrency_changes_nothing_that_is_written(
         assert ran.code == 0, ran.err
         assert endpoint.max_in_flight <= concurrency
         found.append(look(tmp_path / "out.jsonl"))
-    assert found[1:] == found[:1] * 3
+    assert found[0] == found[1]

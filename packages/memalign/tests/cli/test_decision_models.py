@@ -1,18 +1,20 @@
-"""A judge whose model decides and writes nothing, or that has such a model beside its own."""
+"""A judge whose model decides and writes nothing, or that has such a model beside its own; checks as people see them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.conftest import INSTRUCTIONS, Run
+from tests.cli.conftest import INSTRUCTIONS, Run, answer
 from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint
 
 NEW = ("create", "tone", "--value-type", "bool", "--instructions", INSTRUCTIONS)
 CHAT = ("--model", "openai:m@http://127.0.0.1:1/v1")
+SORRY = "Does the reply show sympathy?"
 
 
 @pytest.fixture
@@ -21,39 +23,61 @@ def deciding() -> Iterator[Endpoint]:
         yield server
 
 
-def shown(memalign: Run) -> dict[str, object]:
-    data: dict[str, object] = json.loads(memalign("show", "tone", "--json").out)
-    return data
+def with_checks(body: dict[str, Any]) -> dict[str, Any]:
+    said: Any = answer(body)
+    for change in said.get("changes", ()):
+        change["checks"] = [{"question": SORRY, "answer": "no"}, {"question": "Cold.", "answer": "yes"}]
+    return {**said}
 
 
 def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoint) -> None:
     name = f"system-one:m@{deciding.base_url}"
     made = memalign(*NEW, *CHAT, "--check-model", name, "--for", "check", "--price", "input=0.042,output=0")
     assert made.code == 0, made.err
-    assert shown(memalign)["check_model"] == name
-    assert shown(memalign)["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
+    shown = memalign("show", "tone", "--json").json
+    assert shown["check_model"] == name
+    assert shown["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
     assert f"check model {name}" in " ".join(memalign("show", "tone").out.split())
     assert memalign("edit", "tone", "--check-model", "").code == 0
-    assert shown(memalign)["check_model"] is None
+    assert memalign("show", "tone", "--json").json["check_model"] is None
+    assert memalign("edit", "tone", "--model", name, "--price", "input=0.042,output=0").code == 0
+    assert memalign("show", "tone", "--json").json["model"] == name, "a judge's own model may be one that decides"
     assert deciding.requests == []
 
 
-def test_a_chat_model_answers_no_checks(memalign: Run) -> None:
-    refused = memalign(*NEW, *CHAT, "--check-model", "openai:gpt-4.1-mini")
-    assert refused.code == 2
-    assert "not a decision model" in refused.err
-
-
-def test_a_judges_model_may_be_one_that_decides(memalign: Run, deciding: Endpoint) -> None:
-    name = f"system-one:m@{deciding.base_url}"
-    made = memalign(*NEW, "--model", name, "--price", "input=0.042,output=0")
-    assert made.code == 0, made.err
-    assert shown(memalign)["model"] == name
-
-
-@pytest.mark.parametrize(("name", "missing"), [("typesafe:jev-latest", "TYPESAFE_API_KEY"), ("system-one:m", "@http")])
-def test_what_is_missing_is_said_before_anything_is_stored(memalign: Run, name: str, missing: str) -> None:
-    refused = memalign(*NEW, "--model", name)
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (("--model", "typesafe:jev-latest"), "TYPESAFE_API_KEY"),
+        (("--model", "system-one:m"), "@http"),
+        ((*CHAT, "--check-model", "openai:gpt-4.1-mini"), "not a decision model"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_is_stored(
+    memalign: Run, options: tuple[str, ...], missing: str
+) -> None:
+    refused = memalign(*NEW, *options)
     assert refused.code == 2
     assert missing in refused.err
-    assert memalign("list", "--json").out.count("tone") == 0
+    assert memalign("list", "--json").json == {"judges": []}
+
+
+def test_checks_are_learned_shown_and_dropped(
+    memalign: Run, deciding: Endpoint, endpoint: Endpoint, feedback: Path
+) -> None:
+    endpoint.answer = with_checks
+    assert memalign(*NEW, "--model", "openai:test").code == 0
+    assert SORRY not in memalign("align", "tone", feedback).out, "a chat model alone is asked no questions"
+    assert memalign("delete", "tone", "--yes").code == 0
+    assert memalign(*NEW, "--model", "openai:test", "--check-model", f"system-one:m@{deciding.base_url}").code == 0
+    learned = memalign("align", "tone", feedback)
+    assert learned.code == 0, learned.err
+    assert "questions of new guidelines that cannot be asked: 2; the guidelines stay" in learned.out
+    # ana said of t-1 (false) and of t-2 (true) that the answer is no.
+    for name, label in (("G1", "false"), ("G2", "true")):
+        for shown in (learned, memalign("guideline", "tone", name), memalign("show", "tone")):
+            assert f"{SORRY} [no for {label}]" in shown.out
+    checks = memalign("show", "tone", "--json").json["guidelines"][0]["checks"]
+    assert checks == [{"question": SORRY, "answer": "no", "value": False, "test": None}]
+    reworded = memalign("guideline", "tone", "G1", "--text", "Be kind first.")
+    assert f"    - {SORRY} [no for false]" in reworded.out, "a new text drops the checks of the old one"

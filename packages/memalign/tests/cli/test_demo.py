@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memalign import Judge
-from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, embedded_model_name, estimate, plan_text, verdict_table
+from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, estimate, plan_text, verdict_table
 from memalign.cli.output import show
-from memalign.errors import ConfigurationError, ModelError
+from memalign.errors import ModelError
 from memalign.types import Feedback, Judgment, Usage
 from tests.cli.conftest import session
 from tests.support.attentive import attentive
@@ -69,32 +67,13 @@ def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pyt
     assert demo(session(json=True), model="openai:test") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 4}
-    assert [stage["name"] for stage in report["stages"]] == [
-        "judge, unaligned",
-        "align",
-        "judge, aligned",
-        "unalign",
-        "judge, after unalign",
-    ]
-    calls = sum(stage["usage"]["calls"] for stage in report["stages"])
-    assert calls == len(endpoint.requests)
+    assert report["usage"]["calls"] == len(endpoint.requests)
     assert report["unalign"]["removed"] == ["t-1@ana"]
-    gone = {guideline["id"] for guideline in report["unalign"]["forgotten"]}
+    assert report["unalign"]["forgotten"]
     assert all("t-1@ana" not in guideline["exposed_to"] for guideline in report["unalign"]["guidelines"])
-    assert gone
-
-
-def test_a_withdrawn_case_enters_no_later_prompt(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    demo(session(json=True), model="openai:test")
-    prompts = iter(endpoint.requests)
-    told = {
-        stage["name"]: [
-            "parcel" in system_of(body) + user_of(body) for body in islice(prompts, stage["usage"]["calls"])
-        ]
-        for stage in json.loads(capsys.readouterr().out)["stages"]
-    }
-    assert any(told["judge, aligned"])  # it was shown, else the last line would say nothing
-    assert told["judge, after unalign"] == [False] * 5
+    parcel = ["parcel" in system_of(body) + user_of(body) for body in endpoint.requests]
+    assert any(parcel), "a case of the feedback that is withdrawn"
+    assert parcel[-5:] == [False] * 5, "which enters no later prompt"
 
 
 def test_a_failing_model_is_told_by_exit_code(
@@ -119,24 +98,9 @@ def test_an_unanswering_model_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPa
     assert len(server.requests) == 5
 
 
-def test_a_wrong_model_name_stops_the_demo_first(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConfigurationError, match="nobody"):
-        demo(session(), model="nobody:knows")
-    assert capsys.readouterr().out == ""
-
-
 # -- what it prints --------------------------------------------------------------------------------------------------
 
 EVIL = "\x1b[2J[/bold] [red]done[/red] \u202eevil"
-
-
-def test_the_first_run_tells_what_it_will_pull(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
-    monkeypatch.setattr("memalign.models.download.pull", lambda *_, **__: tmp_path)
-    embedded_model_name(print, yes=True)
-    assert "Download qwen2.5-coder-1.5b (1,117 MB, Apache-2.0" in capsys.readouterr().out
 
 
 def test_model_words_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +65,9 @@ def test_a_new_version_is_compared_with_the_last(memalign: Run, warm: str, tmp_p
     found = memalign("evaluate", warm, cases, "--not-worse-than", "5", "--json")
     assert found.code == 0, found.err
     assert (found.json["version"], found.json["against"], found.json["gate"]["outcome"]) == (2, "1", "pass")
-
-
-def test_another_model_must_keep_up_with_the_judges_own(memalign: Run, warm: str, tmp_path: Path) -> None:
-    cases = jsonl(tmp_path / "cases.jsonl", rows(90, 10))
-    ran = memalign("evaluate", warm, cases, "--model", "openai:other", "--not-worse-than", "5", "--json")
-    assert ran.code == 0, ran.err
-    assert (ran.json["against"], ran.json["base"]["model"]) == ("1", "openai:test")
+    other = memalign("evaluate", warm, cases, "--model", "openai:other", "--not-worse-than", "5", "--json")
+    assert other.code == 0, other.err
+    assert (other.json["against"], other.json["base"]["model"]) == ("2", "openai:test"), "the judge's own model"
 
 
 def test_a_build_reads_judgments_and_needs_no_server(
@@ -113,15 +108,6 @@ def test_the_build_page_and_test_report_are_written(memalign: Run, warm: str, tm
     assert (tmp_path / "page.md").read_text("utf-8").startswith("# ")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file on which every write fails")
-def test_a_full_disk_loses_no_paid_result(memalign: Run, warm: str, tmp_path: Path) -> None:
-    cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
-    ran = memalign("evaluate", warm, cases, "--min-accuracy", "0.7", "--junit", "/dev/full")
-    assert ran.code == 2
-    assert "cannot write /dev/full" in ran.err
-    assert "accuracy at least 0.7" in ran.out
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -159,9 +145,3 @@ def test_a_report_is_what_its_name_asks_for(
     assert f"wrote the report to report.{suffix}" in ran.err
     assert "1 more in the judge's memory, which do not count" in ran.out
     assert Path(f"report.{suffix}").read_text("utf-8").startswith(begins)
-
-
-def test_a_report_has_its_sides_by_name(memalign: Run, aligned: str, held_out: Path) -> None:
-    assert memalign("evaluate", aligned, held_out, "--report", "report.json", "--against", "zero-shot").code == 0
-    page = json.loads(Path("report.json").read_text("utf-8"))
-    assert [row[0] for row in page["sections"][1]["rows"]] == ["tone", "zero-shot"]

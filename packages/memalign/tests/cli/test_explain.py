@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from memalign import Judge, Registry
 from tests.cli.conftest import HELD_OUT, Run, jsonl
 from tests.support.endpoint import Endpoint
 
@@ -38,45 +37,23 @@ def test_it_shows_the_very_prompt_byte_for_byte(
 def test_it_names_guidelines_cases_and_what_it_cost(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
     shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
     assert shown.code == 0
-    for part in ("G1", "sympathy before facts", "t-1", "1 call", "retrieve", "version", "--- system", "charged twice"):
+    for part in ("your rule G1: When a customer", "G1 (t-1@ana) applies", "t-1", "1 call", "version", "--- system"):
         assert part in shown.out, part
 
 
-def test_the_judging_version_is_found_after_changes(
-    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
     first = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
     for change in ("--retire", "--restore", "--retire"):
         assert memalign("guideline", aligned, "G1", change).code == 0
-    loads: list[int | None] = []
-    load = Registry.load
-
-    def recorded(registry: Registry, name: str, version: int | None = None) -> Judge:
-        loads.append(version)
-        return load(registry, name, version)
-
-    monkeypatch.setattr(Registry, "load", recorded)
     again = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
     assert again["prompt"] == first["prompt"]
     assert again["version"] in (first["version"], first["version"] + 2), "or the one that was restored to it"
-    assert set(loads) <= {again["version"], first["version"] + 3, None}, "no version of another memory is loaded"
-    monkeypatch.setattr(Registry, "load", load)
     assert memalign("delete", aligned, "--yes").code == 0
     settings = ("--instructions", "Is {{ outputs }} kind?", "--value-type", "bool", "--model", "openai:test")
     assert memalign("create", aligned, *settings).code == 0
     wrong = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
     assert wrong.code == 2
     assert "no version of 'tone' in the registry gave these judgments" in wrong.err
-
-
-def test_an_unopenable_newer_model_is_no_obstacle(
-    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-    assert memalign("edit", aligned, "--model", "anthropic:claude-haiku-4-5").code == 0
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
-    told = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
-    assert (told.code, told.err) == (0, "")
 
 
 def test_judgments_with_other_prompts_are_refused(

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from memalign import Judgment, Usage
-from memalign.cli.progress import Reasons, RunProgress, show_progress
+from memalign.cli.progress import say_by_reason, show_progress
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
 
@@ -29,7 +28,7 @@ def test_a_stopped_run_says_how_to_go_on(
     stopped = memalign(*arguments, "--json")
     assert stopped.code == 1
     assert (stopped.json["n"], stopped.json["failed"], stopped.json["not_judged"]) == (30, 0, 20)
-    assert "20 not judged: one more call would pass the limit of $0.1 ($0.1 spent); run it again" in stopped.err
+    assert "one more call would pass the limit of $0.1 ($0.1 spent); run it again" in stopped.err
     again = memalign(*arguments)
     assert again.code == 1
     assert again.out.startswith("10 judged into out.jsonl, 10 there already, 10 not judged, 10 calls")
@@ -50,11 +49,12 @@ def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path:
 def test_many_examples_need_a_file_for_their_judgments(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
-    many = jsonl(tmp_path / "many.jsonl", items(1_001))
-    refused = memalign("judge", tone, many)
+    refused = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(1_001)))
     assert refused.code == 2
     assert "many.jsonl has 1,001 examples, too many for the screen" in refused.err
     assert not endpoint.requests
+    shown = memalign("judge", tone, jsonl(tmp_path / "few.jsonl", items(60)))
+    assert "Judgments (40 of 60; to keep all: -o OUT.jsonl)" in shown.out
 
 
 def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
@@ -70,66 +70,52 @@ def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Pa
     assert "and 5 more: ModelRejected" in judged.err
 
 
-# -- progress ----------------------------------------------------------------------------------------------------------------
+def test_few_of_many_ids_and_reasons_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    say_by_reason("note", [(f"n-{number}", "cut") for number in range(5_000)])
+    assert capsys.readouterr().err == "note: n-0, n-1, n-2, n-3, n-4 and 4995 more: cut\n"
+    say_by_reason("failed", [(f"n-{number}", f"n-{number} has none") for number in range(5_000)])
+    assert capsys.readouterr().err.endswith("failed: 4,980 more reasons\n")
 
 
-def test_progress_says_rate_cost_and_time_left() -> None:
-    now = 100.0
-    run = RunProgress(clock=lambda: now)
-    assert run.text(500, 1_000) == ""
-    for number in range(301):
-        run.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
-    now = 110.0
-    assert run.text(800, 2_000) == "30 a second, $0.30, 40 s left"
-    assert run.text(2_000, 2_000) == "30 a second, $0.30"
-    assert run.text(800, 60_800) == "30 a second, $0.30, 33 min left"
-    assert run.text(800, 1_000_800) == "30 a second, $0.30, 9 h 16 min left"
-    now = 3_100.0
-    assert run.text(800, 1_000) == "10 s each, $0.30, 33 min left"
-
-
-def test_few_of_many_ids_and_reasons_are_shown() -> None:
-    notes, reasons = Reasons("note"), Reasons()
-    for number in range(5_000):
-        notes.add(f"n-{number}", "cut")
-        reasons.add(f"n-{number}", f"InputError: n-{number} has none")
-    assert notes.lines() == ["note: n-0, n-1, n-2, n-3, n-4 and 4995 more: cut"]
-    assert len(reasons.lines()) == 21
-    assert reasons.lines()[0].endswith("more: other reasons")
-
-
-def test_a_log_has_the_detail_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_progress(detail=lambda done, total: f"{total - done} to go") as progress:
+def test_a_log_has_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress() as progress:
         for done in range(101):
             progress("judge", done, 100)
         progress("check", 5_000, 0)
         progress("check", 10_000, 0)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == ["judge: 0 of 100, 100 to go", "judge: 10 of 100, 90 to go"]
-    assert lines[-2:] == ["judge: 100 of 100, 0 to go", "check: 5000, -5000 to go"]
+    assert lines[:2] == ["judge: 0 of 100", "judge: 10 of 100"]
+    assert lines[-2:] == ["judge: 100 of 100", "check: 5,000"]
 
 
 def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
     jsonl(tmp_path / "many.jsonl", items(3_000))
     said = memalign("judge", tone, "many.jsonl", "--dry-run")
     assert said.code == 0
-    assert said.out.startswith("3,000 rows, of which 200 were sampled\nabout 3,000 calls, ")
+    assert said.out.startswith("about 3,000 calls, ")
     assert "memalign edit tone --price" in said.out
     assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
     assert memalign("judge", tone, "many.jsonl", "--dry-run", "--json").json["estimate"]["cost"] > 0
     assert not endpoint.requests
-    jsonl(tmp_path / "empty.jsonl", [])
-    assert memalign("judge", tone, "empty.jsonl", "--dry-run").code == 2
     bad = memalign("judge", tone, jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}]), "--dry-run")
     assert (bad.code, "bad.jsonl has no column for inputs. Its columns are id, outputs" in bad.err) == (2, True)
 
 
 @pytest.mark.parametrize(
-    "arguments", [("https://store/a.jsonl?sig=0f6c",), ("a.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c")]
+    ("arguments", "said"),
+    [
+        (("https://store/a.jsonl?sig=0f6c",), "is a URL; copy the file to this machine"),
+        (("a.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"), "is a URL; copy the file to this machine"),
+        (("a.jsonl", "-o", "-"), "judgments are kept as JSON lines in a .jsonl file"),
+        (("a.jsonl", "-o", "out.csv"), "judgments are kept as JSON lines in a .jsonl file"),
+    ],
 )
-def test_a_url_is_refused_without_repeating_it(memalign: Run, tone: str, tmp_path: Path, arguments: Any) -> None:
+def test_a_file_that_cannot_be_is_refused(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, arguments: Any, said: str
+) -> None:
     jsonl(tmp_path / "a.jsonl", [{"id": "a", "inputs": "Late?", "outputs": "Yes."}])
     refused = memalign("judge", tone, *arguments)
     assert refused.code == 2
-    assert "is a URL; copy the file to this machine" in refused.err
+    assert said in refused.err
     assert "0f6c" not in refused.err + refused.out
+    assert not endpoint.requests

@@ -25,11 +25,6 @@ def keys(memalign: Run, name: str) -> list[str]:
     return [each["key"] for each in entries if each["state"] != "withdrawn"]
 
 
-def test_an_id_with_an_at_is_quoted(memalign: Run, mailed: str) -> None:
-    assert keys(memalign, mailed) == ['"mail@x"@ana', "t-1@ana", "t-1@ben@example.org"]
-    assert "t-1@ben@example.org" in memalign("show", mailed, "--ledger").out
-
-
 @pytest.mark.parametrize(
     ("key", "rest"),
     [
@@ -50,16 +45,3 @@ def test_the_advice_of_an_error_has_the_judges_name(memalign: Run, mailed: str) 
     assert refused.code == 2
     assert f"memalign show {mailed} --ledger" in refused.err
     assert "NAME" not in refused.err
-
-
-def test_a_source_may_be_an_address(memalign: Run, mailed: str) -> None:
-    receipt = memalign("erase", mailed, "--source", "ben@example.org", "--json")
-    assert receipt.json["keys"] == ["t-1@ben@example.org"]
-    assert "t-1@ana" in keys(memalign, mailed)
-
-
-def test_the_help_says_how_a_key_is_written(memalign: Run) -> None:
-    for command in ("unalign", "erase"):
-        said = " ".join(memalign(command, "--help").out.split())
-        assert "t-17@ana@example.org is ana@example.org's" in said
-        assert """Quote an id that contains an @: '"mail@x"@ana'""" in said

@@ -37,16 +37,11 @@ def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labe
     assert [row["id"] for row in judged["judgments"]] == ["t-1", "t-2"]
     assert memalign("evaluate", tone, labels, "--json").json["evaluation"]["n"] == 2
     assert memalign("next", tone, labels, "--json").code == 0
-    exported = memalign("export", tone, "-o", "tone.json")
-    assert exported.code == 0
-    assert memalign("import", "tone.json", "--name", "copy").code == 0
-    assert memalign("show", "copy", "--json").json["columns"]["outputs"] == "answer"
-
-
-def test_files_of_the_usual_names_are_still_read(memalign: Run, tone: str, labels: Path, held_out: Path) -> None:
-    assert memalign("align", tone, labels, "--map", MAP).code == 0
-    assert memalign("judge", tone, held_out).code == 0
-    assert memalign("check", jsonl(labels.parent / "more.jsonl", FEEDBACK[2:]), tone).code == 0
+    usual = jsonl(labels.with_name("usual.jsonl"), FEEDBACK)
+    assert memalign("judge", tone, usual).code == 0, "files of the usual names are still read"
+    line = '{"ticket": "s-1", "question": "Hello?", "answer": "Hello!", "label": true}\n'
+    piped = memalign("align", tone, "-", "--source", "ben", "--json", stdin=line)
+    assert [row["key"] for row in piped.json["rows"]] == ["s-1@ben"]
 
 
 def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
@@ -73,12 +68,11 @@ def test_every_command_that_reads_rows_remembers_the_mapping(
     assert memalign("show", tone, "--json").json["version"] == 2, "the same columns change nothing"
 
 
-@pytest.mark.parametrize("command", ["judge", "evaluate", "next"])
+@pytest.mark.parametrize("command", ["judge", "evaluate"])
 def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, labels: Path, command: str) -> None:
-    wrong = memalign(command, tone, "no-such-file.csv", "--map", MAP)
-    assert wrong.code == 2
-    if command != "next":
-        assert memalign(command, tone, labels, "--map", MAP, "--dry-run").code == 0
+    assert memalign(command, tone, "no-such-file.csv", "--map", MAP).code == 2
+    assert memalign(command, tone, labels, "--map", MAP, "--dry-run").code == 0
+    assert memalign(command, tone, labels, "--map", MAP, "--version", "1").code == 0, "an older version"
     shown = memalign("show", tone, "--json").json
     assert (shown["version"], shown["columns"]) == (1, {})
 
@@ -88,19 +82,6 @@ def test_a_gate_goes_back_to_a_version_that_judges_otherwise(memalign: Run, tone
     refused = memalign("evaluate", tone, labels, "--not-worse-than", "5")
     assert refused.code == 2
     assert "no earlier version that judges differently from version 2" in refused.err
-
-
-def test_one_message_names_an_empty_cell_and_a_wrong_value(memalign: Run, tone: str, labels: Path) -> None:
-    labels.write_text(CSV.replace("It is in transit.", "").replace("yes", "maybe"), "utf-8")
-    refused = memalign("align", tone, labels, "--map", MAP)
-    assert refused.code == 2
-    assert "2 invalid rows" in refused.err
-    assert refused.err.index("line 2 (t-1): ") < refused.err.index("line 3 (t-2): value 'maybe'")
-    assert "--skip-invalid" in refused.err
-    labels.write_text(CSV.replace("It is in transit.", ""), "utf-8")
-    done = memalign("align", tone, labels, "--map", MAP, "--skip-invalid")
-    assert done.code == 1
-    assert "1 row was skipped, so the exit code is 1" in done.out
 
 
 def test_the_advice_keeps_the_columns_that_are_mapped(memalign: Run, tone: str, labels: Path) -> None:
@@ -120,14 +101,7 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(memalign: Run, 
         )
 
 
-def test_an_older_version_remembers_nothing(memalign: Run, tone: str, labels: Path) -> None:
-    assert memalign("judge", tone, labels, "--map", MAP, "--version", "1").code == 0
-    shown = memalign("show", tone, "--json").json
-    assert (shown["version"], shown["columns"]) == (1, {})
-    assert memalign("check", labels, "--map", MAP, "--value-type", "bool").code == 0
-
-
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+@pytest.mark.parametrize("suffix", ["csv", "json"])
 def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, tmp_path: Path, suffix: str) -> None:
     rows = [
         {"inputs": row["inputs"], "outputs": row["outputs"], "value": str(row["value"]).lower()} for row in FEEDBACK
@@ -137,8 +111,7 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
         lines = ["inputs,outputs,value", *(",".join(f'"{cell}"' for cell in row.values()) for row in rows)]
         file.write_text("\n".join(lines), "utf-8")
     else:
-        text = json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows))
-        file.write_text(text, "utf-8")
+        file.write_text(json.dumps(rows), "utf-8")
     judged = memalign("judge", tone, file, "-o", "judged.jsonl", "--json")
     assert judged.code == 0, judged.err
     first = [json.loads(line)["id"] for line in Path("judged.jsonl").read_text("utf-8").splitlines()]
@@ -174,9 +147,3 @@ def test_a_wrong_mapping_says_what_is_wrong(memalign: Run, tone: str, labels: Pa
     assert done.code == 2
     assert said in done.err.replace("\n", " ")
     assert memalign("show", tone, "--json").json["version"] == 1
-
-
-def test_json_lines_of_stdin_are_mapped_too(memalign: Run, tone: str) -> None:
-    line = '{"id": "s-1", "inputs": "Hello?", "answer": "Hello!", "label": true}\n'
-    done = memalign("align", tone, "-", "--map", "outputs=answer,value=label", "--source", "ben", "--json", stdin=line)
-    assert [row["key"] for row in done.json["rows"]] == ["s-1@ben"]

@@ -51,7 +51,7 @@ def test_an_interrupted_align_leaves_the_registry_unchanged(
     endpoint.answer = hang()
     stopped = interrupted(["align", tone, str(feedback), "--json"], endpoint)
     assert stopped.returncode == 130, stopped.stderr
-    assert "interrupted; nothing was saved, and tone is still version 1" in stopped.stderr
+    assert "interrupted; to see whether a version was saved: memalign history tone" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     assert json.loads(stopped.stdout)["error"]["type"] == "Interrupted"
     assert memalign("show", tone, "--json").json == before
@@ -108,22 +108,6 @@ def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> N
     reader.wait(timeout=PATIENCE)
     assert "Traceback" not in said
     assert "BrokenPipe" not in said
-
-
-def test_a_reader_of_progress_that_has_gone_stops_no_run(tone: str, endpoint: Endpoint, tmp_path: Path) -> None:
-    items = [{"id": f"i-{n}", "inputs": f"Order {n}?", "outputs": "On its way."} for n in range(60)]
-    (tmp_path / "items.json").write_text(json.dumps(items), "utf-8")
-    command = [*MEMALIGN, "judge", tone, str(tmp_path / "items.json"), "-o", str(tmp_path / "judged.jsonl")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ) as process:
-        assert process.stderr is not None
-        process.stderr.readline()
-        process.stderr.close()
-        try:
-            process.wait(timeout=PATIENCE / 10)
-        finally:
-            process.kill()
-    assert len((tmp_path / "judged.jsonl").read_text("utf-8").splitlines()) == 60
-    assert len(endpoint.requests) == 60
 
 
 def test_a_program_ends_with_code_and_one_line(program: Run, tone: str) -> None:

@@ -96,8 +96,7 @@ def test_each_value_type_has_its_choices(
 
 def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
     assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
-    blind = memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx")
-    assert "3 verdicts of the judge hidden" in blind.out
+    assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx").code == 0
     assert "judge's verdict" not in header(Path("blind.xlsx"))
     assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx").code == 0
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]
@@ -124,26 +123,6 @@ def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> N
     assert "line 2 (plain): the row is of case '001': its id was changed" in memalign("align", tone, "review.xlsx").err
 
 
-def test_a_sheet_of_ones_own_is_feedback_too(memalign: Run, tone: str) -> None:
-    book = openpyxl.Workbook()
-    sheet = book.worksheets[0]
-    for row in (
-        [],
-        ["id", "inputs", "outputs", "value", "source"],
-        ["t-1", "Hi", "Yo", "pass", "ana"],
-        [],
-        ["t-2", "Hi", "=1+1", 1.0],
-    ):
-        sheet.append(row)
-    sheet["C5"].data_type = "s"
-    sheet["D3"].value = "#N/A"
-    book.save("own.xlsx")
-    bad = memalign("align", tone, "own.xlsx")
-    assert "line 3 (t-1): value '#N/A' is not allowed" in bad.err
-    done = memalign("align", tone, "own.xlsx", "--skip-invalid", "--source", "ben", "--json")
-    assert [(row["line"], row["key"]) for row in done.json["rows"] if row["status"] == "new"] == [(5, "t-2@ben")]
-
-
 def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Path, cases: Path) -> None:
     assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
     for words, said in (
@@ -168,7 +147,6 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
     )
     assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 0
     assert "somebody may have filled it in" in memalign("review", tone, held_out, "-o", "r.xlsx").err
-    assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 2
 
 
 def test_remembered_cases_need_no_file(memalign: Run, aligned: str, feedback: Path) -> None:
@@ -177,24 +155,3 @@ def test_remembered_cases_need_no_file(memalign: Run, aligned: str, feedback: Pa
     assert done.json["cases"] == 3
     part = jsonl(Path("part.jsonl"), [json.loads(line) for line in feedback.read_text("utf-8").splitlines()][:1])
     assert memalign("review", aligned, "judged.jsonl", "--examples", part, "-o", "s.xlsx", "--json").json["cases"] == 3
-
-
-def test_a_sheet_survives_pandas_and_reordering(memalign: Run, tone: str, cases: Path) -> None:
-    pd = pytest.importorskip("pandas")
-
-    from memalign.io import RowSource, read_feedback
-
-    assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
-    filled(Path("review.xlsx"), {"3-4": {"value": True}, "plain": {"rationale": "Fine."}})
-    frame = pd.read_excel("review.xlsx", sheet_name="review")
-    found = read_feedback(RowSource.of(frame, source="ana"))
-    assert [(str(row.key), row.value, row.rationale) for row in found.rows] == [
-        ("3-4@ana", True, None),
-        ("plain@ana", None, "Fine."),
-    ]
-    assert found.rows[0].content == {name: NESTED[name] for name in ("inputs", "outputs")}
-    assert found.notes == ("1 of 3 rows of feedback are not filled in and were left out",)
-    book = openpyxl.load_workbook("review.xlsx")
-    book.move_sheet("guide", offset=-1)
-    book.save("review.xlsx")
-    assert memalign("check", "review.xlsx", tone, "--json").json["rows"] == 2

@@ -19,12 +19,3 @@ def test_judge_takes_a_file_of_spans_as_examples(memalign: Run, tone: str, tmp_p
     (judgment,) = (json.loads(line) for line in Path("judged.jsonl").read_text("utf-8").splitlines()[-1:])
     assert judgment["id"] == TRACE
     assert isinstance(judgment["value"], bool)
-
-
-def test_a_cut_file_of_spans_is_refused(memalign: Run, tone: str, tmp_path: Path) -> None:
-    document = json.dumps(otlp(STEPS))
-    (tmp_path / "spans.jsonl").write_text(f"{document}\n{document[:-30]}", "utf-8")
-    ran = memalign("judge", tone, tmp_path / "spans.jsonl", "-o", "judged.jsonl")
-    assert ran.code == 2
-    assert "line 2: broken JSON" in ran.err
-    assert not Path("judged.jsonl").exists()

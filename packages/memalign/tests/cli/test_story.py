@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memalign import Registry
-from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, RULE, Run, answer, jsonl
+from tests.cli.conftest import FEEDBACK, RULE, Run, answer, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, system_of, user_of
 
 
@@ -126,19 +126,14 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path) -> None:
     assert "wrote version 2 of tone to tone.json" in memalign("export", aligned, "-o", "tone.json").out
-    assert "nothing changed; tone is still version 2" in memalign("import", "tone.json").out
+    assert "tone is at version 2" in memalign("import", "tone.json").out, "nothing changed"
     copied = memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db")
-    assert "imported copy as version 1" in copied.out
+    assert "copy is at version 1" in copied.out
     one = memalign("show", aligned, "--json").json
     other = memalign("show", "copy", "--json", "--registry", "sqlite:///other.db").json
     assert one["memory_hash"] == other["memory_hash"]
     (tmp_path / "tone.json").write_text("{}", "utf-8")
     assert memalign("import", "tone.json").code == 2
-
-
-def test_the_registry_may_come_from_the_environment(memalign: Run, aligned: str, monkeypatch) -> None:
-    monkeypatch.setenv("MEMALIGN_REGISTRY", "sqlite:///other.db")
-    assert memalign("list", "--json").json == {"judges": []}
 
 
 def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str) -> None:
@@ -162,23 +157,6 @@ def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> No
     assert memalign("edit", aligned).code == 2
 
 
-def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str) -> None:
-    written = memalign(
-        "guideline", aligned, "--add", "When an item is refunded, name the day.", "--by", "cleo", "--json"
-    )
-    assert written.json["guidelines"][0]["origin"] == "cleo"
-    assert memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0]["pinned"] is True
-    retired = memalign("guideline", aligned, "G2", "--retire", "--by", "cleo")
-    assert "retired" in retired.out
-    assert "tone is now version 5" in retired.out
-    reworded = memalign("guideline", aligned, "G1", "--text", "When a customer is sad, be kind first.", "--by", "cleo")
-    assert "cleo" in reworded.out
-    listed = memalign("guideline", aligned, "--json").json["guidelines"]
-    assert [each["id"] for each in listed] == ["G1", "G2", "G3"]
-    assert memalign("guideline", aligned, "--pin").code == 2
-    assert memalign("guideline", aligned, "G9").code == 2
-
-
 def test_a_failed_lesson_is_pending_and_tried_again(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
@@ -192,19 +170,10 @@ def test_a_failed_lesson_is_pending_and_tried_again(
     assert "Pending" in memalign("show", tone).out
     assert memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"] == 3
     endpoint.answer = works
-    rest = memalign("align", tone, "--json")
+    rest = memalign("align", tone, "--json")  # without a file
     assert rest.code == 0
     assert rest.json["pending"] == []
     assert len(rest.json["guidelines"]) == 2
-
-
-def test_create_stores_the_model_by_its_one_name(memalign: Run, endpoint: Endpoint) -> None:
-    made = memalign(
-        "create", "a", "--instructions", INSTRUCTIONS, "--value-type", "good|bad", "--model", "openai:/test", "--json"
-    )
-    assert made.json["model"] == "openai:test"
-    assert made.json["value_type"] == "good|bad"
-    assert endpoint.requests == []
 
 
 def test_words_of_others_cannot_steer_the_terminal(
@@ -247,7 +216,3 @@ def test_a_comparison_names_what_failed_on_either_side(
     ran = memalign("evaluate", aligned, held_out, "--against", "zero-shot")
     assert ran.code == 1
     assert "failed: h-2: ModelRejected" in ran.err
-
-
-def test_align_without_a_file_says_that_nothing_waits(memalign: Run, tone: str) -> None:
-    assert "no feedback is pending" in memalign("align", tone).out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import NoReturn
 
 __all__ = ["main"]
 
@@ -25,29 +24,18 @@ def main() -> None:
         from memalign.cli.app import app
 
         app(prog_name="memalign")
-    except KeyboardInterrupt:  # before a command took over
-        _end_at_once()
-    except SystemExit as ended:
-        if ended.code == _INTERRUPTED:
-            _end_at_once()
-        raise
+    except (KeyboardInterrupt, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and ended.code != _INTERRUPTED:
+            raise
+        # Python would wait for every thread, and an embedded model reads on for seconds before it looks up.
+        _flush()
+        os._exit(_INTERRUPTED)
     finally:
         _flush()
 
 
-def _end_at_once() -> NoReturn:
-    """End after Ctrl-C. What a command had open is closed by now.
-
-    Python would wait for every thread, and an embedded model reads on for seconds before it looks up.
-    """
-    _flush()
-    with contextlib.suppress(OSError):
-        sys.stderr.flush()
-    os._exit(_INTERRUPTED)
-
-
 def _flush() -> None:
-    """Flush what was printed; a reader that has gone (`| latest`) is nobody's error."""
+    """Flush what was printed; a reader that has gone (`| head`) is nobody's error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command
 
 import memalign
@@ -109,16 +108,18 @@ class Commands(TyperGroup):
         return [*super().list_commands(ctx), "serve"]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; the server's is loaded here. If it cannot be, it says so when it is run."""
+        """The command of this name; the server's is loaded here."""
         if cmd_name != "serve":
             return super().get_command(ctx, cmd_name)
-        if find_spec("memalign_server") is None:
-            remedy = "to install it from a checkout of memalign: pip install ./packages/memalign-server"
-            return _refusing("serve", f"memalign serve needs the package memalign-server; {remedy}")
         try:
             command = get_command(import_module("memalign_server.command").app)
         except ImportError as error:
-            return _refusing("serve", f"memalign serve could not be loaded: {error}")
+            if ctx is None or ctx.resilient_parsing:  # the shell completes another command
+                return None
+            raise ConfigurationError(
+                f"memalign serve needs the package memalign-server ({error}); to install it from a checkout of "
+                "memalign: pip install ./packages/memalign-server"
+            ) from None
         command.name = "serve"
         return command
 
@@ -134,21 +135,6 @@ class Commands(TyperGroup):
 
     def _summary(self, ctx: Any, name: str) -> str:
         return _SERVE if name == "serve" else str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
-
-
-def _refusing(name: str, reason: str) -> TyperCommand:
-    """A command that only says why it cannot be run, whatever its arguments are."""
-
-    def refuse() -> None:
-        raise ConfigurationError(reason)
-
-    return TyperCommand(
-        name,
-        callback=refuse,
-        help=f"{reason}.",
-        add_help_option=False,  # `--help` says why, too
-        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    )
 
 
 def _described(error: MemalignError) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +18,8 @@ from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from memalign.judge import Judge
     from memalign.types import Feedback, Judgment, Usage
 
@@ -46,18 +47,16 @@ def demo(
     """
     from memalign.judge import Judge
     from memalign.models import default_model_name, resolve
-    from memalign.types import Usage
 
     tell = partial(show, stderr=session.json)  # so that with --json stdout has JSON alone
     chat = resolve(model or default_model_name() or embedded_model_name(tell, yes=yes))
     lessons, unseen = demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl")
-    stages: list[dict[str, Any]] = []
     judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=chat)
     tell(f"A judge of a shop's replies, on {chat.name}. Is a reply good enough to send?")
     tell(LOCAL if chat.name.startswith("local:") else plan_text(estimate(judge, lessons, unseen)))
 
     tell("", "1. Nobody has taught the judge yet")
-    before = _judge(judge, unseen, "judge, unaligned", stages)
+    before = _judge(judge, unseen)
     if all(judgment.error for judgment in before):
         raise ModelError(f"the demo stops: its model answered none of {len(before)} calls: {before[0].error}")
     tell(verdict_table(unseen, judge=before), "✗ marks a verdict that the experts do not share.")
@@ -66,18 +65,16 @@ def demo(
     words = [(row.key, row.outputs, _word(row.value), row.rationale or "-") for row in lessons]
     with show_progress() as progress:
         learned = judge.align(lessons, progress=progress)
-    stages.append({"name": "align", "seconds": learned.seconds, "usage": learned.usage})
     tell(table(("feedback", "reply", "expert", "the expert's words"), words), *report_parts(learned))
 
     tell("", "3. The same judge, taught")
-    after = _judge(learned.judge, unseen, "judge, aligned", stages)
+    after = _judge(learned.judge, unseen)
     tell(verdict_table(unseen, before=before, after=after), *_changes_of_mind(unseen, before, after))
 
     tell("", f"4. The comment on {WITHDRAWN} is withdrawn, and all that was learned with it in view")
     with show_progress() as progress:
         forgot = learned.judge.unalign(WITHDRAWN, progress=progress)
-    stages.append({"name": "unalign", "seconds": forgot.seconds, "usage": forgot.usage})
-    last = _judge(forgot.judge, unseen, "judge, after unalign", stages)
+    last = _judge(forgot.judge, unseen)
     tell(*report_parts(forgot), verdict_table(unseen, taught=after, **{f"without {WITHDRAWN}": last}))
 
     tell("", "5. What that took, and what it shows")
@@ -86,19 +83,15 @@ def demo(
         name: sum(judgment.value == row.value for judgment, row in zip(judgments, unseen, strict=True))
         for name, judgments in verdicts.items()
     }
-    usage = sum((stage["usage"] for stage in stages), Usage())
+    usage = sum((judgment.usage for judgment in (*before, *after, *last)), learned.usage + forgot.usage)
     tell(
-        usage_text(usage, sum(stage["seconds"] for stage in stages)),
+        usage_text(usage),
         f"The judge agreed with the experts on {right['unaligned']} of {len(unseen)} replies before and on "
         f"{right['aligned']} after. It had been taught on none of them.",
         "Five replies show how it works, not how well: `memalign evaluate` measures a judge of yours, with intervals.",
     )
     if session.json:
-        cases = [
-            {"id": row.id, "expert": row.value, **{name: judgments[place] for name, judgments in verdicts.items()}}
-            for place, row in enumerate(unseen)
-        ]
-        data = {"model": chat.name, "held_out": cases, "agreement": {"n": len(unseen), **right}, "stages": stages}
+        data = {"model": chat.name, "agreement": {"n": len(unseen), **right}, "usage": usage, "verdicts": verdicts}
         print_json({**data, "align": learned.to_dict(), "unalign": forgot.to_dict()})
     failed = any(judgment.error for judgments in verdicts.values() for judgment in judgments)
     return FAILURES if failed or learned.pending or forgot.pending else DONE
@@ -129,7 +122,7 @@ def embedded_model_name(tell: Callable[[str], None], *, yes: bool) -> str:
     return f"local:{model.name}"
 
 
-def verdict_table(rows: Sequence[Feedback], **columns: Sequence[Judgment]) -> Any:
+def verdict_table(rows: Sequence[Feedback], **columns: Sequence[Judgment]) -> Table:
     """Each case with the verdicts of every column, the expert's label, and the last column's reason."""
     cells = []
     for row, *judgments in zip(rows, *columns.values(), strict=True):
@@ -166,15 +159,9 @@ def estimate(judge: Judge, lessons: Sequence[Feedback], unseen: Sequence[Feedbac
     return dry_run.usage
 
 
-def _judge(judge: Judge, rows: Sequence[Feedback], stage: str, stages: list[dict[str, Any]]) -> tuple[Judgment, ...]:
-    from memalign.types import Usage
-
-    started = time.perf_counter()
+def _judge(judge: Judge, rows: Sequence[Feedback]) -> list[Judgment]:
     with show_progress() as progress:
-        judgments = tuple(judge.judge_many([row.example for row in rows if row.example], progress=progress))
-    usage = sum((judgment.usage for judgment in judgments), Usage())
-    stages.append({"name": stage, "seconds": time.perf_counter() - started, "usage": usage})
-    return judgments
+        return list(judge.judge_many([row.example for row in rows if row.example], progress=progress))
 
 
 def _changes_of_mind(rows: Sequence[Feedback], before: Sequence[Judgment], after: Sequence[Judgment]) -> Iterable[str]:

@@ -24,13 +24,15 @@ def list_(session: Session) -> int:
     """List the embedded models and whether they are installed."""
     from memalign.models.catalogue import CATALOGUE
 
-    data, rows = [], []
-    for model in CATALOGUE.values():
-        name, installed = f"local:{model.name}", "yes" if model.present else "no"
-        rows.append((name, model.megabytes, installed, model.path, model.description))
-        facts = {"name": name, "bytes": model.size, "installed": model.present, "path": str(model.path)}
-        facts |= {"sha256": model.sha256, "sources": [f"{model.repo} on the hub", model.packages]}
-        data.append(facts | {"licence": model.licence, "description": model.description})
+    rows = [
+        (f"local:{model.name}", model.megabytes, "yes" if model.present else "no", model.path, model.description)
+        for model in CATALOGUE.values()
+    ]
+    data = [
+        {"name": f"local:{model.name}", "installed": model.present, "path": str(model.path), "bytes": model.size}
+        | {"sha256": model.sha256, "sources": [f"{model.repo} on the hub", model.packages], "licence": model.licence}
+        for model in CATALOGUE.values()
+    ]
     session.give({"models": data}, table(("name", "size", "installed", "path", "what it is"), rows))
     return DONE
 
@@ -56,14 +58,11 @@ def pull(
     from memalign.models.catalogue import DEFAULT, find
 
     model = find(name or DEFAULT)
-    session.consequence = lambda: "what was downloaded is kept; run the same command again to resume"
+    session.after_interrupt = "what was downloaded is kept; run the same command again to resume"
     path = download(model, yes=yes, log=say)
-    data: dict[str, object] = {"pulled": path is not None, "name": f"local:{model.name}"}
-    if path is None:
-        session.give(data, "nothing was downloaded")
-        return DONE
-    data |= {"path": str(path), "bytes": model.size, "sha256": model.sha256}
-    session.give(data, f"SHA-256 {model.sha256}", f"use it with --model local:{model.name}")
+    data = {"pulled": path is not None, "name": f"local:{model.name}", "path": str(path), "sha256": model.sha256}
+    use = f"SHA-256 {model.sha256}; use it with --model local:{model.name}"
+    session.give(data, use if path else "nothing was downloaded")
     return DONE
 
 

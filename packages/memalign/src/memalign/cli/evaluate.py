@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.judging import consequence_for_file
+from memalign.cli.judging import after_interrupt
 from memalign.cli.options import (
     JUDGED_HELP,
     OUT_HELP,
@@ -29,14 +25,13 @@ from memalign.cli.options import (
     rows_of,
 )
 from memalign.cli.output import label_text, say, shorten, table, usage_text
-from memalign.cli.progress import say_failures, show_progress
+from memalign.cli.progress import say_by_reason, show_progress
 from memalign.cli.session import DONE, FAILURES, TOO_FEW, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.evaluation import Evaluation, GateResult
     from memalign.judge import Judge
-    from memalign.types import Usage
 
 _criterion = partial(typer.Option, rich_help_panel="Gate options")
 _DISAGREEMENTS = 10  # rows of the table
@@ -99,6 +94,8 @@ def evaluate(
     from memalign.evaluation import check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure
     from memalign.evaluation import report as gather
+    from memalign.models.calls import Calls
+    from memalign.models.dry_run import DryRun
 
     number, judge = judge_with_columns(session, name, version, columns)
     minimum = {key: least for key, least in (("accuracy", min_accuracy), ("kappa", min_kappa)) if least is not None}
@@ -114,14 +111,19 @@ def evaluate(
         check_criteria(judge, minimum=minimum, not_worse_than=not_worse_than, against=other is not None)
     elif junit is not None:
         raise InputError("--junit writes the result of a gate, so it needs a criterion, for example --min-accuracy 0.8")
-    _check_writable(junit)
-    _check_writable(report, _FORMATS)
+    for file in (junit, report):
+        if file is not None and not file.resolve().parent.is_dir():
+            raise InputError(f"cannot write {file}: name a file in a folder that exists")
+    if report is not None and report.suffix.lower() not in _FORMATS:
+        raise InputError(f"{report}: the name of a report ends in {', '.join(_FORMATS)}")
     rows = rows_of(labelled, columns, remembered=judge.columns)
     unseen = criteria or report is not None
     run = partial(measure, judge, rows, against=other, unseen=unseen, judged=judged or ())
     if dry_run:
-        return give_estimate(session, name, number, _estimate(run, judge, out), max_cost)
-    session.consequence = partial(consequence_for_file, out)
+        estimate = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
+        run(max_cost=Calls(dry_run=estimate))
+        return give_estimate(session, name, number, estimate.usage, max_cost)
+    session.after_interrupt = after_interrupt(out)
     with show_progress() as progress:
         evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
     cases = [*evaluation.cases, *(evaluation.base.cases if evaluation.base is not None else ())]
@@ -140,7 +142,7 @@ def evaluate(
         page = gather(judge, evaluation, against="the other judge" if against is None else label)
         _write(report, _page(report.suffix.lower(), page, number))
         say(f"wrote the report to {report}")
-    say_failures(failures)
+    say_by_reason("failed", failures)
     if criteria:
         return _EXIT[(result or gate(evaluation, minimum=minimum, not_worse_than=not_worse_than)).outcome]
     return FAILURES if failures else DONE
@@ -167,31 +169,6 @@ def _other_judge(session: Session, judge: Judge, against: str) -> Judge:
     if not against.isdecimal():
         raise InputError(f"--against {against}: use a version's number, or zero-shot for the judge without memory")
     return session.judge(judge.name, int(against))[1]
-
-
-def _check_writable(file: Path | None, suffixes: tuple[str, ...] = ()) -> None:
-    """Raise InputError for a file that could not be written, before anything is paid."""
-    if file is None:
-        return
-    if suffixes and file.suffix.lower() not in suffixes:
-        raise InputError(f"{file}: the name of a report ends in {', '.join(suffixes)}")
-    folder = file.resolve().parent
-    if not folder.is_dir() or file.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
-        raise InputError(f"cannot write {file}: name a file in a folder that exists and that you may write to")
-
-
-def _estimate(run: Callable[..., Evaluation], judge: Judge, out: Path | None) -> Usage:
-    """About what the evaluation takes: it is done with made-up answers, which go into a copy of the file of `-o`."""
-    from memalign.models.calls import Calls
-    from memalign.models.dry_run import DryRun
-
-    dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
-    with TemporaryDirectory() as folder:
-        copy = Path(folder) / "out.jsonl"
-        if out is not None and out.exists():
-            shutil.copy(out, copy)
-        run(out=copy, max_cost=Calls(dry_run=dry_run))
-    return dry_run.usage
 
 
 def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> list[Any]:

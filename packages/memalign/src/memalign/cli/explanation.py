@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memalign.cli.options import STDIN, ColumnMap, Name, judge_with_columns, rows_of
-from memalign.cli.output import facts, label_text, listed, table, usage_text
+from memalign.cli.output import facts, label_text, table, usage_text
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge
-    from memalign.types import Example, Finding, Judgment
+    from memalign.types import Example, Judgment
 
 
 def explain(
@@ -52,7 +51,7 @@ def explain(
     number, judge = session.registry().judged_by(name, file.judge, judgment.memory_hash)
     explained = aio.run(explain_judgment(judge, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}
-    session.give(data, *_parts(judge, explained["judgment"], data))
+    session.give(data, *_parts(explained["judgment"], data))
     return DONE
 
 
@@ -65,24 +64,21 @@ def _example(file: str, example_id: str, columns: list[str] | None, remembered: 
     raise InputError(f"{file} has no example with the id {example_id!r}")
 
 
-def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
-    texts = {guideline["id"]: guideline["text"] for guideline in data["guidelines"]}
-    applying = [finding for finding in judgment.findings if finding.guideline and not finding.check]
-    answers = [finding for finding in judgment.findings if finding.check]
-    silent = [(name, text) for name, text in texts.items() if name not in {f.guideline for f in applying}]
-    cases = [(case["id"], label_text(case["label"])) for case in data["examples"]]
-    tables = (
-        (_applying(applying, texts), ("id", "your rule", "here", "means", "taught by"), "Guidelines that apply"),
-        (_answers(answers), ("counts", "guideline", "taught by", "answer", "check"), "Checks (log-odds or points)"),
-        (silent, ("id", "guideline"), "Guidelines"),
-        (cases, ("id", "experts' label"), "Cases in the prompt" if data["prompt"] else "Cases"),
-    )
+def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
+    from memalign.judge.decision import finding_text
+
     parts: list[Any] = [facts(_verdict(judgment, data["version"]))]
-    parts += [table(columns, rows, title=title) for rows, columns, title in tables if rows]
-    times = f", asked {samples} times" if (samples := judge.parameters.get("samples", 1)) > 1 else ""
+    for guideline in data["guidelines"]:
+        parts.append(f"your rule {guideline['id']}: {guideline['text']}")
+        findings = [finding for finding in judgment.findings if finding.guideline == guideline["id"]]
+        parts += [f"  {finding_text(finding)}" for finding in findings]
+    parts += [finding_text(finding) for finding in judgment.findings if finding.guideline is None]
+    if data["examples"]:
+        cases = [(case["id"], label_text(case["label"])) for case in data["examples"]]
+        parts.append(table(("id", "experts' label"), cases, title="Cases"))
     if prompt := data["prompt"]:
         title = "The prompt" if data["same_prompt"] else "The prompt as it would be now, with other cases"
-        parts.append(f"{title}{times}\n\n--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n")
+        parts.append(f"{title}\n\n--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n")
     return parts
 
 
@@ -98,36 +94,7 @@ def _verdict(judgment: Judgment, version: int) -> list[tuple[object, object]]:
         ("decided by", decided_by.get(judgment.decided_by)),
         ("version", f"{version}, memory {judgment.memory_hash}"),
         ("model", judgment.model),
-        ("usage", usage_text(judgment.usage)),
-        ("seconds", ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items()) or "unknown"),
+        ("usage", usage_text(judgment.usage, sum(judgment.usage.seconds.values()))),
         *(("note", note) for note in judgment.notes),
     )
     return [(name, value) for name, value in rows if value]
-
-
-def _applying(findings: Sequence[Finding], texts: Mapping[str, str]) -> list[tuple[object, ...]]:
-    """The guidelines that apply, with the words of the item that they are about."""
-    return [
-        (
-            finding.guideline,
-            texts.get(finding.guideline or "", ""),
-            None if finding.evidence is None else f'"{finding.evidence}"',
-            None if finding.value is None else label_text(finding.value),
-            listed(finding.taught_by),
-        )
-        for finding in findings
-    ]
-
-
-def _answers(findings: Sequence[Finding]) -> list[tuple[object, ...]]:
-    """What checks and tests say of the item, and what each contributes where a calibrator weighs them."""
-    return [
-        (
-            None if finding.contribution is None else f"{finding.contribution:+.2f}",
-            finding.guideline or "nobody taught it",
-            listed(finding.taught_by),
-            finding.answer,
-            finding.check,
-        )
-        for finding in findings
-    ]

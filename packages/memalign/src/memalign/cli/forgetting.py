@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memalign.cli.align import changed_since, run_and_report
-from memalign.cli.guidelines import by_people
+from memalign.cli.align import run_and_report
+from memalign.cli.history import diff_lines
 from memalign.cli.options import Name, Yes
-from memalign.cli.output import counted, listed, say, shorten
+from memalign.cli.output import counted, say, top
 from memalign.cli.progress import show_progress
 from memalign.cli.session import DONE, FAILURES, Session, confirmed
 from memalign.errors import UnknownKey
@@ -44,6 +43,7 @@ Matching = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")]
 
 _LIMIT = 30  # lines
+_REST = "to list all: --dry-run --json"
 
 
 def unalign(
@@ -69,30 +69,35 @@ def unalign(
     unless that person's own words are withdrawn. Older versions keep the feedback; `memalign erase` removes it from
     them too.
     """
+    from memalign.align.annotations import without_disputed
+    from memalign.align.forget import forget
+    from memalign.registry.diff import compare
+
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if dry_run or matching is not None:
         number, judge = session.judge(name)
-        places: Mapping[FeedbackKey, tuple[str, ...]] = {}
-        if matching is None:
-            going = judge.memory.keys(*chosen, source=source)
-        else:
-            places = judge.memory.matching(matching, source=source)
-            named = judge.memory.keys(*chosen, source=source) if chosen else tuple(places)
-            chosen = going = tuple(key for key in places if key in named)
-            if not going:
-                person = f" of source {source!r}" if source is not None else ""
-                raise UnknownKey(f"no such feedback of {name!r}{person} holds this text")
-            source = None
-        data, lines = _preview(judge, going, places, people_agree=people_agree)
+        places = {} if matching is None else judge.memory.matching(matching, source=source)
+        named = judge.memory.keys(*chosen, source=source) if chosen or matching is None else tuple(places)
+        going = tuple(key for key in named if matching is None or key in places)
+        if not going:
+            raise UnknownKey(f"no such feedback of {name!r} holds this text")
+        after = without_disputed(forget(judge.memory, going, people_agree=people_agree))
+        changes = compare(judge, judge.replace(memory=after))
+        lines = [*_places(going, places), *top(diff_lines(changes), _LIMIT, _REST)]
         if dry_run:
-            session.give({"judge": name, "version": number, "dry_run": True, **data}, *lines)
+            data = {"judge": name, "version": number, "dry_run": True, "keys": list(going), "places": places}
+            session.give({**data, "changes": changes.to_dict()}, *lines)
             return DONE
-        pieces = f"{counted(len(going), 'piece')} of feedback"
-        if not _agreed(session, lines, f"Withdraw {pieces} from {name}?", yes=yes):
+        if not _agreed(session, lines, f"Withdraw {counted(len(going), 'piece')} of feedback from {name}?", yes=yes):
             return DONE
-    options: dict[str, Any] = {"source": source, "people_agree": people_agree}
+        chosen, source = going, None
+
     return run_and_report(
-        session, name, lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options)
+        session,
+        name,
+        lambda registry, progress: registry.unalign(
+            name, *chosen, source=source, people_agree=people_agree, progress=progress
+        ),
     )
 
 
@@ -116,87 +121,42 @@ def erase(
     from memalign.types import FeedbackKey
 
     registry = session.registry()
-    before = registry.history(name)[-1].number
+    latest = registry.load(name)
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if not chosen and source is None and matching is None and not dry_run:
         session.give({"compacted": True}, f"rewritten: {registry.compact() or 'the file'}")
         return DONE
     if dry_run or matching is not None:
         preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
-        lines, places = [str(preview)], dict[FeedbackKey, tuple[str, ...]]()
-        if matching is not None:
-            latest = registry.load(name, before)
-            fields = latest.memory.matching(matching)
-            places = {key: fields[key] for key in preview.keys if key in fields}
-            lines = [*_places(places), *lines, *_instructions_with(latest, matching)]
+        places = {} if matching is None else latest.memory.matching(matching)
+        lines = [*_places(preview.keys, places), str(preview), *_instructions_with(latest, matching)]
         if dry_run:
             session.give({**preview.to_dict(), "places": places}, *lines)
             return DONE
         question = f"Erase {preview.counts} from every version of {name} and every table, for good?"
         if not _agreed(session, lines, question, yes=yes):
             return DONE
-    session.consequence = partial(changed_since, registry, name, before)
+    session.after_interrupt = f"run the same command again. If it finds nothing any more: memalign erase {name}"
     with show_progress() as progress:
         receipt = registry.erase(name, chosen, source=source, matching=matching, progress=progress)
     session.give(receipt.to_dict(), str(receipt))
     return DONE if receipt.complete and not receipt.pending else FAILURES
 
 
-# -- what would go ---------------------------------------------------------------------------------------------------
-
-
-def _preview(
-    judge: Judge,
-    keys: tuple[FeedbackKey, ...],
-    places: Mapping[FeedbackKey, tuple[str, ...]],
-    *,
-    people_agree: bool,
-) -> tuple[dict[str, Any], list[str]]:
-    """What withdrawing these keys would take along, found without a model: JSON values, and lines for people."""
-    from memalign.align.annotations import without_disputed
-    from memalign.align.forget import forget
-
-    memory = judge.memory
-    after = without_disputed(forget(memory, keys, people_agree=people_agree))
-    remaining = {rule.id for rule in after.guidelines}
-    going = [rule for rule in memory.guidelines if rule.id not in remaining]
-    waiting = {annotation.key for annotation in memory.pending}
-    lists: dict[str, list[Any]] = {
-        "cases": [case.id for case in memory.cases if after.case(case.id) is None],
-        "pending": [annotation.key for annotation in after.pending if annotation.key not in waiting],
-        "locks": [name for name in memory.locks if name not in after.locks],
-    }
-    words = {
-        "cases": "cases without other feedback",
-        "pending": "to be learned again without this feedback",
-        "locks": "no longer locked",
-    }
-    places = {key: places.get(key, ()) for key in keys}
-    lines = _places(places)
-    for rule in going:
-        by = f"  ({by_people(rule)})" if by_people(rule) else ""
-        lines.append(f"forgotten with it: {rule.id}  {shorten(rule.text)}{by}")
-    lines += [f"{words[name]}: {listed(items)}" for name, items in lists.items() if items]
-    return {"keys": list(keys), "places": places, "guidelines": going, **lists}, lines
-
-
-def _places(keys: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:
+def _places(keys: tuple[FeedbackKey, ...], places: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:
     """A line a piece of feedback, with the fields in which a text was found."""
-    lines = [f"to forget: {key}" + (f"  (in {', '.join(fields)})" if fields else "") for key, fields in keys.items()]
-    more = len(lines) - _LIMIT
-    return [*lines[:_LIMIT], f"and {more} more; to list all: --dry-run --json"] if more > 0 else lines
+    lines = [f"to forget: {key}" + (f"  (in {', '.join(places[key])})" if key in places else "") for key in keys]
+    return top(lines, _LIMIT, _REST)
 
 
-def _instructions_with(judge: Judge, text: str) -> list[str]:
+def _instructions_with(judge: Judge, text: str | None) -> list[str]:
     """That the judge's instructions hold the text, which no erasure changes."""
     from memalign.memory.text_search import Finder
 
-    if not Finder(text).holds(judge.instructions):
+    if text is None or not Finder(text).holds(judge.instructions):
         return []
-    return [
-        "the judge's instructions contain the text too and stay as they are; to change them: "
-        f"memalign edit {judge.name} --instructions TEXT"
-    ]
+    change = f"memalign edit {judge.name} --instructions TEXT"
+    return [f"the judge's instructions contain the text too and stay as they are; to change them: {change}"]
 
 
 def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> bool:

@@ -1,23 +1,24 @@
-"""Versions of a judge: history, diff, rollback, export and import."""
+"""Versions of a judge: history, diff, rollback, export and import; what a change by hand did."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memalign.cli.options import AllowErased, Name, Version
-from memalign.cli.output import counted, label_text, print_json, say, table
+from memalign.cli.output import check_text, counted, label_text, table, top
 from memalign.cli.session import DONE, Session, version_line
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.memory import Annotation, LedgerEntry
-    from memalign.registry import MemoryDiff
-    from memalign.types import Check, Guideline
+    from memalign.registry import MemoryDiff, Saved
+    from memalign.types import Guideline
 
-_SQLITE = b"SQLite format 3"  # how such a file begins
+_LINES = 40  # of changes
 
 
 def history(session: Session, name: Name) -> int:
@@ -46,9 +47,26 @@ def diff(
     return DONE
 
 
+def give_changes(session: Session, saved: Saved, data: Mapping[str, Any], *parts: Any) -> None:
+    """Print what a change by hand did: `data` and the changes as JSON, `parts` and the changes for people."""
+    from memalign.registry.diff import compare
+
+    changes = compare(saved.before, saved.judge)
+    lines = top(diff_lines(changes), _LINES, "--json lists them all")
+    common = {"judge": saved.judge.name, "version": saved.version, "changes": changes.to_dict()}
+    session.give({**common, **data}, *parts, *lines, version_line(saved.judge.name, saved))
+
+
 def diff_text(diff: MemoryDiff) -> str:
-    """The settings, guidelines and feedback that differ: `-` as it was, `+` as it is, `~` where both read the same."""
-    lines = [f"{diff.judge}: version {diff.before} -> {diff.after}", *([] if diff else ["  no difference"])]
+    """The settings, guidelines and feedback that differ between two versions."""
+    return "\n".join(
+        [f"{diff.judge}: version {diff.before} -> {diff.after}", *(diff_lines(diff) or ["  no difference"])]
+    )
+
+
+def diff_lines(diff: MemoryDiff) -> list[str]:
+    """What differs: `-` as it was, `+` as it is, `~` where both read the same."""
+    lines: list[str] = []
     for setting in diff.settings:
         lines += _sides(f"{setting.name}: ", _setting_text(setting.before), _setting_text(setting.after))
     for rule in diff.guidelines:
@@ -56,12 +74,12 @@ def diff_text(diff: MemoryDiff) -> str:
         lines += _sides(f"{rule.id} ", before, after)
         old, new = (entry.checks if entry else () for entry in (rule.before, rule.after))
         if rule.after is not None:  # with a guideline its checks go
-            lines += [f"    - {_check_text(check)}" for check in old if check not in new]
-            lines += [f"    + {_check_text(check)}" for check in new if check not in old]
-    for change in diff.feedback:
+            lines += [f"    - {check_text(check)}" for check in rule.checks_removed]
+            lines += [f"    + {check_text(check)}" for check in rule.checks_added]
+    for change in (*diff.added, *diff.removed, *diff.reworded, *diff.states):
         before = _feedback_text(change.before, change.entry_before)
         lines += _sides(f"{change.key}: ", before, _feedback_text(change.after, change.entry_after))
-    return "\n".join(lines)
+    return lines
 
 
 def _sides(name: str, before: str, after: str) -> list[str]:
@@ -79,10 +97,6 @@ def _rule_text(rule: Guideline | None, status: str | None) -> str:
         return ""
     source = ", ".join(map(str, rule.supported_by)) or rule.origin
     return f"{rule.text}  [{status}, from {source}{f', pinned by {rule.pinned_by}' if rule.pinned_by else ''}]"
-
-
-def _check_text(check: Check) -> str:
-    return f"{check.question}  [{check.answer}{'' if check.value is None else f' for {label_text(check.value)}'}]"
 
 
 def _feedback_text(annotation: Annotation | None, entry: LedgerEntry | None) -> str:
@@ -113,7 +127,7 @@ def export(
     session: Session,
     name: Name,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write; - is stdout.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
     version: Version = None,
 ) -> int:
     """Write a judge to one JSON file.
@@ -121,16 +135,9 @@ def export(
     The file holds the settings, cases, vectors and guidelines, and Python can judge with it without a registry. A later
     erase cannot reach it.
     """
-    to_stdout = str(out) == "-"
-    if to_stdout and session.json:
-        raise InputError("--json and -o - both write to stdout; use one of them")
     registry = session.registry()
     number = version or registry.history(name)[-1].number
-    document = registry.export(name, None if to_stdout else out, number)
-    if to_stdout:
-        print_json(document)
-        say(f"wrote version {number} of {name} to stdout")
-        return DONE
+    document = registry.export(name, out, number)
     data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
     session.give(data, f"wrote version {number} of {name} to {out}")
     return DONE
@@ -149,41 +156,28 @@ def import_(
 ) -> int:
     """Import an exported judge or a whole registry.
 
-    A bundle becomes a new judge, or the next version of the judge with its name. A registry is an SQLite file, or a URL
-    such as sqlite:///FILE or postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or
-    none is. What was erased there stays erased.
+    A bundle becomes a new judge, or the next version of the judge with its name. A registry is named by its URL, such as
+    sqlite:///FILE or postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or none is.
+    What was erased there stays erased.
     """
-    if not _is_registry(source):
-        return _import_bundle(session, source, name, allow_erased=allow_erased)
-    if name is not None or allow_erased:
-        raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
     from memalign.registry import Registry
+    from memalign.registry.bundle import read_bundle
 
-    imported = session.registry(create=True).import_registry(Registry(source, create=False))
-    lines = [f"imported {judge.name}: {counted(judge.versions, 'version')}" for judge in imported]
-    data = {"imported": imported}
-    session.give(data, *lines or ["the registry has no judges to import"])
-    return DONE
-
-
-def _is_registry(source: str) -> bool:
-    if source.startswith(("sqlite:", "postgres")):
-        return True
-    try:
-        with Path(source).open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except OSError:  # the bundle's reader says what is wrong
-        return False
-
-
-def _import_bundle(session: Session, file: str, name: str | None, *, allow_erased: bool) -> int:
-    from memalign.registry import load_bundle
-
-    target = name or load_bundle(file).name
     registry = session.registry(create=True)
-    before = {judge.name: judge.latest for judge in registry.list()}.get(target, 0)
-    number = registry.import_bundle(file, name, allow_erased=allow_erased)
-    imported = f"imported {target} as version {number}"
-    line = imported if number > before else f"nothing changed; {target} is still version {number}"
-    session.give({"judge": target, "version": number}, line)
+    if source.startswith(("sqlite:", "postgres")):
+        if name is not None or allow_erased:
+            raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
+        imported = registry.import_registry(Registry(source, create=False))
+        lines = [f"imported {judge.name}: {counted(judge.versions, 'version')}" for judge in imported]
+        data = {"imported": [judge.to_dict() for judge in imported]}
+        session.give(data, *lines or ["the registry has no judges to import"])
+        return DONE
+    target = name or read_bundle(source)[0].name
+    number = registry.import_bundle(source, name, allow_erased=allow_erased)
+    note = registry.history(target)[number - 1].note
+    session.give(
+        {"judge": target, "version": number, "note": note},
+        f"{target} is at version {number}",
+        *([f"note: {note}"] if note else []),
+    )
     return DONE

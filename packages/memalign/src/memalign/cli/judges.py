@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.guidelines import check_table, consequences, guideline_table, guideline_values, settling, user_name
-from memalign.cli.model_options import lost_settings, model_facts
+from memalign.cli.guidelines import guideline_table, guideline_values, settling, user_name
+from memalign.cli.history import give_changes
 from memalign.cli.options import VALUE_TYPES, ColumnMap, Name, Version, Yes, columns_of
 from memalign.cli.output import counted, facts, listed, table
-from memalign.cli.session import DONE, Session, confirmed, version_line
+from memalign.cli.session import DONE, Session, confirmed
 from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
@@ -39,14 +41,13 @@ def create(
     called.
     """
     from memalign.judge import Judge
+    from memalign.models import default_model_name, resolve
 
-    settings = session.models.settings(new=True)
-    new = session.models.apply(
-        Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, **settings)
-    )
+    model = session.models.model or default_model_name() or resolve().name  # which says what is missing
+    new = Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, model=model)
+    new = replace(session.models, model=model).apply(new)
     session.registry(create=True).create(new)
-    line = f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1"
-    session.give(described(new, version=1), line)
+    session.give(described(new, version=1), f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1")
     return DONE
 
 
@@ -77,27 +78,21 @@ def show(
     """
     number, judge = session.judge(name, version)
     memory, data = judge.memory, described(judge, version=number)
-    models = [(key.replace("_", " "), data[key]) for key in ("model", "check_model", "embedding_model") if data[key]]
     pieces, cases = counted(len(memory), "piece"), counted(len(memory.cases), "case")
-    settings = [
-        ("name", judge.name),
-        ("version", number),
-        ("answers", f"{judge.value_type.spec} ({judge.value_type.allowed})"),
-        *models,
-        ("examples per prompt", "the model's default" if judge.retrieval_k is None else judge.retrieval_k),
-        *((key, value) for key, value in judge.parameters.items() if key != "models"),
-        *model_facts(judge),
-        *[("columns", f"{field} from {column}") for field, column in judge.columns.items()],
+    shown = ("name", "version", "value_type", "model", "check_model", "embedding_model", "retrieval_k", "memory_hash")
+    settings: list[tuple[str, object]] = [
+        *((key.replace("_", " "), data[key]) for key in shown if data[key] is not None),
+        *((key, json.dumps(value)) for key, value in judge.parameters.items()),
+        *(("columns", f"{field} from {column}") for field, column in judge.columns.items()),
         ("memory", f"{pieces} of feedback on {cases}, {counted(len(memory.semantic), 'guideline')} in force"),
-        ("memory hash", memory.hash),
-        ("label policy", _label_policy(judge)),
+        ("label policy", ", then ".join(memory.policy)),
+        ("authority", listed(memory.authority) or "nobody"),
         ("locked cases", listed(memory.locks) or "none"),
         ("instructions", judge.instructions),
     ]
     parts: list[Any] = [facts(settings)]
     if memory.semantic:
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
-        parts += check_table(memory.semantic, judge)
     if away := len(memory.guidelines) - len(memory.semantic):
         parts.append(f"{counted(away, 'more guideline')} not in force; to see why: memalign guideline {name}")
     if waiting := [(entry["key"], entry["reason"]) for entry in data["pending"]]:
@@ -108,9 +103,8 @@ def show(
         entries = session.registry().ledger(name, number)
         counts = Counter(entry.state for entry in entries)
         data["ledger"] = {"counts": dict(counts), "entries": entries}
-        if entries:
-            states = [(entry.key, entry.state, listed(entry.guideline_ids), entry.reason) for entry in entries]
-            parts.append(table(("feedback", "state", "guidelines", "reason"), states, title="Feedback"))
+        states = [(entry.key, entry.state, listed(entry.guideline_ids), entry.reason) for entry in entries]
+        parts.append(table(("feedback", "state", "guidelines", "reason"), states, title="Feedback"))
         parts.append(", ".join(f"{count} {state}" for state, count in counts.items()) or "no feedback yet")
     session.give(data, *parts)
     return DONE
@@ -135,35 +129,30 @@ def edit(
 ) -> int:
     """Change a judge's settings and keep its memory.
 
-    The result is a new version. If another --authority changes which labels count, the command lists the feedback
-     that is now disputed or pending.
+    The result is a new version. The command lists what changed, such as feedback that is disputed or pending because
+    another --authority changed which labels count.
     """
     from memalign.align import dismiss_conflict, set_policy
 
-    changes = session.models.settings(new=False)
+    changes: dict[str, Any] = {}
     if instructions is not None:
         changes["instructions"] = _text_of(instructions)
     if columns is not None:
         changes["columns"] = columns_of(columns)
-    if not changes and authority is None and not session.models and not dismiss:
+    reweighed = authority is not None or policy is not None
+    if not (changes or reweighed or session.models or dismiss):
         raise InputError(
             "nothing to change: you gave no option, for example --model or --authority; for all "
             "options: memalign edit --help"
         )
-    parameters = changes.pop("parameters", {})
 
     def changed(judge: Judge) -> Judge:
-        edited = session.models.apply(judge.replace(**changes, parameters={**judge.parameters, **parameters}))
+        edited = session.models.apply(judge.replace(**changes))
         edited = dismiss_conflict(edited, dismiss, by=user_name()) if dismiss else edited
         return edited if authority is None else set_policy(edited, authority=_names(authority))
 
     saved = session.registry().update(name, changed, "edit")
-    moved, lines = consequences(saved)
-    if authority is not None:
-        lines = [f"label policy: {_label_policy(saved.judge)}", *_silent(saved.judge), *lines]
-    lines += lost_settings(saved.before, saved.judge)
-    data = {**described(saved.judge, version=saved.version), "consequences": moved}
-    session.give(data, *lines, version_line(name, saved))
+    give_changes(session, saved, described(saved.judge, version=saved.version))
     return DONE
 
 
@@ -208,19 +197,6 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
 def _names(text: str) -> list[str]:
     """The names in `ana,ben`; none in an empty text."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _label_policy(judge: Judge) -> str:
-    """`authority (ana, then ben), then majority, then recency`."""
-    return f"authority ({', then '.join(judge.memory.authority) or 'nobody'}), then majority, then recency"
-
-
-def _silent(judge: Judge) -> list[str]:
-    """That people whose label is to count have said nothing so far: their names may be mistyped."""
-    sources = {annotation.source for annotation in judge.memory.annotations()}
-    silent = [source for source in judge.memory.authority if source not in sources]
-    people = listed(sorted(sources)) or "none"
-    return [f"{listed(silent)} gave no feedback so far; the sources are {people}"] if silent else []
 
 
 def _text_of(instructions: str) -> str:

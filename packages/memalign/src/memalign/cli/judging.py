@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,15 +24,15 @@ from memalign.cli.options import (
     judge_with_columns,
     rows_of,
 )
-from memalign.cli.output import label_text, say, shorten, table, usage_text
-from memalign.cli.progress import RunProgress, say_failures, show_progress
+from memalign.cli.output import label_text, shorten, table, usage_text
+from memalign.cli.progress import say_by_reason, show_progress
 from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.io import Examples
     from memalign.judge import Judge
-    from memalign.types import Judgment
+    from memalign.types import Judgment, Usage
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _SHOWN = 40  # judgments on a screen
@@ -45,7 +45,7 @@ def judge(
     name: Name,
     examples: Annotated[str, typer.Argument(metavar="EXAMPLES", help=f"A {FILES}, or a folder; {STDIN}")],
     *,
-    out: Annotated[str | None, typer.Option("-o", "--out", metavar="OUT", help=OUT_HELP)] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)] = None,
     columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
@@ -60,56 +60,62 @@ def judge(
     from msgspec.structs import asdict
 
     from memalign.io import Examples
+    from memalign.types import Usage
 
-    lines = None if out is None else Path(out)
     number, chosen = judge_with_columns(session, name, version, columns)
     source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=chosen.fields)
     if dry_run:
-        return _estimate(session, chosen, number, source, max_cost)
-    run, started = RunProgress(), time.perf_counter()
-    session.consequence = partial(consequence_for_file, lines)
-    with show_progress(detail=run.text) as progress:
+        return give_estimate(session, name, number, _estimate(chosen, source), max_cost)
+    run, started = _Run(usage=Usage()), time.perf_counter()
+    session.after_interrupt = after_interrupt(out)
+    with show_progress() as progress:
         if out is None and not session.json and len(source) > _WITHOUT_OUT:
             raise InputError(
                 f"{source.name} has {len(source):,} examples, too many for the screen. Write the judgments to a file, "
                 "from which the same command can resume: -o OUT.jsonl"
             )
         judgments = chosen.judge_many(
-            source, out=lines, progress=progress, on_judgment=run.note, concurrency=concurrency, max_cost=max_cost
+            source, out=out, progress=progress, on_judgment=run.add, concurrency=concurrency, max_cost=max_cost
         )
     seconds = time.perf_counter() - started
     failures: list[tuple[str, str]] = []
-    unjudged: list[str] = []
+    unjudged: list[tuple[str, str]] = []
     for key, item in zip(source.hashes, judgments, strict=True):
-        if item.not_judged:
-            unjudged.append(item.error or "")
-        elif item.error is not None:
-            failures.append((key, item.error))
+        if item.error is not None:
+            (unjudged if item.not_judged else failures).append((key, item.error))
     resumed = len(source) - run.judged - len(unjudged)
     data: dict[str, Any] = {"judge": name, "version": number, "n": len(source), "resumed": resumed}
     data |= {"failed": len(failures), "not_judged": len(unjudged), "usage": run.usage}
-    data["errors"] = [{"id": key, "error": error} for key, error in failures[:_LISTED]]
-    parts, into = [], ""
+    data |= {"errors": [{"id": key, "error": error} for key, error in failures[:_LISTED]], "out": out and str(out)}
     if out is None:
-        ids = list(source.hashes)
-        data["judgments"] = [{"id": key, **asdict(item)} for key, item in zip(ids, judgments, strict=True)]
-        parts = [_judgment_table(ids, judgments)]
-    else:
-        data["out"] = out
-        into = f" into {out}"
+        data["judgments"] = list(judgments)
+    parts = [_judgment_table(list(source.hashes), judgments)] if out is None else []
     others = (resumed, "there already"), (len(failures), "failed"), (len(unjudged), "not judged")
-    counts = [f"{run.judged - len(failures)} judged{into}", *(f"{count} {word}" for count, word in others if count)]
+    counts = [f"{run.judged - len(failures)} judged{f' into {out}' if out else ''}"]
+    counts += [f"{count} {word}" for count, word in others if count]
     session.give(data, *parts, ", ".join([*counts, usage_text(run.usage, seconds)]))
-    say_failures(failures)
-    for line in run.notes.lines():
-        say(line)
-    if unjudged:
-        say(f"{len(unjudged)} not judged: {unjudged[0].removeprefix('NotJudged: ')}")
+    say_by_reason("failed", failures)
+    say_by_reason("not judged", unjudged)
+    say_by_reason("note", run.notes)
     return FAILURES if failures or unjudged else DONE
 
 
-def _estimate(session: Session, judge: Judge, number: int, source: Examples, max_cost: float | None) -> int:
-    """Print what judging the rows would take, from a sample of them."""
+@dataclass(kw_only=True)
+class _Run:
+    """Counts the judgments of this run as they come, those that failed included."""
+
+    usage: Usage
+    judged: int = 0
+    notes: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, example_id: str, judgment: Judgment) -> None:
+        self.judged += 1
+        self.usage += judgment.usage
+        self.notes += [(example_id, note) for note in judgment.notes]
+
+
+def _estimate(judge: Judge, source: Examples) -> Usage:
+    """About what judging the rows takes, from a sample of them."""
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
 
@@ -118,9 +124,7 @@ def _estimate(session: Session, judge: Judge, number: int, source: Examples, max
     sample = [example for place, example in enumerate(source) if place in places]
     dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
     judge.judge_many(sample, max_cost=Calls(dry_run=dry_run))
-    usage = dry_run.scaled(count / len(sample))
-    line = f"{count:,} rows, of which {len(sample):,} were sampled"
-    return give_estimate(session, judge.name, number, usage, max_cost, line, rows=count, sampled=len(sample))
+    return dry_run.scaled(count / len(sample))
 
 
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
@@ -134,7 +138,7 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     return table(("id", "value", "rationale"), rows, title="Judgments", limit=_SHOWN, rest="to keep all: -o OUT.jsonl")
 
 
-def consequence_for_file(out: Path | None) -> str:
+def after_interrupt(out: Path | None) -> str:
     """What an interrupted run leaves."""
     if out is None:
         return "no judgment was kept; to keep them as they come: -o OUT.jsonl"

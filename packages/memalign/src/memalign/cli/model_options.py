@@ -1,10 +1,10 @@
-"""How a judge's models are reached and what they cost: the options of create and edit, and how show says it."""
+"""How a judge's models are reached and what they cost: the options of create and edit."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,7 +24,11 @@ class ModelOptions:
     """The options of create and edit that name a judge's models; None for what was not given."""
 
     model: Annotated[
-        str | None, _option(metavar="M", help="The model that judges, for example openai:gpt-4.1-mini.")
+        str | None,
+        _option(
+            metavar="M",
+            help="The model that judges, for example openai:gpt-4.1-mini, or openai:NAME@URL on your server.",
+        ),
     ] = None
     check_model: Annotated[
         str | None,
@@ -49,10 +53,6 @@ class ModelOptions:
             metavar="KEY=VALUE",
             help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples or swap. May be repeated.",
         ),
-    ] = None
-    base_url: Annotated[
-        str | None,
-        _option(metavar="URL", help="The address of an OpenAI-compatible server for an openai: model. '' removes it."),
     ] = None
     header: Annotated[
         list[str] | None,
@@ -83,94 +83,67 @@ class ModelOptions:
     ] = "judge"
 
     def __bool__(self) -> bool:
-        """Whether an option says how a model is reached, what it costs, or who writes guidelines."""
-        options = (self.base_url, self.reflection_model, self.header, self.price, self.context)
-        return any(value is not None for value in options)
-
-    def settings(self, *, new: bool) -> dict[str, Any]:
-        """The settings of a judge that options name; a `new` judge without a model gets the environment's.
-
-        Raises:
-            ConfigurationError: A model cannot be used.
-            InputError: A parameter is not KEY=VALUE.
-        """
-        from memalign.models import resolve, resolve_decision, resolve_embedding
-        from memalign.models.resolve import names_decision_model
-
-        settings: dict[str, Any] = {}
-        model = self.with_address(self.model) if new or self.model else self.model
-        if new or model is not None:
-            decides = bool(model) and names_decision_model(model or "")
-            settings["model"] = resolve_decision(model or "").name if decides else resolve(model or None).name
-        if self.check_model is not None:
-            settings["check_model"] = resolve_decision(self.check_model).name if self.check_model else None
-        if self.embedding_model is not None:
-            settings["embedding_model"] = resolve_embedding(self.embedding_model).name
-        if self.retrieval_k is not None:
-            settings["retrieval_k"] = self.retrieval_k
-        if self.param:
-            settings["parameters"] = dict(map(_parameter, self.param))
-        return settings
-
-    def with_address(self, model: str | None) -> str | None:
-        """The model's name at the address of `--base-url`; an empty name is the environment's model.
-
-        Raises:
-            InputError: There is no model to find at that address.
-        """
-        from memalign.models import default_model_name
-        from memalign.models.providers import with_address
-
-        if self.base_url is None:
-            return model
-        name = model or default_model_name()
-        if not name:
-            raise InputError("--base-url needs the name of the model at that address: --model openai:NAME")
-        return with_address(name, self.base_url or None)
+        """Whether an option was given."""
+        return any(getattr(self, field.name) is not None for field in fields(self) if field.name != "role")
 
     def apply(self, judge: Judge) -> Judge:
-        """The judge with these settings. Models that it no longer has take their headers, prices and context along.
+        """The judge with these options. Models that it no longer has take their headers, prices and context along.
 
         Raises:
-            InputError: The judge has no model of this role.
+            InputError: A value is not written as it should be, or the judge has no model of this role.
             ConfigurationError: A model cannot be opened; none is called.
         """
-        from memalign.judge.spec import OF_MODELS, name_of
-        from memalign.models.resolve import canonical_name
+        from memalign.models import resolve, resolve_decision, resolve_embedding
+        from memalign.models.resolve import canonical_name, names_decision_model
 
-        if not self and "models" not in judge.parameters:
-            return judge
-        parameters = dict(judge.parameters)
+        changes: dict[str, Any] = {}
+        if self.model is not None:
+            changes["model"] = (resolve_decision if names_decision_model(self.model) else resolve)(self.model).name
+        if self.check_model is not None:
+            changes["check_model"] = resolve_decision(self.check_model).name if self.check_model else None
+        if self.embedding_model is not None:
+            changes["embedding_model"] = resolve_embedding(self.embedding_model).name
+        if self.retrieval_k is not None:
+            changes["retrieval_k"] = self.retrieval_k
+        parameters = {**judge.parameters, **dict(map(_parameter, self.param or ()))}
         if self.reflection_model is not None:
-            parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
-        model = judge.model_name if self.base_url is None else self.with_address(judge.model_name)
-        models = {"judge": model, "check": name_of(judge.check_model), "reflection": parameters.get("reflection_model")}
-        names = {role: canonical_name(name) for role, name in models.items() if name is not None}
-        settings = {name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()}
-        if changes := self._about_model():
-            if self.role not in names:
-                option = f"--{self.role}-model" if self.role != "judge" else "--model"
-                raise InputError(f"--for {self.role}: the judge has no {self.role} model; to set one: {option} NAME")
-            settings[names[self.role]] |= changes
-        settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
-        parameters["models"] = {name: values for name, values in settings.items() if values}
-        changed = judge.replace(
-            model=judge.model if model == judge.model_name else model,
-            parameters={key: value for key, value in parameters.items() if key not in OF_MODELS or value},
-        )
-        if self:
+            parameters.pop("reflection_model", None)
+            if self.reflection_model:
+                parameters["reflection_model"] = canonical_name(self.reflection_model)
+        changed = judge.replace(**changes, parameters=parameters)
+        models = self._models_of(changed)
+        parameters = {key: value for key, value in parameters.items() if key != "models"}
+        changed = changed.replace(parameters={**parameters, **({"models": models} if models else {})})
+        reached = (self.model, self.check_model, self.reflection_model, self.header, self.price, self.context)
+        if any(value is not None for value in reached):
             _open_models(changed)
         return changed
 
-    def _about_model(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {}
+    def _models_of(self, judge: Judge) -> dict[str, dict[str, Any]]:
+        """What is to be known of each of the judge's models, by its name: headers, prices, context."""
+        from memalign.judge.spec import name_of
+        from memalign.models.resolve import canonical_name
+
+        models = {
+            "judge": judge.model_name,
+            "check": name_of(judge.check_model),
+            "reflection": judge.parameters.get("reflection_model"),
+        }
+        names = {role: canonical_name(name) for role, name in models.items() if name is not None}
+        settings = {name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()}
+        changes: dict[str, Any] = {}
         if self.header is not None:
-            settings["headers"] = dict(_header(text) for text in self.header if text.strip())
+            changes["headers"] = dict(_header(text) for text in self.header if text.strip())
         if self.price is not None:
-            settings["prices"] = _prices(self.price)
+            changes["prices"] = _prices(self.price)
         if self.context is not None:
-            settings["context"] = self.context
-        return settings
+            changes["context"] = self.context
+        if changes and self.role not in names:
+            raise InputError(f"--for {self.role}: the judge has no such model; to set one: --{self.role}-model NAME")
+        if changes:
+            settings[names[self.role]] |= changes
+        settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
+        return {name: values for name, values in settings.items() if values}
 
 
 class ModelCommand(Command):
@@ -183,12 +156,22 @@ class ModelCommand(Command):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command with a session that knows the options of models."""
-        values: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for param in self.own:
             value = ctx.params.pop(param.name)
-            values[param.name] = None if value == () else value  # what may be repeated, and was not given
-        ctx.models = ModelOptions(**values)
+            options[param.name] = None if value == () else value  # what may be repeated, and was not given
+        ctx.models = ModelOptions(**options)
         return super().invoke(ctx)
+
+
+def _open_models(judge: Judge) -> None:
+    """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
+    from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_reflection_model
+
+    check_model_of(judge)
+    open_judging_model(judge)
+    if not decides_alone(judge) or judge.parameters.get("reflection_model"):
+        open_reflection_model(judge)
 
 
 def _parameter(text: str) -> tuple[str, object]:
@@ -199,21 +182,6 @@ def _parameter(text: str) -> tuple[str, object]:
         return key, json.loads(raw)
     except ValueError:
         return key, raw
-
-
-def _open_models(judge: Judge) -> None:
-    """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
-    from memalign.models.judge_models import (
-        check_model_of,
-        decides_alone,
-        open_judging_model,
-        open_reflection_model,
-    )
-
-    check_model_of(judge)
-    open_judging_model(judge)
-    if not decides_alone(judge) or judge.parameters.get("reflection_model"):
-        open_reflection_model(judge)
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -232,32 +200,3 @@ def _prices(text: str) -> dict[str, float]:
             f"--price {text}: a price is in dollars per million tokens, for example --price "
             "input=0.4,output=1.6,cached=0.1"
         ) from None
-
-
-def lost_settings(before: Judge, after: Judge) -> list[str]:
-    """What an edit took from the judge's models unasked: an address, headers, prices, a context."""
-    from memalign.judge.spec import name_of
-    from memalign.models.providers import address_of
-
-    lines = []
-    old, new = before.model_name or "", after.model_name or ""
-    address = address_of(old)[1]
-    if address and old != new and new.startswith("openai:") and address_of(new)[1] is None:
-        lines.append(
-            f"{new} is no longer called at {address}; to call it there: memalign edit {after.name} --base-url {address}"
-        )
-    in_use = {new, name_of(after.check_model), after.parameters.get("reflection_model")}
-    dropped = set(before.parameters.get("models", {})) - in_use
-    return [*lines, *(f"the headers, price and context of {name} were removed with it" for name in sorted(dropped))]
-
-
-def model_facts(judge: Judge) -> list[tuple[str, str]]:
-    """What `show` says of the judge's models: headers as they are stored, their variables by name."""
-    rows = []
-    for name, settings in judge.parameters.get("models", {}).items():
-        amounts = ", ".join(f"{kind} ${amount:g}" for kind, amount in settings.get("prices", {}).items())
-        facts = [f"{amounts} per million tokens"] if amounts else []
-        facts += [f"context {settings['context']:,} tokens"] if "context" in settings else []
-        facts += [f"header {key}: {value}" for key, value in settings.get("headers", {}).items()]
-        rows.append((f"of {name}", "; ".join(facts)))
-    return rows

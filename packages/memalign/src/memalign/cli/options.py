@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.output import say, usage_text
-from memalign.cli.session import DONE, Session, judge_names
+from memalign.cli.session import DONE, Session
 
 if TYPE_CHECKING:
     from memalign.io import RowSource
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _spending = partial(typer.Option, rich_help_panel="Cost and speed")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the judge.", autocompletion=judge_names)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the judge.")]
 Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=1, help="Use version N instead of the latest.")
 ]
@@ -57,11 +57,7 @@ STDIN = "- reads JSON lines from stdin."
 
 
 def columns_of(mapping: list[str] | None) -> dict[str, str] | None:
-    """The columns that `--map` names: none for `none`, None where nothing was said.
-
-    Raises:
-        InputError: It is no mapping of fields to columns.
-    """
+    """The columns that `--map` names: none for `none`, None where nothing was said."""
     from memalign.io import parse_columns
 
     return None if mapping is None else parse_columns(mapping)
@@ -74,14 +70,7 @@ def rows_of(
     remembered: Mapping[str, str] | None = None,
     source: str | None = None,
 ) -> RowSource:
-    """The rows of a file, the traces of an OpenTelemetry export, or for `-` the JSON lines of stdin.
-
-    Args:
-        file: The path.
-        mapping: The columns that `--map` names.
-        remembered: The columns that the judge remembers.
-        source: Who gave the feedback of rows that name nobody.
-    """
+    """The rows of a file, the traces of an OpenTelemetry export, or for `-` the JSON lines of stdin."""
     from memalign.integrations.otlp import holds_spans, trace_rows
     from memalign.io import RowSource
 
@@ -96,40 +85,29 @@ def judge_with_columns(
 ) -> tuple[int, Judge]:
     """The judge that a command reads rows for, which remembers the columns of `--map` when the command has succeeded.
 
-    An older version remembers nothing. Where the registry cannot be written to, a line says so.
+    An older version remembers nothing.
     """
-    from memalign.errors import RegistryError
-
     number, judge = session.judge(name, version)
     columns = columns_of(mapping)
     if version is not None or columns is None or columns == dict(judge.columns):
         return number, judge
 
     def remember() -> None:
-        try:
-            saved = session.registry().update(name, lambda latest: latest.replace(columns=columns), "edit")
-        except RegistryError as error:
-            say(f"note: the mapping of --map could not be saved with the judge: {error}")
-        else:
-            say(f"{name} is now version {saved.version}, which remembers the mapping of --map")
+        saved = session.registry().update(name, lambda latest: latest.replace(columns=columns), "edit")
+        say(f"{name} is now version {saved.version}, which remembers the mapping of --map")
 
     session.remember = remember
     return number, judge.replace(columns=columns)
 
 
-def give_estimate(
-    session: Session, name: str, version: int, usage: Usage, max_cost: float | None, *lines: str, **data: object
-) -> int:
-    """Print an estimate, which says that it is one, below other `lines`, and return the exit code."""
-    report = [
-        *lines,
-        f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)",
-    ]
+def give_estimate(session: Session, name: str, version: int, usage: Usage, max_cost: float | None) -> int:
+    """Print an estimate, which says that it is one, and return the exit code."""
+    report = [f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"]
     if not usage.calls:
         report = ["no model call is needed"]
     elif usage.cost is None:
         report.append(f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N")
     elif max_cost is not None and usage.cost > max_cost:
         report.append(f"--max-cost {max_cost:g} would stop the run before its end")
-    session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage, **data}, *report)
+    session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *report)
     return DONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,26 +13,25 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from memalign.types import Usage
+    from memalign.types import Check, Usage
     from memalign.values import Value
-
-_TITLE = 100  # characters
 
 
 def show(*parts: RenderableType, stderr: bool = False) -> None:
     """Print lines and tables, with an empty line around each table."""
+    from rich.text import Text
+
     console = open_console(stderr=stderr)
     for place, part in enumerate(parts):
         drawn = not isinstance(part, str)
         if place and (drawn or not isinstance(parts[place - 1], str)):
             console.print()
-        console.print(_text(part) if isinstance(part, str) else part, soft_wrap=not drawn)
+        console.print(Text(plain(part)) if isinstance(part, str) else part, soft_wrap=not drawn)
 
 
 def say(line: str) -> None:
-    """Print a line on stderr; where its reader has gone, nothing that a run has paid for stops."""
-    with contextlib.suppress(BrokenPipeError, SystemExit):  # Rich ends the program at a broken pipe
-        open_console(stderr=True).print(_text(line), soft_wrap=True)
+    """Print a line on stderr."""
+    show(line, stderr=True)
 
 
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -59,12 +57,6 @@ def open_console(*, stderr: bool) -> Console:
     return console
 
 
-def _text(line: str) -> RenderableType:
-    from rich.text import Text
-
-    return Text(plain(line))
-
-
 def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
@@ -77,7 +69,7 @@ def table(
 
     Args:
         columns: The heading of each column.
-        rows: The cells of each row; a cell that is a Rich text keeps its style.
+        rows: The cells of each row.
         title: The line above the table.
         limit: How many rows are shown; the title then says how many there are.
         rest: Where a reader finds the rows that are not shown.
@@ -90,11 +82,11 @@ def table(
     if limit is not None and len(rows) > limit:
         title = f"{title or ''} ({limit} of {len(rows):,}; {rest})".strip()
     drawn = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="bold")
-    drawn.min_width = min(len(title or ""), _TITLE)  # Rich folds a title that is wider than its table
+    drawn.min_width = len(title or "")  # Rich folds a title that is wider than its table
     for column in columns:
         drawn.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
     for row in rows[:limit]:
-        drawn.add_row(*(cell if isinstance(cell, Text) else Text(plain("" if cell is None else cell)) for cell in row))
+        drawn.add_row(*(Text(plain("" if cell is None else cell)) for cell in row))
     return drawn
 
 
@@ -117,11 +109,22 @@ def listed(names: Sequence[object], limit: int = 30) -> str:
     return ", ".join(map(str, names[:limit])) + more
 
 
+def top(lines: Sequence[str], limit: int = 20, rest: str = "--json lists them all") -> list[str]:
+    """As many lines as a screen holds, and how many more there are."""
+    more = len(lines) - limit
+    return [*lines[:limit], *([f"… and {more:,} more like these; {rest}"] if more > 0 else [])]
+
+
 def label_text(value: Value | None) -> str:
     """Write a label as files do: `true`, `4`, `Refuted`."""
     from memalign.values import value_text  # it loads msgspec, which help can do without
 
     return value_text(value)
+
+
+def check_text(check: Check) -> str:
+    """Write a check with the answer that matters: `Is it cold? [yes for false]`."""
+    return f"{check.question} [{check.answer}{'' if check.value is None else f' for {label_text(check.value)}'}]"
 
 
 def counted(count: int, noun: str) -> str:

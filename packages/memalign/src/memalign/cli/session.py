@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from memalign.cli.output import print_json, say, show
+from memalign.cli.output import print_json, show
 from memalign.errors import InputError, MemalignError
 
 if TYPE_CHECKING:
@@ -50,9 +49,6 @@ def _shared(
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on stdout. Everything else goes to stderr.")
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show the raw text of unusable model answers on stderr.")
-    ] = False,
 ) -> None:
     """Declare the options that every command takes; nobody calls this."""
 
@@ -65,14 +61,14 @@ class Session(typer.Context):
         json: Whether the result is printed as JSON.
         models: The options of the judge's models, in the commands that take them.
         remember: What the command keeps of its options when it has succeeded; a dry run keeps nothing.
-        consequence: Says what Ctrl-C left behind.
+        after_interrupt: What Ctrl-C leaves behind, and what to do then.
     """
 
     url: str = _REGISTRY
     json: bool = False
     models: Any = None
     remember: Callable[[], None] | None = None
-    consequence: Callable[[], str] | None = None
+    after_interrupt: str = ""
 
     def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
         """Print the result of the command: `data` as JSON, or for people the `parts`, lines and tables."""
@@ -113,14 +109,10 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command with a session that knows the shared options."""
         ctx.url, ctx.json = ctx.params.pop("registry"), ctx.params.pop("json")
-        if ctx.params.pop("verbose"):
-            _show_raw_answers(ctx)
         try:
             code = super().invoke(ctx)
         except KeyboardInterrupt as error:
-            if error.args or ctx.consequence is None:
-                raise
-            raise KeyboardInterrupt(f"interrupted; {ctx.consequence()}") from None
+            raise KeyboardInterrupt(str(error) or f"interrupted; {ctx.after_interrupt}".rstrip("; ")) from None
         except MemalignError as error:
             if name := ctx.params.get("name"):  # which the library need not know: its advice can be copied now
                 error.args = (_ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)), *error.args[1:])
@@ -136,9 +128,7 @@ class Command(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The example, on a line that can be copied, and where the shared options are."""
         formatter.write(f"\n{self.epilog}\n\n")
-        formatter.write(
-            "Every command also takes --registry, --json and --verbose, which `memalign --help` explains.\n"
-        )
+        formatter.write("Every command also takes --registry and --json, which `memalign --help` explains.\n")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments and options in their panels, without those that every command takes."""
@@ -162,41 +152,8 @@ def help_record(param: Any) -> tuple[str, str]:
     return names if param.is_flag else f"{names} {param.metavar}", f"{param.help}{needed}"
 
 
-class _AnswersOnStderr(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        heading, _, answer = record.getMessage().partition("\n")
-        say("\n".join([f"raw answer: {heading}", *(f"  | {line}" for line in answer.splitlines())]))
-
-
-def _show_raw_answers(ctx: typer.Context) -> None:
-    """Show raw answers that cannot be used on stderr until the command ends. Nothing of them is kept."""
-    logger, handler = logging.getLogger("memalign.raw_answers"), _AnswersOnStderr()
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    ctx.call_on_close(lambda: logger.removeHandler(handler))
-
-
-def judge_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The judges' names, for the shell's completion; none where there is no registry to read."""
-    from memalign.registry import Registry
-
-    try:
-        registry = Registry(ctx.params.get("registry") or _REGISTRY, create=False)
-        return [info.name for info in registry.list() if info.name.startswith(incomplete)]
-    except MemalignError:
-        return []
-
-
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Ask the person whether to go ahead.
-
-    Args:
-        question: What is asked.
-        yes: Their answer in advance.
-
-    Raises:
-        InputError: Nobody can be asked.
-    """
+    """Ask the person whether to go ahead; `yes` is their answer in advance. Raises InputError without a terminal."""
     if yes:
         return True
     if not _on_terminal():
