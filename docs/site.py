@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 STAGED = ROOT / "build" / "docs"
 LEFT_OUT = ("site.py", "structs.py", "__pycache__")
-SHARED = ("--registry", "--json", "--verbose", "--help", "-h, --help")  # options of every command
+SHARED = ("--registry", "--json", "--help", "-h, --help")  # options of every command
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 

@@ -118,8 +118,6 @@ def erase(
     what memalign cannot reach: exported bundles, judgment files and providers' logs. The text of --matching is kept
     nowhere. Without a key, the command finishes an erase that was interrupted.
     """
-    from memalign.types import FeedbackKey
-
     registry = session.registry()
     latest = registry.load(name)
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())

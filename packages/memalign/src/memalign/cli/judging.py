@@ -57,8 +57,6 @@ def judge(
     An example that fails is listed and does not stop the others; the command then exits with 1. With -o, the file can
     have any size, and the same command resumes a run that stopped.
     """
-    from msgspec.structs import asdict
-
     from memalign.io import Examples
     from memalign.types import Usage
 

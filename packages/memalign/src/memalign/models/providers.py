@@ -234,7 +234,7 @@ def target_of(name: str) -> Target:
         )
     if names and key is None and base_url is None:
         server = _SERVERS.get(provider)
-        other = f", or name a compatible server's address (--base-url, {server[0]})" if server else ""
+        other = f", or name a compatible server's address ({provider}:NAME@URL, {server[0]})" if server else ""
         raise ConfigurationError(
             f"{provider}:{model} needs a key: set {' or '.join(names)}{other}. Without a key: run "
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
