@@ -76,8 +76,8 @@ def test_checks_are_learned_shown_and_dropped(
     # ana said of t-1 (false) and of t-2 (true) that the answer is no.
     for name, label in (("G1", "false"), ("G2", "true")):
         for shown in (learned, memalign("guideline", "tone", name), memalign("show", "tone")):
-            assert f"{SORRY} [no for {label}]" in shown.out
+            assert f"{SORRY}  [no for {label}]" in shown.out
     checks = memalign("show", "tone", "--json").json["guidelines"][0]["checks"]
     assert checks == [{"question": SORRY, "answer": "no", "value": False, "test": None}]
     reworded = memalign("guideline", "tone", "G1", "--text", "Be kind first.")
-    assert f"    - {SORRY} [no for false]" in reworded.out, "a new text drops the checks of the old one"
+    assert f"    - {SORRY}  [no for false]" in reworded.out, "a new text drops the checks of the old one"

@@ -95,7 +95,6 @@ def test_an_unanswering_model_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
             demo(session(), model="openai:test")
-    assert len(server.requests) == 5
 
 
 # -- what it prints --------------------------------------------------------------------------------------------------

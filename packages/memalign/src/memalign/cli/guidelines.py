@@ -96,12 +96,12 @@ def lock(
     number, judge = session.judge(name) if saved is None else (saved.version, saved.judge)
     rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
     locked = table(("locked case", "experts' label"), [(case, label_text(label)) for case, label in rows])
-    shown = locked if rows else f"no case is locked; to lock one: memalign lock {name} ID"
+    listing = locked if rows else f"no case is locked; to lock one: memalign lock {name} ID"
     data = {"judge": name, "version": number, "locks": [{"id": case, "label": label} for case, label in rows]}
     if saved is None:
-        session.give(data, shown)
+        session.give(data, listing)
     else:
-        give_changes(session, saved, data, shown)
+        give_changes(session, saved, data, listing)
     return DONE
 
 
@@ -131,7 +131,7 @@ def user_name() -> str:
 
 
 def guideline_table(guidelines: Iterable[Guideline], memory: Memory | None = None, **options: Any) -> Table:
-    """Id, status, text, checks and origin of guidelines, of `memory` where they are in one; `options` as for `table`."""
+    """Id, status, text with checks, and origin of guidelines; `options` as for `table`."""
     rows = []
     for guideline in guidelines:
         text = "\n".join([guideline.text, *(f"- {check_text(check)}" for check in guideline.checks)])

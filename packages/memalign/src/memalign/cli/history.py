@@ -156,15 +156,15 @@ def import_(
 ) -> int:
     """Import an exported judge or a whole registry.
 
-    A bundle becomes a new judge, or the next version of the judge with its name. A registry is named by its URL, such as
-    sqlite:///FILE or postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or none is.
-    What was erased there stays erased.
+    A bundle becomes a new judge, or the next version of the judge with its name. A registry is a file NAME.db, or a URL
+    such as postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or none is. What was
+    erased there stays erased.
     """
     from memalign.registry import Registry
     from memalign.registry.bundle import read_bundle
 
     registry = session.registry(create=True)
-    if source.startswith(("sqlite:", "postgres")):
+    if source.startswith(("sqlite:", "postgres")) or source.endswith(".db"):
         if name is not None or allow_erased:
             raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
         imported = registry.import_registry(Registry(source, create=False))

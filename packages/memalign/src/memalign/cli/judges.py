@@ -79,9 +79,9 @@ def show(
     number, judge = session.judge(name, version)
     memory, data = judge.memory, described(judge, version=number)
     pieces, cases = counted(len(memory), "piece"), counted(len(memory.cases), "case")
-    shown = ("name", "version", "value_type", "model", "check_model", "embedding_model", "retrieval_k", "memory_hash")
+    keys = ("name", "version", "value_type", "model", "check_model", "embedding_model", "retrieval_k", "memory_hash")
     settings: list[tuple[str, object]] = [
-        *((key.replace("_", " "), data[key]) for key in shown if data[key] is not None),
+        *((key.replace("_", " "), data[key]) for key in keys if data[key] is not None),
         *((key, json.dumps(value)) for key, value in judge.parameters.items()),
         *(("columns", f"{field} from {column}") for field, column in judge.columns.items()),
         ("memory", f"{pieces} of feedback on {cases}, {counted(len(memory.semantic), 'guideline')} in force"),

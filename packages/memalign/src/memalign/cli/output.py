@@ -123,8 +123,8 @@ def label_text(value: Value | None) -> str:
 
 
 def check_text(check: Check) -> str:
-    """Write a check with the answer that matters: `Is it cold? [yes for false]`."""
-    return f"{check.question} [{check.answer}{'' if check.value is None else f' for {label_text(check.value)}'}]"
+    """Write a check with the answer that matters: `Is it cold?  [yes for false]`."""
+    return f"{check.question}  [{check.answer}{'' if check.value is None else f' for {label_text(check.value)}'}]"
 
 
 def counted(count: int, noun: str) -> str:

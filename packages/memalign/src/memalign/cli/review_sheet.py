@@ -167,14 +167,14 @@ def _check_lines(review: FeedbackReview, name: str) -> list[str]:
         lines.append(f"for the judge: {counts}")
     for what, shares in (("labels", review.labels), ("sources", review.sources)):
         total = sum(shares.values())
-        said = [f"{word} {count} ({count / total:.0%})" for word, count in shares.items() if total]
-        lines.append(f"{what}: {listed(said) or 'none'}")
+        counts = listed([f"{word} {count} ({count / total:.0%})" for word, count in shares.items() if total])
+        lines.append(f"{what}: {counts or 'none'}")
     alpha = "none can be computed" if review.alpha is None else f"{review.alpha:.2f} (1 is perfect, 0 is chance)"
     people = f"{counted(review.compared, 'case')} labelled by two or more people"
     lines.append(f"agreement between people: Krippendorff's alpha on {people}: {alpha}")
     lines += top([f"duplicates, which count as one case: {listed(ids)}" for ids in review.duplicates])
     for pair in review.conflicts:
-        said = [f"{key}: {label_text(value)}" for key, value in pair.annotations.items()]
-        counts = "no label" if pair.label is None else label_text(pair.label)
-        lines.append(f"conflict on {listed(pair.ids)}: {listed(said)}; {counts} counts")
+        labels = listed([f"{key}: {label_text(value)}" for key, value in pair.annotations.items()])
+        label = "no label" if pair.label is None else label_text(pair.label)
+        lines.append(f"conflict on {listed(pair.ids)}: {labels}; {label} counts")
     return lines + top([f"line {row.line} ({row.id or 'no id'}): {row.reason}" for row in review.invalid])

@@ -85,7 +85,9 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Atte
         return AttemptFailed(ModelRejected, str(error).split("\n")[0])
     advice = "Check the network and the provider's status page."
     if target.address:
-        advice = f"Check that a server listens at {target.address} ({target.provider}:NAME@URL, {target.server_variable})."
+        advice = (
+            f"Check that a server listens at {target.address} ({target.provider}:NAME@URL, {target.server_variable})."
+        )
     if isinstance(error, TimeoutError):
         advice += " To wait longer: memalign edit NAME --param timeout=SECONDS."
         return AttemptFailed(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
