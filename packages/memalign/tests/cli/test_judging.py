@@ -106,8 +106,8 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     [
         (("https://store/a.jsonl?sig=0f6c",), "is a URL; copy the file to this machine"),
         (("a.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"), "is a URL; copy the file to this machine"),
-        (("a.jsonl", "-o", "-"), "judgments are kept as JSON lines in a .jsonl file"),
-        (("a.jsonl", "-o", "out.csv"), "judgments are kept as JSON lines in a .jsonl file"),
+        (("a.jsonl", "-o", "-"), "judgments are kept as JSON lines, so that a run can resume"),
+        (("a.jsonl", "-o", "out.csv"), "judgments are kept as JSON lines, so that a run can resume"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(

@@ -10,24 +10,8 @@ import pytest
 from memalign.errors import InvalidRows, RowError
 from memalign.io import read_feedback
 from tests.cli.conftest import Run, jsonl
-from tests.support.endpoint import Endpoint
 
 pytestmark = pytest.mark.usefixtures("endpoint")
-
-
-@pytest.mark.parametrize(
-    "text", ["=1+1", " =1+1", "\n=1+1", "\t=1+1", "+1", "-1", "@SUM(A1)", "\uff1d1+1", "\uff20SUM(A1)", " \n -1"]
-)
-def test_one_rule_says_what_is_a_formula(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, text: str
-) -> None:
-    endpoint.answer = {"rationale": text, "value": True}
-    new = jsonl(tmp_path / "new.jsonl", [{"id": "n-1", "inputs": text, "outputs": text}])
-    assert memalign("judge", tone, new, "-o", "judged.jsonl").code == 0
-    assert memalign("review", tone, "judged.jsonl", "--examples", new, "--shown", "-o", "review.csv").code == 0
-    with Path("review.csv").open(encoding="utf-8-sig", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert [row[column][0] for column in ("inputs", "outputs", "judge's reason")] == ["'"] * 3
 
 
 def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:

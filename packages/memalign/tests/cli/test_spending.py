@@ -22,7 +22,6 @@ PRICE = "input=100,output=400"  # dollars for a million tokens: cents a call
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    monkeypatch.setenv("MEMALIGN_SHARD_SIZE", "2")  # several calls for twelve rows
     with Endpoint(paying.answer) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         yield server
@@ -85,6 +84,13 @@ def test_an_evaluate_dry_run_counts_every_call(memalign: Run, priced: str, label
     assert dry.json["estimate"]["calls"] == len(endpoint.requests) == 24
 
 
+@pytest.fixture
+def several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve rows take six calls."""
+    monkeypatch.setenv("MEMALIGN_SHARD_SIZE", "2")
+
+
+@pytest.mark.usefixtures("several_calls")
 def test_a_limit_stops_only_the_current_align(memalign: Run, priced: str, rows: Path, endpoint: Endpoint) -> None:
     limit = 0.25
     stopped = memalign("align", priced, rows, "--max-cost", limit, "--json")
@@ -157,6 +163,7 @@ def test_both_judges_share_an_evaluations_limit(memalign: Run, priced: str, labe
     assert 0 < stopped.json["base"]["unscored"] < 12
 
 
+@pytest.mark.usefixtures("several_calls")
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
 def test_an_interrupt_loses_no_answer_that_is_paid_for(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
