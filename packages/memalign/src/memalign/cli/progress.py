@@ -22,10 +22,13 @@ def show_progress() -> Iterator[Progress]:
     if not console.is_terminal:
         yield _lines()
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich import progress
 
-    times = TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times, console=console) as drawn:
+    columns = (
+        *(progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn()),
+        *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
+    )
+    with progress.Progress(*columns, console=console) as drawn:
         tasks: dict[str, Any] = {}
 
         def update(phase: str, done: int, total: int) -> None:
