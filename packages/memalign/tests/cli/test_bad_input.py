@@ -108,8 +108,6 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
         (("lock", "tone", "t-1@ana"), "as ID@SOURCE"),
         (("lock", "tone", "--unlock"), "name the cases"),
         (("lock", "tone", "t-1", "--unlock"), "is not locked"),
-        (("edit", "tone", "--policy", "luck"), "authority, majority, recency"),
-        (("edit", "tone", "--policy", ""), "authority, majority, recency"),
         (("edit", "tone"), "--authority"),
         (("edit", "tone", "--dismiss", "t-1", "t-3"), "no conflict between these"),
     ],

@@ -59,7 +59,7 @@ def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> No
     assert shown["authority"] == ["ana", "zoe"]
     back = memalign("edit", disputed, "--authority", "", "--json").json
     assert back["authority"] == []
-    states = {change["key"]: change["entry_after"]["state"] for change in back["changes"]["states"]}
+    states = {change["key"]: change["entry_after"]["state"] for change in back["changes"]["feedback"]}
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "pending")
 
 

@@ -86,7 +86,7 @@ def unalign(
         lines = [*_places(going, places), *top(diff_lines(changes), _LIMIT, _REST)]
         if dry_run:
             data = {"judge": name, "version": number, "dry_run": True, "keys": list(going), "places": places}
-            session.give({**data, "changes": changes.to_dict()}, *lines)
+            session.give({**data, "changes": vars(changes)}, *lines)
             return DONE
         if not _agreed(session, lines, f"Withdraw {counted(len(going), 'piece')} of feedback from {name}?", yes=yes):
             return DONE

@@ -53,7 +53,7 @@ def give_changes(session: Session, saved: Saved, data: Mapping[str, Any], *parts
 
     changes = compare(saved.before, saved.judge)
     lines = top(diff_lines(changes), _LINES, "--json lists them all")
-    common = {"judge": saved.judge.name, "version": saved.version, "changes": changes.to_dict()}
+    common = {"judge": saved.judge.name, "version": saved.version, "changes": vars(changes)}
     session.give({**common, **data}, *parts, *lines, version_line(saved.judge.name, saved))
 
 
@@ -74,9 +74,9 @@ def diff_lines(diff: MemoryDiff) -> list[str]:
         lines += _sides(f"{rule.id} ", before, after)
         old, new = (entry.checks if entry else () for entry in (rule.before, rule.after))
         if rule.after is not None:  # with a guideline its checks go
-            lines += [f"    - {check_text(check)}" for check in rule.checks_removed]
-            lines += [f"    + {check_text(check)}" for check in rule.checks_added]
-    for change in (*diff.added, *diff.removed, *diff.reworded, *diff.states):
+            lines += [f"    - {check_text(check)}" for check in old if check not in new]
+            lines += [f"    + {check_text(check)}" for check in new if check not in old]
+    for change in diff.feedback:
         before = _feedback_text(change.before, change.entry_before)
         lines += _sides(f"{change.key}: ", before, _feedback_text(change.after, change.entry_after))
     return lines
@@ -160,8 +160,7 @@ def import_(
     such as postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or none is. What was
     erased there stays erased.
     """
-    from memalign.registry import Registry
-    from memalign.registry.bundle import read_bundle
+    from memalign.registry import Registry, load_bundle
 
     registry = session.registry(create=True)
     if source.startswith(("sqlite:", "postgres")) or source.endswith(".db"):
@@ -169,15 +168,9 @@ def import_(
             raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
         imported = registry.import_registry(Registry(source, create=False))
         lines = [f"imported {judge.name}: {counted(judge.versions, 'version')}" for judge in imported]
-        data = {"imported": [judge.to_dict() for judge in imported]}
-        session.give(data, *lines or ["the registry has no judges to import"])
+        session.give({"imported": imported}, *lines or ["the registry has no judges to import"])
         return DONE
-    target = name or read_bundle(source)[0].name
+    target = name or load_bundle(source).name
     number = registry.import_bundle(source, name, allow_erased=allow_erased)
-    note = registry.history(target)[number - 1].note
-    session.give(
-        {"judge": target, "version": number, "note": note},
-        f"{target} is at version {number}",
-        *([f"note: {note}"] if note else []),
-    )
+    session.give({"judge": target, "version": number}, f"{target} is at version {number}")
     return DONE

@@ -85,7 +85,6 @@ def show(
         *((key, json.dumps(value)) for key, value in judge.parameters.items()),
         *(("columns", f"{field} from {column}") for field, column in judge.columns.items()),
         ("memory", f"{pieces} of feedback on {cases}, {counted(len(memory.semantic), 'guideline')} in force"),
-        ("label policy", ", then ".join(memory.policy)),
         ("authority", listed(memory.authority) or "nobody"),
         ("locked cases", listed(memory.locks) or "none"),
         ("instructions", judge.instructions),
@@ -139,8 +138,7 @@ def edit(
         changes["instructions"] = _text_of(instructions)
     if columns is not None:
         changes["columns"] = columns_of(columns)
-    reweighed = authority is not None or policy is not None
-    if not (changes or reweighed or session.models or dismiss):
+    if not (changes or authority is not None or session.models or dismiss):
         raise InputError(
             "nothing to change: you gave no option, for example --model or --authority; for all "
             "options: memalign edit --help"
