@@ -124,9 +124,6 @@ def test_writers_wait_for_each_other_and_say_so(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == [path]
 
 
-# -- locks -------------------------------------------------------------------------------------------------------------
-
-
 def test_one_holder_at_a_time_has_the_lock(tmp_path: Path) -> None:
     path = tmp_path / ".out.lock"
     for _ in range(2):

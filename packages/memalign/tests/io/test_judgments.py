@@ -85,14 +85,6 @@ def test_a_last_line_cut_anywhere_is_judged_again(out: Path, cut: int) -> None:
     assert ids(out) == [*judged_already, "t-2" if cut == -1 else "t-1"]
 
 
-def test_an_example_that_changed_since_is_judged_again(out: Path) -> None:
-    write(out, {example.id: judged() for example in EXAMPLES})
-    changed = [Example(id="t-1", outputs="another reply"), EXAMPLES[2]]
-    assert present(out, examples=changed) == ["t-2"]
-    write(out, {"t-1": judged(False)}, examples=changed)
-    assert ids(out) == ["t-1", "t-2", "t-0", "t-3"], "those of the run first, in its order"
-
-
 def test_two_runs_do_not_write_one_file(out: Path) -> None:
     with JudgmentWriter(out, judge="j", examples=EXAMPLES) as writer:
         with pytest.raises(InputError, match="another run is writing"):

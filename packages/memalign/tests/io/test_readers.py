@@ -44,9 +44,6 @@ def test_a_url_is_refused_and_its_signature_not_repeated() -> None:
     assert "0f6c" not in str(refused.value)
 
 
-# -- Parquet -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "f.parquet"
