@@ -32,9 +32,6 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
     return str(error.value)
 
 
-# -- learning ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     trace = fetched(traced(1))[0]
     feedback = aligned(trace=trace, inputs={"question": "question 1, as of today"})
@@ -111,16 +108,10 @@ def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
     assert len(aligned.align(traces)._semantic_memory) == 3
 
 
-# -- forgetting --------------------------------------------------------------------------------------------------------
-
-
 def test_a_trace_already_deleted_can_be_unaligned(aligned, experiment):
     one, two = aligned._episodic_trace_ids
     mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=[one])
     assert aligned.unalign([one])._episodic_trace_ids == [two]
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
