@@ -154,7 +154,7 @@ class TestOneItem:
         assert judgment.memory_hash == aligned.memory.hash
         assert judgment.model == "scripted"
         assert judgment.usage.calls == 1
-        assert set(judgment.usage.seconds) == {"retrieve", "assemble", "model"}
+        assert set(judgment.usage.seconds) == {"model"}
         assert judgment.error is None
 
     def test_without_examples_to_show_nothing_is_embedded(self) -> None:

@@ -101,8 +101,6 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
     return tuple(findings.values()), tuple(dict.fromkeys(notes))
 
 
-# -- evidence ----------------------------------------------------------------------------------------------------------
-
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 # The marks are what is searched for.

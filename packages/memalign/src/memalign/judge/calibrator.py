@@ -215,9 +215,6 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
         return parts
 
 
-# -- fitting -----------------------------------------------------------------------------------------------------------
-
-
 def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...] = ()) -> Calibrator:
     """The calibrator of these cases, whose labels can be listed; a pure function of them and of their order.
 

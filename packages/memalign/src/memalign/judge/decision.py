@@ -70,9 +70,6 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-# -- a judgment --------------------------------------------------------------------------------------------------------
-
-
 async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Calls) -> Judgment:
     """A chat model's judgment with what the check model answers, weighed by the calibrator; as it is without one.
 
@@ -184,9 +181,6 @@ def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tu
     return tuple(sorted((*taught, *weighing), key=lambda finding: -abs(finding.contribution or 0.0)))
 
 
-# -- the reason in words -----------------------------------------------------------------------------------------------
-
-
 def finding_text(finding: Finding) -> str:
     """A finding in words: `G3 (t-3@ana): Is money promised? yes: +1.8`, or `the length: +0.4` where nobody taught it.
 
@@ -222,9 +216,6 @@ def _in_words(memory: Memory, findings: Sequence[Finding]) -> str:
         weighty = [finding.guideline for finding in findings if finding.guideline and finding.contribution][:NAMED]
         reasons = [f"{name}: {memory.guideline(name).text}" for name in weighty]
     return " ".join(reasons) or "No guideline applies."
-
-
-# -- asking ------------------------------------------------------------------------------------------------------------
 
 
 def asked_checks(memory: Memory, limits: Limits) -> tuple[Finding, ...]:

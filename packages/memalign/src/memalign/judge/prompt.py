@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,7 +49,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one item, and what its judgment will say about it.
 
     It has `guideline_ids` and `example_ids` (the most useful last), the `facts` that tests found, `notes` on what was cut
-    or left out, `seconds` by phase, and `item_texts`, the encoded texts of the item itself, which evidence may quote.
+    or left out, and `item_texts`, the encoded texts of the item itself, which evidence may quote.
     """
 
     request: ChatRequest
@@ -58,13 +57,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     example_ids: tuple[str, ...]
     facts: tuple[Finding, ...]
     notes: tuple[str, ...]
-    seconds: dict[str, float]
     item_texts: tuple[str, ...] = ()
 
 
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
     """What `judge` asks about an item that `check_item` accepts: the same bytes for the same memory and item."""
-    started, limits = time.perf_counter(), model.limits
+    limits = model.limits
     # What tests find is said before the item; it takes its tokens from what is left for cases and item. A weak model is
     # shown no names of guidelines.
     findings = facts(judge.memory, example.content, judge.value_type.choices)
@@ -76,7 +74,6 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     stable = _stable(judge, limits, budget)
     # Similar cases, the most useful one next to the item, where models weigh an example most (arXiv 2104.08786).
     similar, notes = await retrieve(judge, example, limits, calls)
-    retrieved = time.perf_counter()
     examples, example_notes = _fitted_cases(judge, example, similar, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
     seen = _seen(judge, example)
@@ -101,12 +98,8 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
         example_ids=tuple(name for name, _ in examples),
         facts=findings,
         notes=(*notes, *example_notes, *item.notes, *(tree.notes if tree else ()), *stable.notes),
-        seconds={"retrieve": retrieved - started, "assemble": time.perf_counter() - retrieved},
         item_texts=tuple(item.fields.values()),
     )
-
-
-# -- the item ----------------------------------------------------------------------------------------------------------
 
 
 def check_item(judge: Judge, example: Example) -> None:
@@ -135,9 +128,6 @@ def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ..
 def _seen(judge: Judge, example: Example) -> dict[str, Any]:
     """The parts of the item that the instructions name."""
     return {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
-
-
-# -- what is the same for every item -----------------------------------------------------------------------------------
 
 
 class _Stable(NamedTuple):
@@ -194,9 +184,6 @@ def _cost_of(guideline: Guideline) -> int:
     return estimate_tokens(guideline.text) + 2  # its id or dash, and the end of its line
 
 
-# -- how many tokens each part may take --------------------------------------------------------------------------------
-
-
 class Budget(NamedTuple):
     """Tokens that each part of a judge's prompt may take: all guidelines, one example, all examples, the item."""
 
@@ -229,9 +216,6 @@ def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
 
 def _answer_tokens(judge: Judge, limits: Limits) -> int:
     return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024))
-
-
-# -- similar cases -----------------------------------------------------------------------------------------------------
 
 
 async def retrieve(

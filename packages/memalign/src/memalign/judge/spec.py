@@ -38,8 +38,6 @@ __all__ = [
     "without_memory",
 ]
 
-# -- instructions ------------------------------------------------------------------------------------------------------
-
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
@@ -106,8 +104,6 @@ def misfit(judge: Judge, row: Feedback) -> str | None:
     return reason and f"the judge's {reason.removeprefix('the ')}"
 
 
-# -- parameters --------------------------------------------------------------------------------------------------------
-
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
 
@@ -148,9 +144,6 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
         raise InputError("parameter samples: all samples are the same at temperature 0; leave out temperature")
     return parameters
-
-
-# -- fingerprint -------------------------------------------------------------------------------------------------------
 
 
 def name_of(model: str | ChatModel | DecisionModel | EmbeddingModel | None) -> str | None:

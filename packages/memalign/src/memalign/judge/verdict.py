@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from statistics import fmean, mode
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from memalign.errors import ModelError
+from memalign.content import sides_of
+from memalign.errors import InputError, ModelError
 from memalign.judge.answer import read_answer
 from memalign.judge.decision import decided, with_checks
 from memalign.judge.prompt import Prompt, check_item, prompt_of
-from memalign.judge.samples import average, renamed, swapped, swapped_names
 from memalign.judge.standing import standing_judgment
 from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
 from memalign.models.judge_models import decides_alone, open_model
 from memalign.types import Example, Judgment, Usage
+from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
@@ -62,8 +65,8 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
     asking = [_answered(judge, prompt, model, calls, number) for number in range(samples)]
     names: dict[str, str] = {}
     if judge.parameters.get("swap"):
-        names = swapped_names(example, judge.fields, judge.value_type.choices)
-        turned = await prompt_of(judge, swapped(example, names), model, calls)
+        names = _swapped_names(example, judge.fields, judge.value_type.choices)
+        turned = await prompt_of(judge, _swapped(example, names), model, calls)
         asking += [_answered(judge, turned, model, calls, number) for number in range(samples)]
     answers = await asyncio.gather(*asking, return_exceptions=True)
     judgments = [answer for answer in answers if isinstance(answer, Judgment)]
@@ -74,16 +77,71 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
             failure.usage = sum(paid, failure.usage or Usage())
         if isinstance(failure, BaseException):
             raise failure
-    turned_back = [renamed(judgment, names) for judgment in judgments[samples:]]
-    return average([*judgments[:samples], *turned_back], judge.value_type)
+    turned_back = [_renamed(judgment, names) for judgment in judgments[samples:]]
+    return _average([*judgments[:samples], *turned_back], judge.value_type)
 
 
 async def _answered(judge: Judge, prompt: Prompt, model: ChatModel, calls: Calls, number: int = 0) -> Judgment:
-    """The judgment of one answer; the first has the judge's own seed, and what its prompt took."""
+    """The judgment of one answer; the first has the judge's own seed."""
     request, started = prompt.request, time.perf_counter()
     if number:
         request = replace(request, seed=(request.seed or 0) + number)
     reply = await calls.complete(model, request)
-    seconds = {"model": time.perf_counter() - started} | ({} if number else prompt.seconds)
     judgment = read_answer(judge, prompt, reply, model)
-    return replace(judgment, usage=judgment.usage + Usage(seconds=seconds))
+    return replace(judgment, usage=judgment.usage + Usage(seconds={"model": time.perf_counter() - started}))
+
+
+def _average(judgments: Sequence[Judgment], value_type: ValueType) -> Judgment:
+    """One judgment of several: the commonest verdict, of numbers the mean, and as confidence the share that agrees.
+
+    Of equally common verdicts the first one counts. Reason and findings are those of the first that gave the verdict.
+    """
+    values = [value for judgment in judgments if (value := judgment.value) is not None]
+    verdict: Value = mode(values)
+    if value_type.numeric:
+        mean = fmean(float(value) for value in values)
+        verdict = mean if value_type.kind == "float" else round(mean)
+    first = next((judgment for judgment in judgments if judgment.value == verdict), judgments[0])
+    return replace(
+        first,
+        value=verdict,
+        own_value=verdict,
+        confidence=fmean(value_type.agree(value, verdict) for value in values),
+        example_ids=tuple(dict.fromkeys(name for judgment in judgments for name in judgment.example_ids)),
+        usage=sum((judgment.usage for judgment in judgments), Usage()),
+        notes=tuple(dict.fromkeys(note for judgment in judgments for note in judgment.notes)),
+    )
+
+
+def _swapped_names(example: Example, fields: Sequence[str], choices: Sequence[str]) -> dict[str, str]:
+    """The two `choices` under which the item shows its sides in one of the `fields`, each with the other one."""
+    sides = tuple(sides_of({name: value for name, value in example.content.items() if name in fields}, choices))
+    if len(sides) != 2:
+        one, other = choices[:2]
+        wanted = f'a field whose keys are two of the judge\'s choices, such as {{"{one}": …, "{other}": …}}'
+        raise InputError(f"{example.id}: swap needs {wanted}, but this example has {len(sides) or 'none'}")
+    return dict([sides, sides[::-1]])
+
+
+def _swapped(example: Example, names: Mapping[str, str]) -> Example:
+    """The item with its two sides, `swapped_names`, in each other's place."""
+
+    def exchanged(field: Any) -> Any:
+        if not isinstance(field, dict) or not names.keys() <= field.keys():
+            return field
+        return {key: field[names.get(key, key)] for key in field}
+
+    return replace(example, **{name: exchanged(value) for name, value in example.content.items()})
+
+
+def _renamed(judgment: Judgment, names: Mapping[str, str]) -> Judgment:
+    """The judgment on an item whose sides were swapped, as one on the item itself; its reason says so."""
+
+    def named(value: Any) -> Any:
+        return names.get(value, value) if isinstance(value, str) else value
+
+    findings = tuple(replace(finding, value=named(finding.value)) for finding in judgment.findings)
+    # Its words call each side by the other's name, and are read beside a verdict that does not.
+    reason = judgment.rationale and f"With {' and '.join(names)} swapped: {judgment.rationale}"
+    value = named(judgment.value)
+    return replace(judgment, value=value, own_value=value, rationale=reason, findings=findings)

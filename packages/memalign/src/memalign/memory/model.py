@@ -223,8 +223,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     authority: tuple[str, ...] = ()
     embedding_model: str | None = None
 
-    # -- what a judge uses ---------------------------------------------------------------------------------------
-
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
@@ -273,8 +271,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
         """The comments that contradict each other, as long as nobody withdrew one or dismissed the conflict."""
         return tuple(conflict for conflict in self.conflicts if conflict.dismissed_by is None)
-
-    # -- what alignment and the registry use ---------------------------------------------------------------------
 
     def annotations(self) -> Iterator[Annotation]:
         """Every annotation, in canonical order: by id, then by source."""

@@ -67,8 +67,6 @@ def _words(guideline: Guideline) -> str:
     return cached(guideline, "words", lambda: normalised(guideline.text))
 
 
-# -- the ledger --------------------------------------------------------------------------------------------------------
-
 TIE = "somebody another one: a tie, in which none counts until somebody settles it (memalign edit NAME --authority WHO)"
 
 
