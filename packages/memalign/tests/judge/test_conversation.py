@@ -75,11 +75,6 @@ class TestTurns:
         one(conversation=[{"role": "assistant", "content": "ok", "tool_calls": [call]}])
         assert f'1 assistant: "ok" calls [{seen}]\n' in shown(model)
 
-    def test_a_transcript_in_one_text_is_left_as_it_is(self) -> None:
-        one, model = judge()
-        one(conversation="Ana: hi\nBen: hello")
-        assert 'conversation: "Ana: hi\\nBen: hello"' in shown(model)
-
     @pytest.mark.parametrize(
         ("conversation", "said"),
         [
@@ -175,12 +170,3 @@ class TestSessions:
         measured = ma.evaluate(aligned, path)
         assert measured.n == 2
         assert not aligned.unalign(source="ana").judge.memory
-
-
-def test_a_reference_is_shown_but_never_compared() -> None:
-    one, model = judge(instructions="Does {{ outputs }} say the same as {{ expectations }}?")
-    one(outputs="Lisbon", expectations={"answer": "Lisbon"})
-    assert 'outputs: "Lisbon"\nexpectations: {"answer": "Lisbon"}' in shown(model)
-    aligned = one.align([{"id": "t-2", "outputs": "a", "expectations": "b", "value": False}]).judge
-    aligned(outputs="a", expectations="a")
-    assert 'outputs: "a"\nexpectations: "b"\n>>>\nExpert: false.' in shown(model)

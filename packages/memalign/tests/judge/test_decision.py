@@ -85,18 +85,6 @@ class TestBesideAChatModel:
         assert made.usage.calls == 2
         assert "checks" in made.usage.seconds
 
-    def test_guidelines_in_force_ask_a_shared_question_once(self) -> None:
-        rules = (
-            guideline(1, asks(SORRY)),
-            guideline(2, asks(MONEY), asks(SORRY)),
-            guideline(3, asks(HARM), retired_by="ana"),
-        )
-        model = deciding({})
-        made = judge(chat(), check_model=model, memory=Memory(guidelines=rules))(outputs="x")
-        assert [question.text for _, question in model.asked] == [SORRY, MONEY]
-        (finding,) = (each for each in made.findings if each.check == SORRY)
-        assert list(map(str, finding.taught_by)) == ["t-1@ana", "t-2@ana"]
-
     def test_without_a_question_or_a_verdict_nothing_is_asked(self) -> None:
         model = deciding({})
         made = judge(chat(), check_model=model, memory=Memory(guidelines=(guideline(1),)))(outputs="x")

@@ -22,7 +22,6 @@ from memalign.errors import (
 from memalign.judge.spec import base_fingerprint_of, without_memory
 from memalign.memory import Memory, PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
-from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import CONTENT_FIELDS, Guideline, Usage
 from tests.support.keys import keys
@@ -223,13 +222,6 @@ class TestReplace:
         other = without_memory(aligned).replace(embedding_model=HashEmbedding(dim=24))
         assert other.fingerprint == without_memory(aligned).fingerprint, "it embeds what it remembers"
 
-    @pytest.mark.parametrize("usual", ["wordllama", "local:wordllama", resolve_embedding()])
-    def test_the_default_embedding_model_equals_its_name(self, usual: Any) -> None:
-        plain = judge(memory=texts("Be kind."))[0].replace(embedding_model=None)
-        assert plain.replace(embedding_model=usual).fingerprint == plain.fingerprint
-        spelled = [plain.replace(embedding_model=f"openai{mark}e@512").fingerprint for mark in (":", "/", ":/")]
-        assert len({*spelled, plain.fingerprint}) == 2
-
     def test_a_judge_cannot_be_changed_in_place(self) -> None:
         mine = {"temperature": 0.5, "max_tokens": 77, "seed": 3, "timeout": 9}
         one, model = judge(parameters=mine)
@@ -311,9 +303,3 @@ class TestSurface:
             *("align", "aalign", "unalign", "aunalign", "replace", "without_case"),
             *("value_type", "fields", "model_name", "fingerprint"),
         }
-
-    async def test_learning_and_forgetting_are_awaited_too(self) -> None:
-        one, _ = bare()
-        result = await one.aalign([row(1, "ana", "add")])
-        assert [each.supported_by for each in result.judge.memory.semantic] == [keys("t-1@ana")]
-        assert not (await result.judge.aunalign("t-1")).judge.memory

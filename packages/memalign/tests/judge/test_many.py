@@ -283,7 +283,7 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 def test_a_killed_run_resumes_without_judging_twice(tmp_path: Path) -> None:
-    path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 3, 40
+    path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 2, 40
     path.write_text("".join(f"{json.dumps(item)}\n" for item in items(count)), "utf-8")
     with Endpoint(latency=0.02) as endpoint:
         command = [sys.executable, "-m", "tests.support.judging", str(path), str(out), "1", str(kills)]

@@ -164,14 +164,6 @@ def test_rows_without_ids_have_their_contents() -> None:
     assert list(one.predict_batch(frame.set_index(levels)).index) == list(levels)
 
 
-def test_a_spend_limit_leaves_rows_not_judged() -> None:
-    out = judge().predict_batch(
-        pl.DataFrame({"id": list("abcd"), "outputs": list("wxyz")}), max_cost=1.2, concurrency=1
-    )
-    assert out["value"].to_list() == [True, True, None, None]
-    assert all(error.startswith("NotJudged: one more call would pass the limit of $1.2") for error in out["error"][2:])
-
-
 FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
 
 

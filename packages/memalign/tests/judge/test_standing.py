@@ -68,12 +68,6 @@ def test_a_tie_or_a_comment_is_shown_to_the_model(annotations: list[Annotation])
     assert len(requests) == 1
 
 
-@pytest.mark.parametrize(("label", "value_type", "answer"), [("kind", "str", "fine"), (True, "int:1..5", 4)])
-def test_free_text_and_labels_of_another_type_do_not_stand(label: Any, value_type: str, answer: Any) -> None:
-    one, requests = judge(memory(said("t-1", "ana", label)), value_type=value_type, answer=answer)
-    assert (one(inputs="q", outputs="a").value, len(requests)) == (answer, 1)
-
-
 def test_only_what_the_judge_reads_makes_a_case() -> None:
     content = {"inputs": {"question": "q", "trace_id": 1}, "outputs": "a", "trace": "run 1"}
     one, requests = judge(

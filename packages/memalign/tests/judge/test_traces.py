@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from memalign.prompts.fitting import whole
 from memalign.prompts.trace_text import outline
 from memalign.testing import ScriptedChatModel
 from tests.support.scripted import scripted
-from tests.support.spans import Step, flat, mlflow, otlp, runs
+from tests.support.spans import Step, flat, otlp, runs
 
 VERDICT = {"rationale": "The refund was never booked.", "value": False}
 
@@ -59,13 +58,6 @@ def judge(answers: Any, *, context: int = 8_000, **changes: Any) -> tuple[Judge,
 
 
 class TestShown:
-    def test_what_is_no_tree_stays_and_what_people_said_goes(self) -> None:
-        one, model = judge([VERDICT] * 2)
-        assert one(trace={"steps": [1, 2]}).value is False
-        assert 'trace: {"steps": [1, 2]}' in model.requests[0].user
-        one(trace=mlflow(RUN))
-        assert not {"assessments", "feedback"} & {*re.findall(r"\w+", model.requests[1].user)}
-
     def test_a_small_trace_is_shown_whole(self) -> None:
         one, model = judge([VERDICT])
         judgment = one(trace=otlp(RUN))

@@ -97,20 +97,13 @@ class TestParameters:
         ("parameters", "value_type", "message"),
         [
             ({"samples": 0}, bool, "parameter samples=0"),
-            ({"samples": True}, bool, "parameter samples"),
             ({"samples": 3, "temperature": 0}, bool, "all samples are the same"),
             ({"swap": True}, bool, "chooses between two sides"),
             ({"swap": 1}, "A|B", "parameter swap"),
-            ({"verdict": "direct"}, bool, "parameters are"),
             ({"mood": 1}, bool, "parameters are"),
             ({"temperature": "0"}, bool, "parameter temperature"),
             ({"temperature": float("nan")}, bool, "parameter temperature"),
-            ({"seed": True}, bool, "parameter seed"),
-            ({"max_tokens": 1.5}, bool, "parameter max_tokens"),
-            ({"reasoning_effort": "some"}, bool, "parameter reasoning_effort"),
-            ({"reflection_model": 7}, bool, "parameter reflection_model"),
             (None, bool, "a mapping such as"),
-            ([], bool, "a mapping such as"),
         ],
     )
     def test_what_makes_no_sense_is_refused(self, parameters: Any, value_type: Any, message: str) -> None:
