@@ -34,7 +34,7 @@ class Finder:
 
     def places(self, example: Example | None, annotation: Annotation) -> tuple[str, ...]:
         """The fields of an annotation and its case that hold the text, such as `outputs`; () for none."""
-        fields = {"id": annotation.id, "value": annotation.value, "rationale": annotation.rationale}
+        fields: dict[str, Any] = {"id": annotation.id, "value": annotation.value, "rationale": annotation.rationale}
         fields |= {"meta": [annotation.meta, {} if example is None else example.meta]}
         fields |= {} if example is None else example.content
         return tuple(name for name, value in fields.items() if self.within(value))
