@@ -62,12 +62,11 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
         # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would
         # then search the many connections that have become idle meanwhile. That costs more than everything else here.
         return await _answered(judge, prompt, model, calls)
-    asking = [_answered(judge, prompt, model, calls, number) for number in range(samples)]
-    names: dict[str, str] = {}
+    names, prompts = dict[str, str](), [prompt]
     if judge.parameters.get("swap"):
         names = _swapped_names(example, judge.fields, judge.value_type.choices)
-        turned = await prompt_of(judge, _swapped(example, names), model, calls)
-        asking += [_answered(judge, turned, model, calls, number) for number in range(samples)]
+        prompts.append(await prompt_of(judge, _swapped(example, names), model, calls))
+    asking = [_answered(judge, side, model, calls, number) for side in prompts for number in range(samples)]
     answers = await asyncio.gather(*asking, return_exceptions=True)
     judgments = [answer for answer in answers if isinstance(answer, Judgment)]
     for failure in answers:
@@ -77,8 +76,8 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
             failure.usage = sum(paid, failure.usage or Usage())
         if isinstance(failure, BaseException):
             raise failure
-    turned_back = [_renamed(judgment, names) for judgment in judgments[samples:]]
-    return _average([*judgments[:samples], *turned_back], judge.value_type)
+    turned = [_renamed(judgment, names, prompt) for judgment in judgments[samples:]]
+    return _average([*judgments[:samples], *turned], judge.value_type)
 
 
 async def _answered(judge: Judge, prompt: Prompt, model: ChatModel, calls: Calls, number: int = 0) -> Judgment:
@@ -134,13 +133,14 @@ def _swapped(example: Example, names: Mapping[str, str]) -> Example:
     return replace(example, **{name: exchanged(value) for name, value in example.content.items()})
 
 
-def _renamed(judgment: Judgment, names: Mapping[str, str]) -> Judgment:
-    """The judgment on an item whose sides were swapped, as one on the item itself; its reason says so."""
+def _renamed(judgment: Judgment, names: Mapping[str, str], prompt: Prompt) -> Judgment:
+    """The judgment on an item whose sides were swapped, as one on the item of `prompt`; its reason says so."""
 
     def named(value: Any) -> Any:
         return names.get(value, value) if isinstance(value, str) else value
 
-    findings = tuple(replace(finding, value=named(finding.value)) for finding in judgment.findings)
+    applying = (finding for finding in judgment.findings if not finding.check)
+    findings = (*(replace(finding, value=named(finding.value)) for finding in applying), *prompt.facts)
     # Its words call each side by the other's name, and are read beside a verdict that does not.
     reason = judgment.rationale and f"With {' and '.join(names)} swapped: {judgment.rationale}"
     value = named(judgment.value)
