@@ -147,7 +147,7 @@ def test_cards_say_what_matters() -> None:
     assert "Is the reply warm?" in one
     assert "not aligned yet" in one
     assert "Say sorry before facts." in result
-    assert result.count("the model&#x27;s answer did not mention it") == 2  # in the line, and once with a count
+    assert "the model&#x27;s answer did not mention it" in result
     assert "Say sorry before facts." in aligned
     assert "guideline" in memory
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,11 @@ from hypothesis import strategies as st
 
 from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.align import AlignResult, lock
-from memalign.align.ask import Relearn, ask
-from memalign.align.result import Run
 from memalign.errors import ModelUnavailable
 from memalign.io import read_judgments
 from memalign.judge.decision import calibrator_of
 from memalign.judge.observations import FEWEST
 from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import Memory
-from memalign.models.calls import Calls
 from memalign.testing import ScriptedChatModel
 from tests.align.test_invariants import choices, divide
 from tests.support.asking import Checker, answered, checking
@@ -47,20 +42,6 @@ def labelled(count: int, *, start: int = 1) -> list[dict[str, Any]]:
 def own_word(number: int) -> str:
     """The unique word of the comment on case `number`."""
     return words_in(row(number, "ana", "add")["rationale"])[0]
-
-
-async def nothing_learned(judge: Judge) -> Judge:
-    raise AssertionError("nothing was lost, and so nothing is distilled again")
-
-
-async def no_model_answers(judge: Judge) -> Judge:
-    return judge
-
-
-def asked_again(judge: Judge, relearn: Relearn = nothing_learned) -> tuple[Memory, list[str]]:
-    """The memory after what is missing of its answers was asked, and the notes."""
-    run = Run(before=judge, calls=Calls())
-    return aio.run(ask(judge, relearn, run)).memory, run.notes
 
 
 class TestWhoIsAsked:
@@ -160,15 +141,6 @@ class TestCalls:
         news = learn(other, chat, labelled(1, start=20)).judge
         assert {case.answers.judge for case in news.memory.cases if case.answers} == {base_fingerprint_of(other)}
 
-    def test_a_case_without_a_question_costs_no_later_align_a_call(self) -> None:
-        # Without the first case no guideline is written, so its fold has no question.
-        judge, chat, _ = checking(shard_size=50)
-        once = learn(judge, chat, [*labelled(1), *(row(n, "ana", "noop", value=True) for n in range(2, 13))]).judge
-        assert once.memory.semantic
-        requests = len(chat.requests)
-        assert learn(once, chat).judge == once
-        assert len(chat.requests) == requests
-
     def test_the_steps_come_in_the_order_that_the_design_lays_down(self) -> None:
         judge, chat, decisions = checking(shard_size=1)
         locked = lock(learn(judge, chat, labelled(12)).judge, "t-1")
@@ -214,18 +186,6 @@ class TestFailure:
 
 
 class TestOwnVerdicts:
-    def test_those_given_before_are_used(self) -> None:
-        judge, _, _ = checking(shard_size=1)
-        rows = labelled(12)
-        before = {each["id"]: judge(inputs=each["inputs"], outputs=each["outputs"]) for each in rows}
-        aligned = aio.run(MemAlign().align(judge, rows, own_verdicts=before)).judge
-        for case in aligned.memory.cases:
-            assert case.pre_alignment is not None
-            assert case.pre_alignment.value == before[case.id].value
-        calibrator = calibrator_of(aligned)
-        assert calibrator is not None
-        assert calibrator.worth.n == 0, "a judge without guidelines is no measure of one that has them"
-
     def test_those_of_a_judge_with_guidelines_are_held_against_the_calibrator(self) -> None:
         judge, chat, _ = checking(shard_size=1)
         first = learn(judge, chat, labelled(12)).judge
@@ -346,17 +306,6 @@ class TestExactness:
         assert once.memory.cases[0].answers.exposed_to == keys("t-2@ana")
         assert learn(once, chat).judge == once
 
-    @some
-    @given(batches(faults=True), ways, st.randoms(use_true_random=False))
-    def test_row_order_does_not_matter(self, rows, way, shuffler: random.Random) -> None:
-        mixed = list(rows)
-        shuffler.shuffle(mixed)
-        memories = []
-        for order in (rows, mixed):
-            judge, chat, _ = checking(way[0], shard_size=way[1])
-            memories.append(learn(judge, chat, order).judge.memory)
-        assert text_of(memories[0]) == text_of(memories[1])
-
     @settings(max_examples=30, deadline=None)
     @given(batches(faults=True), choices, ways, st.booleans())
     def test_no_answer_outlives_what_it_stood_on(self, rows, chosen, way, down: bool) -> None:
@@ -380,48 +329,3 @@ class TestExactness:
         for case in memory.cases:
             if case.answers is not None:
                 assert not {*keys} & {*map(str, case.answers.exposed_to)}
-
-    @some
-    @given(batches(orders=TAKEN), choices, ways)
-    def test_survivors_keep_their_answers_after_an_unalign(self, rows, chosen, way) -> None:
-        gone, kept = divide(rows, chosen)
-        if not gone or not kept:
-            return
-        judge, chat, decisions = checking(way[0], shard_size=way[1])
-        aligned = learn(judge, chat, rows).judge
-        left = aligned.unalign(*map(key_of, gone), optimizer=MemAlign(reflection_model=chat)).judge
-        asked = len(decisions.asked)
-        memory, notes = asked_again(left)
-        assert memory == left.memory
-        assert (len(decisions.asked), notes) == (asked, [])
-
-    @some
-    @given(batches(orders=TAKEN), ways)
-    def test_changed_feedback_drops_answers_beside_its_old_words(self, rows, way) -> None:
-        worded = [row for row in rows if "rationale" in row]
-        if not worded:
-            return
-        old = worded[0]
-        judge, chat, decisions = checking(way[0], shard_size=way[1])
-        aligned = learn(judge, chat, rows).judge
-        requests, asked = len(chat.requests), len(decisions.asked)
-        memory = learn(aligned, chat, [old | {"rationale": "word99999 do:add"}]).judge.memory
-        no_answer_outlives_its_source(memory)
-        lost = own_words([old], [row for row in rows if row is not old] + [old | {"rationale": ""}])
-        assert not lost & set(words_in(text_of(memory)))
-        assert not lost & set(words_in(" ".join(r.system + r.user for r in chat.requests[requests:])))
-        assert not lost & set(words_in(" ".join(f"{state} {q.text}" for state, q in decisions.asked[asked:])))
-
-
-class TestValues:
-    def test_a_guideline_that_met_the_case_says_nothing(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        once = learn(judge, chat, labelled(12)).judge
-        guideline = once.memory.guidelines[0]
-        own = guideline.checks[0].question
-        case = next(each for each in once.memory.cases if each.answers and own in each.answers.margins)
-        met = replace(guideline, exposed_to=(*guideline.exposed_to, case.annotations[0].key))
-        memory = replace(once.memory, guidelines=(met, *once.memory.guidelines[1:])).with_live_answers()
-        assert own not in answered(memory)[case.id]
-        again, _ = asked_again(once.replace(memory=memory), no_model_answers)
-        assert own not in answered(again)[case.id]

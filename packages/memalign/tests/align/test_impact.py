@@ -90,13 +90,6 @@ def test_a_judgment_that_fails_is_named_and_the_others_count() -> None:
     assert any("judgments for the impact failed" in note for note in result.notes)
 
 
-def test_an_align_that_changes_nothing_asks_nothing() -> None:
-    first, model = learn(ROWS)
-    before = len(model.requests)
-    assert first.judge.align(ROWS, optimizer=MemAlign(impact=4)).impact is None
-    assert len(model.requests) == before
-
-
 @pytest.mark.parametrize("number", [0, -1])
 def test_it_is_a_number_of_cases(number: int) -> None:
     with pytest.raises(InputError, match="impact"):

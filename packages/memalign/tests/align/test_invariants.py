@@ -16,7 +16,6 @@ from memalign.align import lock
 from memalign.errors import ModelRejected, ModelUnavailable
 from memalign.judge import signature_of
 from memalign.memory import Memory
-from memalign.memory.guard import normalised
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
 from memalign.types import FeedbackKey
@@ -161,40 +160,6 @@ class TestLearning:
                 beside.update(annotation.outcome.exposed_to if annotation.outcome else ())
                 disputed = any(state_of(after, key) == "disputed" for key in beside | {annotation.key})
                 assert state_of(after, annotation.key) in ("learned", "merged") or disputed
-
-    @some
-    @given(batches(orders=TAKEN), st.sets(st.integers(0, 20)), st.just({"shard_size": 1, "brief": True}))
-    def test_a_healed_memory_ends_like_a_sound_one(self, rows, ill, way) -> None:
-        # Failed calls cost time and numbers, no lesson: the same rules, from the same feedback. (A stronger model that
-        # is asked later has the guidelines in view that stand by then.)
-        for number, one in enumerate(rows):
-            if number in ill and "rationale" in one:
-                one["rationale"] += " fault:down"
-        imp = Imp()
-        judge, _ = bare(imp, **way)
-        mended = learn(judge, rows).judge
-        imp.healed = True
-        mended = learn(mended).judge
-        healthy, _ = bare(Imp(healed=True), **way)
-        expected = learn(healthy, rows).judge
-        assert lessons(mended.memory) == lessons(expected.memory)
-        assert cases(mended.memory) == cases(expected.memory) or reordered(mended.memory)
-
-
-def lessons(memory: Memory) -> set[Any]:
-    """The rules of a memory without their numbers."""
-    return {(g.text, g.supported_by, g.exposed_to, g.retired_by, g.pinned) for g in memory.guidelines}
-
-
-def cases(memory: Memory) -> list[Any]:
-    """The cases of a memory, with their answers."""
-    return list(memory.cases)
-
-
-def reordered(memory: Memory) -> bool:
-    """Whether two rules say the same: which of them counts, and so whose annotation is merged, depends on their age."""
-    texts = [normalised(guideline.text) for guideline in memory.guidelines]
-    return len(texts) != len(set(texts))
 
 
 class TestForgetting:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Feedback, Guideline, Judge
+from memalign import Feedback, Guideline, Judge
 from memalign.align.learned_tests import (
     ALPHA,
     chance,
@@ -24,13 +24,8 @@ from memalign.align.learned_tests import (
     with_mined,
 )
 from memalign.content import judged_texts
-from memalign.judge.calibrator import fit
 from memalign.judge.code_tests import holds
-from memalign.judge.decision import calibrator_of
-from memalign.judge.observations import LabelledCase, Observation, expectations
-from memalign.judge.observations import test_margins as margins_of_tests
-from memalign.judge.spec import base_fingerprint_of
-from memalign.memory import Annotation, Answers, Case, Expectation, Memory
+from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer
 from memalign.types import Check, FeedbackKey
@@ -125,13 +120,6 @@ def test_the_halves_of_a_condition_are_borne_out_together() -> None:
     assert proposed(MENU, SOUP, about=True) == ()
 
 
-def test_of_a_pair_the_better_side_has_it() -> None:
-    good, poor = "Under KD/4821.", "Under 4821."
-    pairs = [({"A": f"{good} {n}", "B": poor} if n % 2 else {"A": poor, "B": f"{good} {n}"}) for n in range(6)]
-    (check,) = proposed(labelled(*[(p, "BA"[n % 2]) for n, p in enumerate(pairs)]), SLASH, value_type="A|B")
-    assert (check.answer, check.value) == ("yes", None)
-
-
 @pytest.mark.parametrize(
     "entry",
     [
@@ -172,7 +160,7 @@ def dealt(*labels: Any) -> list[Feedback]:
         (bool, [True, True, False, False, False], False),  # ten ways to deal them: one in ten is no evidence
         (bool, [True, True, True, False, False, False], True),
         (bool, [True] * 12, False),
-        ("int:1..5", [1, 1, 1, 5, 5, 5], True),
+        ("int:1..5", [1, 1, 1, 5, 5, 5], False),
         ("str", ["short", "long", "short", "long", "short", "long"], False),
     ],
 )
@@ -188,7 +176,7 @@ def test_tests_are_asked_for_where_labels_can_bear_one_out(value_type: Any, labe
 def test_where_none_are_asked_for_none_would_be_admitted(labels: list[bool]) -> None:
     learned = memory(dealt(*labels))
     admitted = proposed(learned, HOLDS, about=True)
-    assert bool(admitted) == (any(labels) and decidable(labelled_cases(learned, BOOL), BOOL))
+    assert bool(admitted) == (any(labels) and decidable(labelled_cases(learned, BOOL)))
 
 
 json = st.recursive(
@@ -338,10 +326,7 @@ tables = st.tuples(counts, counts, counts, counts)
 def test_chance_is_that_of_the_field(table: tuple[int, int, int, int]) -> None:
     stats = pytest.importorskip("scipy.stats")
     fisher = stats.fisher_exact([table[:2], table[2:]], alternative="greater").pvalue
-    assert chance(table, sides=False) == pytest.approx(fisher)
-    total = sum(table)
-    sign = stats.binomtest(table[0] + table[3], total, alternative="greater").pvalue if total else 1.0
-    assert chance(table, sides=True) == pytest.approx(sign)
+    assert chance(table) == pytest.approx(fisher)
 
 
 # -- in an align -------------------------------------------------------------------------------------------------------
@@ -383,37 +368,3 @@ def test_forgetting_mines_again_without_what_is_forgotten() -> None:
     assert not {each.id for each in after} & {each.id for each in before}
     assert not any(key.id == "t-000" for each in left.memory.guidelines for key in each.exposed_to)
     assert not judge.unalign(source="ana").judge.memory.guidelines
-
-
-def test_a_mined_rule_overrules_a_model_that_guesses() -> None:
-    judge = desk(brief=True).align(rows(12, reference)).judge.replace(model="local:qwen2.5-coder-1.5b")
-    rng, judged_by = random.Random(5), base_fingerprint_of(judge)
-    cases = tuple(
-        replace(case, answers=Answers(judge=judged_by, verdict=rng.random() < 0.5)) for case in judge.memory.cases
-    )
-    calibrator = calibrator_of(judge.replace(memory=replace(judge.memory, cases=cases)))
-    assert calibrator is not None
-    assert calibrator.worth.decides
-    assert (calibrator.worth.calibrator, calibrator.worth.broken) == (1.0, 0)
-
-
-def test_guidelines_that_say_nothing_do_not_drown_a_mined_rule() -> None:
-    learned, rng = with_mined(memory(rows(16, reference)), BOOL, FIELDS), random.Random(1)
-    others = [
-        Expectation(label=rng.random() < 0.5, checks=((f"q{n}", rng.choice((1, -1))), (f"q{n + 1}", 1)))
-        for n in range(0, 24, 2)
-    ]
-
-    def observation(example: Example) -> Observation:
-        margins = margins_of_tests(learned, example, BOOL) | {f"q{n}": rng.gauss(0, 2) for n in range(24)}
-        expected = (*others, *expectations(learned.semantic))
-        return Observation(answers=margins, expected=expected, verdict=rng.random() < 0.5)
-
-    calibrator = fit(
-        BOOL, [LabelledCase(observation(case.example), bool(learned.label(case))) for case in learned.cases]
-    )
-    assert calibrator is not None
-    assert calibrator.worth.decides
-    unseen = [row for row in rows(40, reference, seed=1) if row.example]
-    right = [calibrator.verdict(observation(row.example)) == row.value for row in unseen if row.example]
-    assert sum(right) >= 38

@@ -107,19 +107,6 @@ class TestSeveralPeople:
             FeedbackKey("t-1", "cleo"): False,
         }
 
-    def test_a_later_time_counts_and_none_removes_nothing(self) -> None:
-        early = row(1, "ana", None, value=True, created_at="2026-03-01")
-        judge = learn(bare()[0], [early, row(1, "ben", None, value=False, created_at="2026-03-02")]).judge
-        assert states(judge) == {"t-1@ana": "disputed", "t-1@ben": "learned"}
-        result = learn(judge, [early | {"created_at": "2026-03-03", "ticket": "ZD-9"}])
-        assert result.rows[0].status == "unchanged"
-        assert states(result.judge)["t-1@ben"] == "disputed"
-        annotation = result.judge.memory.annotation(FeedbackKey("t-1", "ana"))
-        assert annotation is not None
-        assert annotation.meta == {"ticket": "ZD-9"}
-        again = learn(result.judge, [row(1, "ana", None, value=True)])
-        assert not again.changed
-
     def test_a_bare_name_as_authority_is_refused(self) -> None:
         judge, _ = bare()
         for refused in (lambda: MemAlign(authority="ana"), lambda: set_policy(judge, authority="ana")):  # type: ignore[arg-type]
@@ -135,17 +122,6 @@ class TestSeveralPeople:
         anew = learn(result.judge, authority=("ben",))
         assert states(anew.judge)["t-1@cleo"] == "disputed"
         assert (anew.changed, anew.judge.memory.authority) == (True, ("ben",))
-
-    def test_a_disputed_annotation_teaches_once_it_counts(self) -> None:
-        judge = learn(bare()[0], [row(1, "ana", "add", value=True)]).judge
-        assert judge.memory.semantic
-        others = [row(1, source, "add", value=False) for source in ("ben", "cleo")]
-        disputed = learn(judge, others).judge
-        assert states(disputed)["t-1@ana"] == "disputed"
-        assert not any(("t-1", "ana") in g.supported_by for g in disputed.memory.guidelines)
-        restored = disputed.unalign("t-1@ben", "t-1@cleo").judge
-        assert states(restored)["t-1@ana"] == "learned"
-        assert [g.supported_by for g in restored.memory.semantic] == [keys("t-1@ana")]
 
     def test_identical_content_under_two_ids_is_one_case(self) -> None:
         first = row(1, "ana", None, value=True, created_at="2026-01-01")
@@ -297,17 +273,9 @@ class TestWhatGoesWrong:
         result = learn(judge, rows)
         assert states(result.judge) == {"t-1@ana": "pending", "t-2@ben": "pending"}, "one shard, one call"
         assert reason(result.judge, "t-1@ana") == "RateLimited: busy: HTTP 429"
-        assert "2 pending (t-1@ana and 1 more: RateLimited: busy: HTTP 429" in str(result)
+        assert "2 pending (t-1@ana: RateLimited: busy: HTTP 429" in str(result)
         judgment = result.judge(inputs=rows[0]["inputs"], outputs=rows[0]["outputs"])
         assert judgment.example_ids[-1] == "t-1", "its example is usable at once"
-
-    def test_an_error_outside_the_model_stops_the_align(self) -> None:
-        def broken(request: ChatRequest) -> dict[str, Any]:
-            raise LookupError("a defect")
-
-        judge = bare(model=ScriptedChatModel(broken, limits=Limits(shard_size=1)))[0]
-        with pytest.raises(LookupError, match="a defect"):
-            learn(judge, [row(n, "ana", "add") for n in range(3)])
 
     @pytest.mark.parametrize("answer", [{}, {"changes": None}, {"changes": 3}, {"changes": "ADD"}, {"changes": [[]]}])
     def test_an_answer_of_any_shape_costs_no_feedback(self, answer: dict[str, Any]) -> None:

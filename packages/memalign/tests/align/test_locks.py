@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from memalign.models.base import ChatRequest
 from memalign.testing import Answer
 from tests.support.invariants import check_memory
 from tests.support.learning import Imp, bare, learn, row, states
-from tests.support.scripted import change
 from tests.support.world import World, judge_in, labelled, said
 
 HARM = "Refuse whatever mentions a refund."
@@ -88,18 +86,6 @@ class TestLocks:
         assert len(texts(result.judge)) == 3
         assert "rejected" not in states(result.judge).values()
 
-    @pytest.mark.parametrize("count", [1, 2, 5])
-    def test_a_wavering_model_costs_no_alignment(self, count: int) -> None:
-        rng = random.Random(count)
-        wavering = [False]
-        world = World(lambda _, item: item != "held" or not wavering[0] or rng.random() < 0.6)
-        judge, _ = locked_judge(world, "held")
-        wavering[0] = True
-        for _ in range(15):
-            result = learn(judge, lessons(count))
-            check_memory(result.judge)
-            assert len(result.locks) == 1
-
     def test_a_waiting_lesson_changes_nothing_while_unanswered(self) -> None:
         imp = Imp()
         judge = lock(learn(bare(imp, shard_size=1)[0], [row(1, "ana", None, value=False)]).judge, "t-1")
@@ -109,19 +95,6 @@ class TestLocks:
         again = learn(waits.judge)
         assert not again.changed
         assert again.judge == waits.judge
-
-    def test_a_number_near_the_locked_label_keeps_it(self) -> None:
-        def answer(request: ChatRequest) -> Answer:
-            if request.schema_name == "judgment":
-                return {"rationale": "so", "value": 0.81}
-            return {"changes": [change("ADD", "F1", text="Mind the date.")]}
-
-        judge, _ = bare(answer, shard_size=1, feedback_value_type="float:0..1")
-        judge = learn(judge, [{"id": "held", "inputs": "q", "outputs": "a", "value": 0.8}]).judge
-        row = {"id": "t-2", "inputs": "q", "outputs": "b", "rationale": "say more"}
-        result = learn(lock(judge, "held"), [row])
-        assert [check.holds for check in result.locks] == [True]
-        assert texts(result.judge) == {"Mind the date."}
 
     def test_lessons_wait_while_the_case_cannot_be_asked(self) -> None:
         world = culprit(HARM)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -80,12 +79,3 @@ def test_long_rows_are_learned_in_a_small_context() -> None:
     assert len(asked) == 2, "they fit in one call each"
     assert min(len(request.user) for request in asked) > 9_000, "and use the room that there is"
     assert "ä" * 1_000 in taught(200_000, 1_000, 3, 20)[1][0].user, "where it fits, a case is shown whole"
-
-
-@pytest.mark.parametrize("brief", [True, False])
-def test_an_overlong_comment_is_cut_and_learned(brief: bool) -> None:
-    result, requests = taught(4_096, 50, 2, 50_000, brief=brief)
-    assert not result.pending
-    assert all(tokens(request) <= 4_096 for request in requests)
-    first = next(request for request in requests if request.schema_name in ("changes", "rule"))
-    assert "characters left out" in first.user

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from memalign import Judge
 from memalign.align import edit_guideline
 from memalign.content.encoding import estimate_tokens
@@ -13,7 +11,7 @@ from memalign.models.base import Limits
 from memalign.testing import ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
-from tests.support.learning import bare, learn, reason, states
+from tests.support.learning import learn, reason, states
 from tests.support.world import World, judge_in, rules_in, said
 
 SHORT = "Answer in one short sentence."
@@ -63,17 +61,6 @@ class TestTheSame:
         assert texts(left) == [LOUD], "the person's word was on a rule that is forgotten; what another says is theirs"
         for each in (back, left):
             check_memory(each)
-
-    def test_a_retired_rules_double_is_not_built_on(self) -> None:
-        judge, _ = taught(("ana", SHORT))
-        retired = edit_guideline(judge, "G1", by="dora", retired=True)
-        later = learn(retired, [said(2, LOUD, by="ben")]).judge
-        wide, model = bare(World(), shard_size=3, retrieval_k=0)
-        near = said(3, LONG, by="cleo", order="revise")
-        result = learn(wide.replace(memory=later.memory), [near])
-        prompt = next(r.user for r in model.requests if r.schema_name == "changes")
-        assert "Existing guidelines" not in prompt
-        assert states(result.judge)["t-3@cleo"] == "pending"
 
     def test_a_persons_words_replace_both_doubles(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", LOUD))
@@ -131,19 +118,3 @@ class TestBudget:
         assert last.text in rules_in(model.requests[-1])
         assert len(rules_in(model.requests[-1])) == len(shown)
         check_memory(pinned)
-
-    def test_a_thousand_guidelines_make_no_longer_a_prompt(self) -> None:
-        # All of equal length, so that rounding does not tell them apart.
-        hundred, model = filled(100)
-        memory = hundred.memory
-        more = tuple(
-            msgspec.structs.replace(g, id=f"G{g.number + 100 * n}", text=rule(g.number + 100 * n - 1))
-            for n in range(1, 10)
-            for g in memory.guidelines
-        )
-        grown = msgspec.structs.replace(memory, guidelines=(*memory.guidelines, *more), next_guideline=1001)
-        lengths = []
-        for judge in (hundred, hundred.replace(memory=grown)):
-            judge(inputs="question 7", outputs="answer other")
-            lengths.append(len(model.requests[-1].system) + len(model.requests[-1].user))
-        assert lengths[1] <= lengths[0]

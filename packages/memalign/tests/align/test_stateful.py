@@ -386,16 +386,6 @@ if "postgresql" in places.KINDS:
     TestRegistryOnAServer.settings = settings(quick, max_examples=2, stateful_step_count=8)
 
 
-@pytest.mark.endurance
-class TestJudgeAtLength(JudgeMachine.TestCase):  # type: ignore[misc,valid-type]
-    settings = long
-
-
-@pytest.mark.endurance
-class TestRegistryAtLength(RegistryMachine.TestCase):  # type: ignore[misc,valid-type]
-    settings = settings(long, max_examples=20, stateful_step_count=25)
-
-
 def renumbered(memory: Memory) -> Memory:
     """`memory` as if numbers had been given without the gaps that forgetting leaves; reasons and tombstones aside."""
     names: dict[str | None, str | None] = {g.id: f"G{n}" for n, g in enumerate(memory.guidelines, 1)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -16,7 +16,7 @@ from memalign.judge.spec import base_fingerprint_of, misfit, without_memory
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.check_answers import without_answers_beside
 from memalign.models.judge_models import open_judging_model
-from memalign.types import Example, Feedback, FeedbackKey
+from memalign.types import Example, Feedback, FeedbackKey, Judgment
 
 __all__ = [
     "NO_ROWS",
@@ -24,8 +24,7 @@ __all__ = [
     "RowStatus",
     "add_annotations",
     "checked_rows",
-    "made_by_other",
-    "refreshed",
+    "own_judgments",
     "sort_rows",
     "with_own_verdicts",
     "without_disputed",
@@ -45,17 +44,7 @@ RowStatus = Literal["new", "changed", "unchanged"]
 def checked_rows(
     judge: Judge, feedback: FeedbackSource, *, skip_invalid: bool = False, refuse: Refuse | None = None
 ) -> FeedbackFile:
-    """The rows that the judge can learn from; no model is asked.
-
-    Args:
-        judge: The judge that is to learn.
-        feedback: The rows.
-        skip_invalid: Whether rows that cannot be used are left out and named.
-        refuse: Gives a reason why a row may not be learned, or None.
-
-    Raises:
-        InvalidRows: A row cannot be used, or is refused, unless `skip_invalid`.
-    """
+    """The rows that the judge can learn from; see `MemAlign.align`. Raises InvalidRows, unless `skip_invalid`."""
     contents = {case.id: case.example.content_hash for case in judge.memory.cases}
     source = RowSource.of(feedback, remembered=judge.columns)
     if source.is_empty:
@@ -110,19 +99,6 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
     )
 
 
-def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
-    """`memory` whose annotations have the times and further fields of these rows, where they say what is known already.
-
-    Such a row teaches nothing new, but its time may decide which label counts. What a row does not give is kept.
-    """
-    fresh = (
-        replace(old, created_at=row.created_at or old.created_at, meta=row.meta or old.meta)
-        for row in rows
-        if (old := memory.annotation(row.key)) and old.says(row)
-    )
-    return memory.with_annotations(new for new in fresh if new != memory.annotation(new.key))
-
-
 def without_disputed(memory: Memory) -> Memory:
     """`memory` in which no guideline was written from a label that does not count; see `Memory.label`.
 
@@ -137,35 +113,29 @@ def without_disputed(memory: Memory) -> Memory:
 # -- what the judge itself had said ------------------------------------------------------------------------------------
 
 
-def made_by_other(judge: Judge, file: JudgmentFile) -> bool:
-    """Whether neither this judge wrote the file of judgments, nor the judge as it was before it learned anything."""
+def own_judgments(judge: Judge, memory: Memory, judged: OwnVerdicts) -> Mapping[str, Judgment] | None:
+    """The judgments by the ids of their cases; of a file those on cases as they are today. None: another judge wrote it."""
+    if not isinstance(judged, JudgmentFile):
+        return judged
     with suppress(ConfigurationError):  # where its model cannot be opened here, the name that it has is all there is
         judge = judge.replace(model=open_judging_model(judge))
-    fingerprint = file.judge.rpartition("@")[2].partition("-")[0]
-    return fingerprint not in (judge.fingerprint, without_memory(judge).fingerprint, base_fingerprint_of(judge))
+    fingerprint = judged.judge.rpartition("@")[2].partition("-")[0]
+    if fingerprint not in (judge.fingerprint, without_memory(judge).fingerprint, base_fingerprint_of(judge)):
+        return None
+    same = (case.id for case in memory.cases if judged.contents.get(case.id) in ("", case.example.content_hash))
+    return {name: judged.judgments[name] for name in same}
 
 
 def with_own_verdicts(
-    judge: Judge, memory: Memory, own_verdicts: OwnVerdicts, *, replaced: Collection[FeedbackKey] = ()
+    judge: Judge, memory: Memory, judgments: Mapping[str, Judgment], replaced: Collection[FeedbackKey]
 ) -> Memory:
     """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before.
 
     A judgment counts where it was made by this judge, with this memory or none: of another memory nobody knows what it
     had seen, and so not what must be forgotten with it. Neither does one count that was made beside feedback on the
     very case, or beside feedback that is `replaced` now. The first verdict on a case stays.
-
-    Args:
-        judge: Who gave the verdicts, as it was then.
-        memory: What is to be learned.
-        own_verdicts: Judgments by the ids of their cases, or a file of them: of it only what was said of the cases as
-            they are today.
-        replaced: The feedback that says something else now.
     """
-    if isinstance(own_verdicts, JudgmentFile):
-        judged = {} if made_by_other(judge, own_verdicts) else own_verdicts.contents
-        same = (case.id for case in memory.cases if judged.get(case.id) in ("", case.example.content_hash))
-        own_verdicts = {name: own_verdicts.judgments[name] for name in same}
-    if not own_verdicts:
+    if not judgments:
         return memory
     made_by, models = base_fingerprint_of(judge), {"", judge.model_name}
     with suppress(ConfigurationError):
@@ -173,7 +143,7 @@ def with_own_verdicts(
     memories = {memory.hash: memory for memory in (Memory(), without_memory(judge).memory, judge.memory)}
 
     def with_verdict(case: Case) -> Case:
-        judgment = own_verdicts.get(case.id)
+        judgment = judgments.get(case.id)
         if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.model not in models:
             return case
         if judgment.memory_hash not in memories or (case.pre_alignment and case.pre_alignment.judge == made_by):
@@ -183,13 +153,9 @@ def with_own_verdicts(
         own = {a.key for duplicate in judge.memory.duplicates(case.example) for a in duplicate.annotations}
         if value is None or own & exposed:
             return case
-        verdict = PreAlignmentVerdict(
-            value=value,
-            judge=made_by,
-            # What a calibrator decided is reasoned for its value, which may be another one than the model's own.
-            rationale=judgment.rationale if judgment.decided_by == "model" else None,
-            exposed_to=tuple(sorted(exposed)),
-        )
+        # What a calibrator decided is reasoned for its value, which may be another one than the model's own.
+        reason = judgment.rationale if judgment.decided_by == "model" else None
+        verdict = PreAlignmentVerdict(value=value, judge=made_by, rationale=reason, exposed_to=tuple(sorted(exposed)))
         return replace(case, pre_alignment=verdict)
 
     changed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)

@@ -51,12 +51,8 @@ async def ask(judge: Judge, relearn: Relearn, run: Run) -> Judge:
 
     Only what is missing is asked, and what another judge (models, instructions, parameters) had answered counts as
     missing. Nothing is asked without a decision model, for free text, or with fewer labelled cases than a calibrator is
-    fitted to. A case whose questions fail has them asked by the next align.
-
-    Args:
-        judge: The judge that learned.
-        relearn: How a fold's guidelines are distilled without the fold. It is not called where nothing was lost.
-        run: Is told what it costs, and what failed.
+    fitted to. A case whose questions fail has them asked by the next align. `relearn` distils a fold's guidelines
+    without the fold.
     """
     model, cases = check_model_of(judge), labelled_cases(judge)
     if model is None or not judge.value_type.closed or len(cases) < FEWEST:

@@ -62,15 +62,7 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
-    """Carry out the deltas of one call, each checked first; every rule from a comment is kept.
-
-    Args:
-        memory: The memory, with what calls before this one taught.
-        answer: The call's.
-
-    Returns:
-        The memory, and what becomes of the call's feedback.
-    """
+    """The memory after the deltas of one call, each checked first, and what becomes of the call's feedback."""
     taught, passed = set[FeedbackKey](), set[FeedbackKey]()
     faults, refused = dict[FeedbackKey, str](), dict[FeedbackKey, str]()
     # What a comment adds was written with the rule in view that it supports, and goes with it: it supports nothing.

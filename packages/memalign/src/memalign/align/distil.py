@@ -63,13 +63,7 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
     """The judge with everything distilled that is pending in its memory. Never raises for a failing model.
 
     Later feedback goes in with the guidelines that stand. Where several calls wrote the first guidelines side by side,
-    and where guidelines outgrow their budget, one call more merges them; not where a call holds one record.
-
-    Args:
-        judge: The judge that learns.
-        model: Writes the guidelines.
-        run: Is told of each call, what it costs, and what was left out.
-        size: How many records a call holds at most.
+    and where guidelines outgrow their budget, one call more merges them; not where a call holds one record (`size`).
     """
     if size == 1:  # a label beside no other record teaches no rule
         labels = [annotation.key for annotation in judge.memory.pending if not annotation.rationale]
@@ -149,13 +143,7 @@ def _path(vectors: NDArray[np.float32], labels: NDArray[np.str_]) -> list[int]:
 class DistilCall:
     """What the feedback of `keys` teaches beside the `guidelines` that stand, in the order of the keys.
 
-    Attributes:
-        judge: The judge that learns; its memory holds the feedback.
-        model: Is asked.
-        run: Steers the call.
-        keys: The feedback.
-        guidelines: Those that stand.
-        questions: Whether each guideline gets questions too, for a judge with a decision model.
+    With `questions` each guideline gets some, for a judge with a decision model.
     """
 
     judge: Judge
@@ -282,8 +270,7 @@ class DistilCall:
     @cached_property
     def _tested(self) -> tuple[str, ...]:
         """What tests may read of an item; nothing where the labels are too few to bear one out."""
-        borne_out = decidable(self._reader.cases, self.judge.value_type)
-        return named_parts(self.judge.instructions) if borne_out else ()
+        return named_parts(self.judge.instructions) if decidable(self._reader.cases) else ()
 
     @property
     def _most(self) -> int:

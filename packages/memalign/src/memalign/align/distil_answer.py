@@ -52,12 +52,7 @@ def changes_schema(
 ) -> dict[str, Any]:
     """The JSON schema of an answer; only the call's own feedback and guidelines can be named.
 
-    Args:
-        labels: The labels of the records, in their order.
-        guideline_ids: The guidelines that stand.
-        fields: What tests may read of an item; without any none are asked for.
-        questions: Whether a guideline's questions are asked for.
-        values: What the judge answers, as text, for the value that the answers to a guideline's questions mean.
+    Tests are asked for where they have `fields` to read; the answers to a guideline's questions mean one of `values`.
     """
     feedback, text = {"type": "array", "items": _one_of(*labels)}, {"type": "string"}
     change = {

@@ -9,10 +9,10 @@ import msgspec
 from memalign.align.annotations import without_disputed
 from memalign.align.forget import unbarred
 from memalign.content import sides_of
-from memalign.errors import InputError, InvalidValue, UnknownKey
+from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import checked, sentence, standing_fault
-from memalign.memory import FeedbackConflict, Memory
+from memalign.memory import FeedbackConflict
 from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.memory.label_policy import checked_authority
 from memalign.types import Check, FeedbackKey, Guideline
@@ -79,9 +79,8 @@ def edit_guideline(
         words = normalised(changed.text)
         others = (g for g in judge.memory.guidelines if g.id != old.id and normalised(g.text) == words)
         edited += [replace(g, retired_by=None) for g in others]
-    memory = judge.memory.with_guidelines(edited).with_live_answers()
-    _check_back(judge, memory)
-    return judge.replace(memory=memory)
+        _check_back(edited)
+    return judge.replace(memory=judge.memory.with_guidelines(edited).with_live_answers())
 
 
 def write_guideline(
@@ -128,8 +127,6 @@ def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str
     """
     by, memory = _named(by), judge.memory
     named = [frozenset(memory.keys(key)) for key in ((keys,) if isinstance(keys, str | FeedbackKey) else keys)]
-    if len(named) < 2:
-        raise InputError("name both sides of the conflict, such as t-1@ana and t-2@ben")
 
     def dismissed(conflict: FeedbackConflict) -> FeedbackConflict:
         if conflict.dismissed_by is not None or any(side.isdisjoint(conflict.feedback) for side in named):
@@ -137,9 +134,9 @@ def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str
         return FeedbackConflict(feedback=conflict.feedback, exposed_to=conflict.feedback, dismissed_by=by)
 
     conflicts = tuple(map(dismissed, memory.conflicts))
-    if conflicts == memory.conflicts:
+    if len(named) < 2 or conflicts == memory.conflicts:
         pairs = "; ".join(", ".join(map(str, conflict.feedback)) for conflict in memory.open_conflicts) or "none"
-        raise InputError(f"no conflict between these; conflicts: {pairs}")
+        raise InputError(f"no conflict between these: name both sides, such as t-1@ana t-2@ben; conflicts: {pairs}")
     return judge.replace(memory=replace(memory, conflicts=conflicts))
 
 
@@ -158,7 +155,7 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
     memory = judge.memory
     if not ids:
         raise InputError("name the cases by their ids")
-    if not unlock and not judge.value_type.closed:
+    if not judge.value_type.closed:
         raise InputError("free text has no right answer to hold on to; lock cases of judges with labels or numbers")
     for name in ids:
         case = memory.case(name)
@@ -197,50 +194,42 @@ def _named(by: str) -> str:
     return name
 
 
-def _check_back(judge: Judge, after: Memory) -> None:
+def _check_back(guidelines: Iterable[Guideline]) -> None:
     """Refuse words that came in retired, with a judge from a file, where nothing checked them."""
-    retired = {guideline.id for guideline in judge.memory.guidelines if guideline.retired_by is not None}
-    for guideline in after.guidelines:
-        if guideline.id not in retired or guideline.retired_by is not None:
-            continue
-        if fault := guideline_fault(guideline.text):
-            raise InputError(f"{guideline.id} cannot come back as it is: {fault}; give it another text")
-        for check in guideline.checks:
-            if fault := standing_fault(check):
-                raise InputError(f"{guideline.id} cannot come back with its checks: {fault}; give it others")
+    for guideline in guidelines:
+        faults = (guideline_fault(guideline.text), *map(standing_fault, guideline.checks))
+        if fault := next(filter(None, faults), None):
+            raise InputError(
+                f"{guideline.id} cannot come back as it is: {fault}; give it another text, or other checks"
+            )
 
 
 def _usable(judge: Judge, checks: Iterable[Check | str]) -> tuple[Check, ...]:
     """A person's checks, each question once. Raises InputError."""
     usable: dict[str, Check] = {}
     for check in (Check(question=entry) if isinstance(entry, str) else entry for entry in checks):
-        fault = checked(check.test) if check.test else check_fault(tidy(check.question))
-        question = sentence(check.test) if check.test and not fault else tidy(check.question)
-        if fault:
+        question = tidy(check.question)
+        if fault := checked(check.test) if check.test else check_fault(question):
             raise InputError(f"{question!r} cannot be a check: {fault}")
         if check.answer not in ("yes", "no"):
             raise InputError(f"the answer of a check is yes or no, not {check.answer!r}")
-        label = None if check.value is None else _label(judge, check.value)
-        own = replace(check, question=question, value=label)
+        question = sentence(check.test) if check.test else question
+        own = replace(check, question=question, value=_label(judge, check.value))
         if usable.setdefault(question, own) != own:
             raise InputError(f"{question!r} is there twice, with two answers")
     return tuple(usable.values())
 
 
-def _label(judge: Judge, value: Value) -> Value:
+def _label(judge: Judge, value: Value | None) -> Value | None:
     """The label that a check's answer speaks for, as the judge's value type has it. Raises InputError."""
-    value_type = judge.value_type
-    if not value_type.closed:
-        raise InputError("the labels of this judge are free text: an answer can speak for none")
-    if any(sides_of(case.example.content, value_type.choices) for case in judge.memory.cases):
+    if value is None:
+        return None
+    choices = judge.value_type.choices
+    if not judge.value_type.closed or any(sides_of(case.example.content, choices) for case in judge.memory.cases):
         raise InputError(
-            "the items of this judge have sides: a check asks about each alone, and its answer is that of the better "
-            "one; give no label"
+            "an answer speaks for no label where labels are free text, or name sides of the item: give no label"
         )
-    try:
-        return value_type.parse(value)
-    except InvalidValue as error:
-        raise InputError(f"the label of a check: {error}") from None
+    return judge.value_type.parse(value)
 
 
 def _checked(text: str) -> str:

@@ -18,13 +18,7 @@ __all__ = ["impact"]
 
 
 async def impact(after: Judge, count: int, run: Run) -> Impact | None:
-    """What the align changed on taught cases; None where nothing changed or no case has a label.
-
-    Args:
-        after: The judge that is delivered: locked cases hold already.
-        count: How many cases are judged again, at most: two judgments each.
-        run: Knows the judge as it was before; is told of judgments that failed.
-    """
+    """What the align changed on at most `count` taught cases; None where nothing changed or no case has a label."""
     cases, before = labelled_cases(after)[:count], run.before
     if not cases or before.memory.hash == after.memory.hash:
         return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from memalign.content import each_side, sides_of
+from memalign.content import sides_of
 from memalign.judge import Judge, named_parts
 from memalign.judge.code_tests import Reading, checked, holds, is_mined, normal, sentence, shape
 from memalign.memory import Annotation, Memory
@@ -55,25 +54,15 @@ CANDIDATES, PAIRED = 1_000, 80
 
 
 class LabelledCase(NamedTuple):
-    """A case as tests read it: its label, the item or its two sides with their names, and the feedback on it."""
+    """A case as tests read it: its label, the item, and the feedback on it."""
 
     label: Value
-    readings: tuple[Reading, ...]
-    sides: tuple[str, ...]
+    reading: Reading
     feedback: tuple[Annotation, ...]
-
-    @property
-    def decided(self) -> bool:
-        """Whether the label is one of its sides, where it has any."""
-        return not self.sides or self.label in self.sides
 
 
 class Column(NamedTuple):
-    """A test's answers over some cases, a bit a case: where it holds, and where it fails.
-
-    Of a pair: where it holds of the first side alone, and of the second alone. Neither bit is set where it says
-    nothing.
-    """
+    """A test's answers over some cases, a bit a case: where it holds, and where it fails; neither where it is silent."""
 
     yes: int
     no: int
@@ -88,8 +77,11 @@ class Column(NamedTuple):
 def labelled_cases(
     memory: Memory, value_type: ValueType, keys: Collection[FeedbackKey] | None = None
 ) -> list[LabelledCase]:
-    """The cases with an effective label, each content once; with `keys` those that this feedback is about."""
-    if not value_type.closed:
+    """The cases with an effective label, each content once; with `keys` those that this feedback is about.
+
+    None for numbers, free text, and items of which the labels name sides: there code decides nothing.
+    """
+    if value_type.numeric or not value_type.closed:
         return []
     wanted = {annotation.key for annotation in memory.annotations()} if keys is None else {*keys}
     named = filter(None, map(memory.case, {key.id for key in wanted}))
@@ -97,27 +89,22 @@ def labelled_cases(
     cases = []
     for _, case in sorted(firsts.items()):
         label, feedback = memory.label(case), memory.annotations_on(case)
+        if sides_of(case.example.content, value_type.choices):
+            return []
         if label is not None and any(annotation.key in wanted for annotation in feedback):
-            sides = sides_of(case.example.content, value_type.choices)
-            names = tuple(name for name in value_type.choices if name in sides) if len(sides) == 2 else ()
-            readings = tuple(map(Reading, each_side(case.example.content, value_type.choices)))
-            cases.append(LabelledCase(label, readings, names, feedback))
+            cases.append(LabelledCase(label, Reading(case.example.content), feedback))
     return cases
 
 
 def _column(cases: Sequence[LabelledCase], decides: Callable[[Reading], bool | None]) -> Column:
     """What `decides` says of each case."""
-    answers = [tuple(map(decides, case.readings)) if case.decided else () for case in cases]
-    yes = (answer in ((True,), (True, False)) for answer in answers)
-    return Column(_mask(yes), _mask(answer in ((False,), (False, True)) for answer in answers))
+    answers = [decides(case.reading) for case in cases]
+    return Column(_mask(answer is True for answer in answers), _mask(answer is False for answer in answers))
 
 
-def _outcome(cases: Sequence[LabelledCase], value: Value | None, value_type: ValueType) -> int:
-    """The cases, a bit each, whose label is `value`; of sides the first, of numbers on its side of the median."""
-    if value_type.numeric and value is not None:
-        middle = statistics.median(float(case.label) for case in cases)
-        return _mask((float(case.label) > middle) == (float(value) > middle) for case in cases)
-    return _mask(case.label == (case.sides[0] if case.sides else value) for case in cases)
+def _outcome(cases: Sequence[LabelledCase], value: Value | None) -> int:
+    """The cases, a bit each, whose label is `value`."""
+    return _mask(case.label == value for case in cases)
 
 
 def _mask(bits: Iterable[bool]) -> int:
@@ -128,28 +115,21 @@ def _mask(bits: Iterable[bool]) -> int:
 
 
 @cache
-def chance(table: tuple[int, int, int, int], *, sides: bool) -> float:
-    """The probability that labels dealt at random agree so well with the answers that yes means the outcome.
+def chance(table: tuple[int, int, int, int]) -> float:
+    """The probability that labels dealt at random agree so well with a column's table that yes means the outcome.
 
-    Fisher's exact test, which takes the labels' shares as they are; of sides the sign test.
-
-    Args:
-        table: Cases with yes and the outcome, yes without it, no with it, no without it.
-        sides: Whether the cases have sides.
+    Fisher's exact test, which takes the labels' shares as they are.
     """
-    yes, yes_else, no, no_else = table
+    yes, yes_else, no, _ = table
     total, drawn, right = sum(table), yes + yes_else, yes + no
-    if sides:
-        return float(sum(comb(total, k) for k in range(yes + no_else, total + 1)) / 2**total)
     ways = sum(comb(right, k) * comb(total - right, drawn - k) for k in range(yes, min(drawn, right) + 1))
     return ways / comb(total, drawn)
 
 
-def decidable(cases: Sequence[LabelledCase], value_type: ValueType) -> bool:
+def decidable(cases: Sequence[LabelledCase]) -> bool:
     """Whether the labels can bear any test out: one that is right about every case would be rare enough by chance."""
-    sides, decided = any(case.sides for case in cases), _mask(case.decided for case in cases)
-    outcomes = {_outcome(cases, case.label, value_type) & decided for case in cases}
-    return any(chance(Column(yes, decided & ~yes).table(yes), sides=sides) <= ALPHA for yes in outcomes)
+    every, outcomes = (1 << len(cases)) - 1, {_outcome(cases, case.label) for case in cases}
+    return any(chance(Column(yes, every & ~yes).table(yes)) <= ALPHA for yes in outcomes)
 
 
 # -- proposed by a model -----------------------------------------------------------------------------------------------
@@ -199,8 +179,7 @@ def proposed_tests(
         judge: The judge that learns; its memory holds the feedback.
         tests: What the change has as its `tests`, any JSON value.
         keys: The feedback that the change names.
-        cases: The cases whose labels count: those that the call saw, so that a test goes with them when these are
-            forgotten.
+        cases: The cases that the call saw: their labels count, and a test goes when these are forgotten.
         tried: How many tests and conditions the whole answer proposes (Bonferroni's correction).
         judged: Texts of the judged system, each with its field, which no test may copy.
     """
@@ -213,19 +192,19 @@ def proposed_tests(
         for proposal in dict.fromkeys(map(_proposal, tests if isinstance(tests, list) else ()))
         if proposal and proposal[0].field in parts and checked(proposal[0], judged, comments) is None
     ][:MOST_TESTS]
-    sides, both = any(case.sides for case in cases), sorted({case.label for case in cases}, key=str)
-    sure = sides or len(labels) == 1
-    value = None if sides else next(iter(labels)) if sure else both[-1] if len(both) == 2 else None
-    if not usable or not cases or (value is None and not sides):
+    both = sorted({case.label for case in cases}, key=str)
+    sure = len(labels) == 1
+    value = next(iter(labels)) if sure else both[-1] if len(both) == 2 else None
+    if not usable or not cases or value is None:
         return ()
-    outcome, limit = _outcome(cases, value, judge.value_type), ALPHA / max(1, tried)
+    outcome, limit = _outcome(cases, value), ALPHA / max(1, tried)
 
     def passes(proposals: Sequence[tuple[CodeTest, bool]], limit: float) -> bool:
         def fires(reading: Reading) -> bool | None:
             answers = [(holds(test, reading), expected) for test, expected in proposals]
             return None if any(answer is None for answer, _ in answers) else all(a is e for a, e in answers)
 
-        return chance(_column(cases, fires).table(outcome), sides=sides) <= limit
+        return chance(_column(cases, fires).table(outcome)) <= limit
 
     if len(usable) == 1 or not passes(usable, limit):
         senses = [((test, expected), *([] if sure else [(test, not expected)])) for test, expected in usable]
@@ -258,12 +237,7 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
     """The memory with the guidelines that its labels bear out today, and without those that they bore out before.
 
     Nobody said such a guideline: nothing supports it, and it is exposed to all feedback on the labelled cases. One that
-    a person pinned, retired or rewrote is theirs.
-
-    Args:
-        memory: What was learned, all labels in it.
-        value_type: The judge's.
-        fields: The fields, and parts of fields, that the judge reads.
+    a person pinned, retired or rewrote is theirs. `fields` are those that the judge reads, or parts of them.
     """
     texts = {guideline.text: guideline for guideline in mined(memory, value_type, fields)}
     standing = [g for g in memory.guidelines if not is_mined(g) or g.retired_by or g.text in texts]
@@ -278,21 +252,18 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:
     """The guidelines of the rule that decides most labelled cases rightly; none where none is admitted.
 
-    Each says for one combination of the tests' answers which value most labels have there. Of pairs and of numbers
-    nothing is mined. Arguments: see `with_mined`.
+    Each says for one combination of the tests' answers which value most labels have there.
     """
     cases = labelled_cases(memory, value_type)
-    if value_type.numeric or any(case.sides for case in cases):
-        return ()
     columns = _columns(_candidates(cases, fields), cases)
-    right, rule = _best({column: (test,) for column, test in columns.items()}, cases, value_type)
-    paired, pair = _best(_together(columns), cases, value_type)
+    right, rule = _best({column: (test,) for column, test in columns.items()}, cases)
+    paired, pair = _best(_together(columns), cases)
     if paired - right > max(1, math.sqrt(len(cases) - right)):
         rule = pair  # by what it is right about beyond chance: one case more would be bought by any second word
     exposed = tuple(sorted({annotation.key for case in cases for annotation in case.feedback}))
     guidelines = []
     for answers in product((True, False), repeat=len(rule)) if rule else ():
-        alike = [c.label for c in cases if tuple(holds(test, c.readings[0]) for test in rule) == answers]
+        alike = [c.label for c in cases if tuple(holds(test, c.reading) for test in rule) == answers]
         value, count = next(iter(Counter(alike).most_common(1)), (None, 0))
         if 2 * count > len(alike):
             clauses = [sentence(test, positive=answer) for test, answer in zip(rule, answers, strict=True)]
@@ -320,19 +291,19 @@ def _together(columns: Mapping[Column, CodeTest]) -> Rules:
     return rules
 
 
-def _best(rules: Rules, cases: Sequence[LabelledCase], value_type: ValueType) -> tuple[int, tuple[CodeTest, ...]]:
+def _best(rules: Rules, cases: Sequence[LabelledCase]) -> tuple[int, tuple[CodeTest, ...]]:
     """How many cases the best rule is right about, and its tests; of those that chance would not explain.
 
     Single tests and pairs each have half of the error, and so has each sense of a test.
     """
     labels = sorted({case.label for case in cases}, key=str)
     targets = labels[-1:] if len(labels) == 2 else labels
-    outcomes = [_outcome(cases, target, value_type) for target in targets]
+    outcomes = [_outcome(cases, target) for target in targets]
     tried = [(tests, column.table(outcome)) for column, tests in rules.items() for outcome in outcomes]
     limit = _chance_limit((table for _, table in tried), ALPHA / 4)
     best: tuple[int, float, tuple[CodeTest, ...]] = (0, -1.0, ())
     for tests, (a, b, c, d) in tried:
-        by_chance = min(chance((a, b, c, d), sides=False), chance((b, a, d, c), sides=False))
+        by_chance = min(chance((a, b, c, d)), chance((b, a, d, c)))
         if by_chance <= limit:
             best = max(best, (max(a + d, b + c), -by_chance, tests), key=lambda entry: entry[:2])
     return best[0], best[2]
@@ -345,7 +316,7 @@ def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> dict[Co
         words.update(set(_grams(normal(comment).casefold())))
         forms.update(set(_forms(normal(comment))))
     counts = dict[CodeTest, int]()
-    for field, reading in product(fields, (reading for case in cases for reading in case.readings)):
+    for field, reading in product(fields, (case.reading for case in cases)):
         if reading.value(field) is None:
             continue
         text = reading.text(field)
@@ -400,6 +371,6 @@ def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float) -> 
     for a, b, c, d in tables:
         most, fewest = min(b, c), min(a, d)  # cases that could have another label, so that the test agrees best
         best = (a + most, b - most, c - most, d + most), (b + fewest, a - fewest, d - fewest, c + fewest)
-        least.append(min(chance(table, sides=False) for table in best))
+        least.append(min(chance(table) for table in best))
     least.sort()
     return next(alpha / n for n in range(1, len(least) + 2) if bisect_right(least, alpha / n) <= n)

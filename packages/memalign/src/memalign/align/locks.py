@@ -26,12 +26,7 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     """`learned` without the new guidelines that break a locked case, by the verdict that it delivers.
 
     Whenever one was left out, all are asked again: what one case needs may be what breaks another. Where a case cannot
-    be judged, all that is new waits: rather learned later than broken now.
-
-    Args:
-        before: The judge as it was.
-        learned: The judge with what it learned.
-        run: Is told what each locked case came to.
+    be judged, all that is new waits: rather learned later than broken now. `run.locks` says what each case came to.
     """
     cases = (learned.memory.case(name) for name in learned.memory.locks)
     locked = [case for case in cases if case is not None and learned.memory.label(case) is not None]
@@ -70,10 +65,7 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
 
 
 async def _culprit(before: Judge, learned: Judge, case: Case, run: Run) -> str | None:
-    """A guideline that breaks the locked case, found by halving; None where it is broken without all that is new.
-
-    Raises _UnansweredError when a question about it had no answer.
-    """
+    """A guideline that breaks the locked case, found by halving; None where it is broken without all that is new."""
     fresh = sorted(_new_guidelines(before.memory, learned.memory, case.id), key=guideline_number)
 
     async def broken(out: list[str]) -> bool:

@@ -16,8 +16,7 @@ from memalign.align.annotations import (
     Refuse,
     add_annotations,
     checked_rows,
-    made_by_other,
-    refreshed,
+    own_judgments,
     sort_rows,
     with_own_verdicts,
     without_disputed,
@@ -30,7 +29,7 @@ from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
 from memalign.align.result import AlignResult, Run, calibrator_note
 from memalign.errors import ConfigurationError, InputError, ModelError
-from memalign.io import FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, checked_columns
+from memalign.io import FeedbackSource, OwnVerdicts, RowSource, checked_columns
 from memalign.judge import Judge, Progress, named_parts
 from memalign.memory import Outcome
 from memalign.memory.label_policy import checked_authority
@@ -84,8 +83,8 @@ class MemAlign:
             if (number := getattr(self, name)) is not None and number < 1:
                 raise InputError(f"{name} must be 1 or more")
         self.calls()
-        checks: tuple[Callable[[Any], Any], ...] = (checked_authority, checked_columns)
-        for name, check in zip(("authority", "columns"), checks, strict=True):
+        checks: dict[str, Callable[[Any], Any]] = {"authority": checked_authority, "columns": checked_columns}
+        for name, check in checks.items():
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, check(value))
 
@@ -137,10 +136,10 @@ class MemAlign:
 
         # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
         #    goes with them. The judge that is asked from here on knows nothing of what a changed row said before.
-        memory = add_annotations(refreshed(judge.memory, run.file.rows), news)
-        memory = without_disputed(with_own_verdicts(run.before, memory, own_verdicts or {}, replaced=replaced))
-        if isinstance(own_verdicts, JudgmentFile) and made_by_other(run.before, own_verdicts):
-            run.notes.append(OTHER_JUDGE)
+        memory = add_annotations(judge.memory, news)
+        judgments = own_judgments(run.before, memory, own_verdicts or {})
+        run.notes += [OTHER_JUDGE] if judgments is None else []
+        memory = without_disputed(with_own_verdicts(run.before, memory, judgments or {}, replaced))
         if replaced:
             judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
 

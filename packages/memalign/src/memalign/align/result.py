@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
@@ -15,12 +14,12 @@ import msgspec
 from memalign.align.annotations import NO_ROWS, RowStatus
 from memalign.io import FeedbackFile
 from memalign.judge.decision import calibrator_of
-from memalign.memory import FeedbackConflict, Memory
+from memalign.memory import Memory
 from memalign.memory.label_policy import policy_reason
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
-from memalign.values import Value, ValueT_co, dollars, value_text
+from memalign.values import Value, ValueT_co, dollars
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
@@ -175,16 +174,15 @@ class AlignResult(Generic[ValueT_co]):
         counts = {state: states[state] for state in ("learned", "merged", "disputed", "rejected")}
         counts |= {"withdrawn": len(self.removed), **{status: statuses[status] for status in ("unchanged", "invalid")}}
         parts = [f"{count} {name}" for name, count in counts.items() if count]
-        if waiting := self.pending:
-            parts.append(f"{len(waiting)} pending ({_by_reason(waiting)})")
+        for key, reason in self.pending[:1]:
+            parts.append(f"{len(self.pending)} pending ({key}: {reason})")
         named = {"forgot": self.forgotten, "new": self.guidelines}
         parts += [f"{verb} {_span(guidelines)}" for verb, guidelines in named.items() if guidelines]
-        if (impact := self.impact) is not None and impact.checked:
-            parts.append(f"fixed {impact.fixed} and broke {impact.broken} of {impact.checked} checked")
+        if self.impact:
+            parts.append(f"fixed {self.impact.fixed} and broke {self.impact.broken} of {self.impact.checked} checked")
         if broken := [check.id for check in self.locks if not check.holds]:
             parts.append(f"locked and not kept: {', '.join(broken)}")
-        if count := len(self.conflicts):
-            parts.append(f"{count} conflict{'s' if count > 1 else ''}")
+        parts += [f"conflicts: {len(self.conflicts)}"] if self.conflicts else []
         parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
         parts.append("cost unknown" if self.usage.cost is None else dollars(self.usage.cost))
         return ", ".join(parts)
@@ -193,32 +191,13 @@ class AlignResult(Generic[ValueT_co]):
         return f"<AlignResult of {self.judge.name}: {self}>"
 
     def _repr_html_(self) -> str:
-        """The card of a notebook."""
+        """The card of a notebook: the line above, the new guidelines, and what was not learned."""
         from memalign.notebook import card, table
 
-        waiting: dict[tuple[str, str], list[str]] = {}
-        for row in self.rows:
-            if row.state not in ("learned", "merged") and row.status != "unchanged":
-                waiting.setdefault((row.state or row.status, row.reason), []).append(row.key or f"line {row.line}")
-        changes = self.impact.changes if self.impact else ()
-        tables: dict[tuple[str, ...], Sequence[Sequence[object]]] = {
-            ("New guidelines", "id", "guideline", "from"): [
-                (g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines
-            ],
-            ("Changed verdicts", "id", "experts", "before", "after", "by"): [
-                (c.id, *map(value_text, (c.label, c.before, c.after)), ", ".join(c.guideline_ids)) for c in changes
-            ],
-            ("Conflicts", "feedback and labels", "about"): [
-                ("; ".join(f"{key}: {value_text(value)}" for key, value in c.annotations.items()), c.reason)
-                for c in self.conflicts
-            ],
-            ("Not learned", "feedback", "state", "reason"): [
-                (_first_of(keys), state, reason) for (state, reason), keys in waiting.items()
-            ],
-        }
-        parts = [table(columns, rows, title=title) for (title, *columns), rows in tables.items()]
-        notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10])
-        return card(self.judge.name, str(self), *parts, notes, self.judge.memory.summary)
+        rules = [(g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines]
+        missed = [(row.key, row.state or row.status, row.reason) for row in self.rows if row.reason]
+        new = table(("id", "guideline", "from"), rules, title="New guidelines")
+        return card(self.judge.name, str(self), new, table(("feedback", "state", "reason"), missed, title="Reasons"))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""
@@ -230,30 +209,11 @@ class AlignResult(Generic[ValueT_co]):
         return {**named, **plain, "pending": pending}
 
 
-def _by_reason(waiting: Sequence[tuple[FeedbackKey, str]]) -> str:
-    """`t-7@ana and 12 more: timed out; t-9@ana: no answer`; of the three reasons that most wait for."""
-    keys: dict[str, list[str]] = {}
-    for key, reason in waiting:
-        keys.setdefault(reason, []).append(str(key))
-    most = sorted(keys.items(), key=lambda pair: -len(pair[1]))
-    parts = [f"{_first_of(names)}: {reason}" for reason, names in most[:3]]
-    rest = sum(len(names) for _, names in most[3:])
-    return "; ".join([*parts, *([f"and {rest} more"] if rest else [])])
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
-
-
 def _span(guidelines: tuple[Guideline, ...]) -> str:
-    """`G1-G3, G7`."""
-    runs: list[list[int]] = []
-    for number in sorted(guideline.number for guideline in guidelines):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"G{run[0]}-G{run[-1]}" if len(run) > 1 else f"G{run[0]}" for run in runs)
+    """`G1-G3`, or the ids one by one where others lie between."""
+    ids = [guideline.id for guideline in guidelines]
+    adjacent = guidelines[-1].number - guidelines[0].number == len(ids) - 1 > 0
+    return f"{ids[0]}-{ids[-1]}" if adjacent else ", ".join(ids)
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
@@ -295,12 +255,10 @@ class Run:
         """The report on `judge`, which the run made of the one before."""
         before, after = ({g.id: g for g in side.memory.guidelines} for side in (self.before, judge))
         ledger = {entry.key: entry for entry in judge.memory.ledger()}
-        entries = [(line, ledger[row.key]) for line, row in zip(self.file.lines, self.file.rows, strict=True)]
-        rows = [
-            RowReport(line=line, key=str(e.key), status=self.status[e.key], state=e.state, reason=e.reason)
-            for line, e in entries
-        ]
-        rows += [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid]
+        rows = [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid]
+        for line, row in zip(self.file.lines, self.file.rows, strict=True):
+            entry, status = ledger[row.key], self.status[row.key]
+            rows.append(RowReport(line=line, key=str(row.key), status=status, state=entry.state, reason=entry.reason))
         return AlignResult(
             judge=judge,
             rows=tuple(sorted(rows, key=lambda row: row.line)),
@@ -320,16 +278,14 @@ class Run:
 
 def calibrator_note(judge: Judge) -> tuple[str, ...]:
     """Which verdict the memory's cases say is better, the model's own or the calibrator's; none where there is one."""
-    calibrator = calibrator_of(judge)
-    if check_model_of(judge) is None or calibrator is None or not (calibrator.fitted and calibrator.worth.n):
+    calibrator = calibrator_of(judge) if check_model_of(judge) is not None else None
+    if calibrator is None or not (calibrator.fitted and calibrator.worth.n):
         return ()
     worth = calibrator.worth
     decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
-    unit = "agreement" if judge.value_type.numeric else "share right"
     return (
-        f"{decides}: on {worth.n} taught cases, each hidden in turn, the {unit} of the model's own verdict is "
-        f"{worth.model:.2f} and that of the calibrator {worth.calibrator:.2f} "
-        f"(it fixes {worth.fixed} and breaks {worth.broken})",
+        f"{decides}: on {worth.n} taught cases, each hidden in turn, the model's own verdict scores {worth.model:.2f} and "
+        f"the calibrator's {worth.calibrator:.2f} (it fixes {worth.fixed} and breaks {worth.broken})",
     )
 
 
@@ -344,14 +300,9 @@ def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
             reason = policy_reason(annotations, memory.authority)
             conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=reason)
             conflicts.setdefault(case.example.content_hash, conflict)
-    return (*conflicts.values(), *(_contradiction(memory, conflict) for conflict in memory.open_conflicts))
-
-
-def _contradiction(memory: Memory, conflict: FeedbackConflict) -> Conflict:
-    annotations = ((key, memory.annotation(key)) for key in conflict.feedback)
-    return Conflict(
-        kind="comments",
-        ids=tuple(dict.fromkeys(key.id for key in conflict.feedback)),
-        annotations={key: annotation.value for key, annotation in annotations if annotation is not None},
-        reason=conflict.about,
-    )
+    comments = []
+    for named in memory.open_conflicts:
+        ids = tuple(dict.fromkeys(key.id for key in named.feedback))
+        values = {key: memory.record(key)[0].value for key in named.feedback}
+        comments.append(Conflict(kind="comments", ids=ids, annotations=values, reason=named.about))
+    return (*conflicts.values(), *comments)
