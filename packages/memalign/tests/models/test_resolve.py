@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import pytest
 
 from memalign.errors import ConfigurationError
-from memalign.models import ChatModel, EmbeddingModel, default_model_name, resolve, resolve_embedding
+from memalign.models import ChatModel, default_model_name, resolve
 from memalign.models.provider_client import LoopClients, open_chat
 from memalign.models.providers import Target
 
@@ -119,17 +119,6 @@ def test_a_missing_library_is_named_with_its_install_command(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ConfigurationError, match=r'anthropic:m cannot be used: .*pip install "pydantic-ai-slim\[anth'):
         open_chat(Target(provider="anthropic", model="m", api_key="test"))
-
-
-def test_an_embedding_model_resolves_like_a_chat_model(monkeypatch):
-    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
-        resolve_embedding("openai:text-embedding-3-small")
-    monkeypatch.setenv("OPENAI_API_KEY", "test")
-    model = resolve_embedding("openai:/text-embedding-3-small")
-    assert model.name == "openai:text-embedding-3-small"
-    assert isinstance(model, EmbeddingModel)
-    assert resolve_embedding("openai/text-embedding-3-small") is model
-    assert resolve_embedding(model) is model
 
 
 def test_names_are_resolved_without_a_providers_library():

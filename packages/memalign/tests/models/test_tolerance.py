@@ -63,9 +63,9 @@ def test_another_spelling_of_the_same_is_understood(written: dict[str, Any], mea
         *((PLAIN | {"label": value}, "label") for value in ("goo", True)),
         (PLAIN | {"grade": True}, "grade"),
         *((PLAIN | {"rationale": value}, "rationale") for value in (None, 3)),
-        ({"rationale": "Kind.", "Value": True, "VALUE": False}, "lacks"),
-        ({"verdict": PLAIN}, "lacks"),
-        ({"rationale": "Kind."}, "lacks"),
+        ({"rationale": "Kind.", "Value": True, "VALUE": False}, "required"),
+        ({"verdict": PLAIN}, "required"),
+        ({"rationale": "Kind."}, "required"),
     ],
 )
 def test_a_meaning_is_not_guessed(odd: dict[str, Any], reason: str) -> None:

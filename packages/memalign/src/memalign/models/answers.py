@@ -18,15 +18,6 @@ logger = logging.getLogger("memalign.raw_answers")
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
-_TYPE_NAMES: dict[type, str] = {
-    dict: "object",
-    list: "array",
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    type(None): "null",
-}
 
 
 def read_answer(
@@ -101,7 +92,7 @@ _decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
 
 
 def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] = ()) -> str | None:
-    """Why `value` does not fit `schema`, in words that name only keys and types; None when it fits.
+    """Why `value` does not fit `schema`, by the rule that it breaks; None when it fits.
 
     The properties `optional` may be missing, or be anything.
     """
@@ -114,25 +105,12 @@ def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] =
     wrong = next(Draft202012Validator(schema).iter_errors(value), None)
     if wrong is None:
         return None
-    at = f"answer{wrong.json_path[1:]}"
-    wanted = wrong.validator_value
-    match wrong.validator:
-        case "type":
-            names = [wanted] if isinstance(wanted, str) else wanted
-            return f"{at} must be {' or '.join(names)}, not {_TYPE_NAMES[type(wrong.instance)]}"
-        case "enum":
-            return f"{at} must be one of {json.dumps(wanted, ensure_ascii=False)}"
-        case "required":
-            return f"{at} lacks {', '.join(name for name in wanted if name not in wrong.instance)}"
-        case rule:
-            return f"{at} breaks the rule {rule}: {wanted}"
+    rule = json.dumps(wrong.validator_value, ensure_ascii=False)
+    return f"answer{wrong.json_path[1:]} breaks the rule {wrong.validator}: {rule}"
 
 
 def show_raw(where: str, problem: str, answer: object, *, about: str = "") -> None:
-    """Log an answer that could not be used, at level DEBUG, which is off unless somebody turns it on.
-
-    Errors never repeat an answer, since they are kept in judgments and ledgers, where an erased text must not live on.
-    The log is for people who look for what went wrong. It is shown, and never kept.
+    """Log an answer that could not be used, at level DEBUG: it is shown to whoever asks for it, and never kept.
 
     Args:
         where: Who answered.

@@ -6,7 +6,6 @@ of all: a yes/no question is a choice between yes, no and n/a, so that a questio
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -30,14 +29,6 @@ _MOST_LEVELS = 10
 """Levels of one score that Jev and OpenAI's Decisions take; a score of more is asked as a choice between them."""
 
 _MEANINGS = {"yes": "Yes.", "no": "No.", "n/a": "The question does not apply to the text."}
-
-
-class _Declined(Exception):
-    """The model declined to answer some questions by name."""
-
-    def __init__(self, keys: set[str]) -> None:
-        super().__init__("declined")
-        self.keys = keys
 
 
 class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
@@ -81,12 +72,6 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                 group = groups.popleft()
                 try:
                     answers |= await self._ask(model, state, group, spent, timeout or self._timeout)
-                except _Declined as declined:
-                    refused |= dict.fromkeys(declined.keys, "the model declined to answer it")
-                    if others := [question for question in group if question.key not in declined.keys]:
-                        groups.appendleft(others)
-                    elif not (answers or groups):
-                        raise ModelRefused(f"{self.name} declined to answer") from declined
                 except (ModelRejected, ModelRefused, InvalidOutput) as error:
                     if len(group) > 1 and not error.denied:
                         half = len(group) // 2
@@ -102,7 +87,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         self, model: ProviderDecider, state: str, group: Sequence[Question], spent: list[Usage], seconds: float
     ) -> dict[str, dict[str, float]]:
         """The probabilities of one request's answers."""
-        from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior
+        from pydantic_ai.exceptions import UnexpectedModelBehavior
         from pydantic_ai.models.decision import DecisionRequest
 
         request = DecisionRequest(state=state, questions={question.key: _typed(question) for question in group})
@@ -118,32 +103,13 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                         question.key: _probabilities(question, response.answers.get(question.key)) for question in group
                     }
             except AttemptFailed as failed:
-                error = failed.__cause__
-                if isinstance(error, ContentFilterError) and (keys := self._declined(error, spent)):
-                    raise _Declined(keys) from error
-                failed.retry |= isinstance(error, UnexpectedModelBehavior)  # an accident, as of a proxy that cuts
+                odd = isinstance(failed.__cause__, UnexpectedModelBehavior)  # an accident, as of a proxy that cuts
+                failed.retry |= odd and failed.error is not ModelRefused
                 raise
             spent.append(self._usage(response.usage, response.model_name))
             return answers
 
         return await self._retry.run(attempt, subject=str(self._target))
-
-    def _declined(self, error: Exception, spent: list[Usage]) -> set[str]:
-        """Which questions were declined, by the body in pydantic-ai's error, whose tokens are paid for."""
-        from pydantic_ai.usage import RequestUsage
-
-        try:
-            body = json.loads(getattr(error, "body", None) or "")
-            keys = {str(answer["name"]) for answer in body["answers"] if answer["type"] == "refusal"}
-        except (ValueError, KeyError, TypeError):
-            return set()
-        provider, url = self._target.provider, self._target.url
-        used = RequestUsage.extract(
-            body, provider=provider, provider_url=url, provider_fallback="openai", api_flavor="responses"
-        )
-        spent.append(self._usage(used, str(body.get("model") or self._target.model)))
-        self._has_answered = True
-        return keys
 
 
 def _as_score(question: Question) -> bool:

@@ -1,7 +1,6 @@
 """What a run would ask and cost: the same run, with made-up answers in the place of a model's.
 
-The calls and the prompts are those of the run itself, as far as they do not hang on what a model would say. Answers are
-of the usual length. So the estimate is rather too high: prompts that a provider serves from its cache cost less.
+Answers are of the usual length, and nothing comes out of a provider's cache: the estimate is rather too high.
 """
 
 from __future__ import annotations
@@ -47,7 +46,10 @@ class DryRun:
     @property
     def usage(self) -> Usage:
         """Calls, tokens and dollars."""
-        return sum((replace(spent, cost=_price(model, spent)) for model, spent in self._spent.values()), Usage())
+        total = Usage()
+        for model, spent in self._spent.values():
+            total += replace(spent, cost=model.price_of(spent) if isinstance(model, PricedModel) else None)
+        return total
 
     def scaled(self, times: float) -> Usage:
         """What so many times these calls would take, of which this run is a sample."""
@@ -81,12 +83,8 @@ class DryRun:
 
     def _count(self, model: ChatModel | DecisionModel, prompt: str, answered: str) -> None:
         _, spent = self._spent.get(model.name, (model, Usage()))
-        one = Usage(
-            calls=1,
-            input_tokens=round(estimate_tokens(prompt) * GENEROUS),
-            output_tokens=round(estimate_tokens(answered) * GENEROUS),
-        )
-        self._spent[model.name] = (model, spent + one)
+        tokens, written = (round(estimate_tokens(text) * GENEROUS) for text in (prompt, answered))
+        self._spent[model.name] = (model, spent + Usage(calls=1, input_tokens=tokens, output_tokens=written))
 
     def _changes(self, request: ChatRequest) -> dict[str, Any]:
         """A rule with a check for each piece of feedback."""
@@ -97,10 +95,6 @@ class DryRun:
             rule = {"action": "ADD", "feedback": [label], "text": RULE.format(number=number), "guideline": ""}
             changes.append(rule | {"checks": checks})
         return {"changes": changes}
-
-
-def _price(model: ChatModel | DecisionModel, usage: Usage) -> float | None:
-    return model.price_of(usage) if isinstance(model, PricedModel) else None
 
 
 def _filled(schema: dict[str, Any]) -> Any:

@@ -19,10 +19,8 @@ _RETRIES, _FULL = 1 / 4, 1 / 2
 """Of about four retries more than half are refused again where the server is full; at random that is rare."""
 _PROBE = 40
 """Answers after which one more attempt is tried: at a strict limit one in forty is refused."""
-_LEAST_PAUSE, _MOST_PAUSE = 0.1, 4.0
-"""Seconds between attempts to a server that takes none beside another, and does not say when."""
-_SHORTER = 0.7
-"""Of a pause stays after an answer: two in three attempts are then answered, and five refusals in a row are rare."""
+_PAUSE = 1.0
+"""Seconds between attempts to a server that takes none, and does not say when."""
 
 
 class Limiter:
@@ -30,10 +28,10 @@ class Limiter:
 
     The limit is `count` at first. With `most` above that it follows what the provider takes. It doubles with every
     round of answers until more than a fifth of the recent attempts is refused. Each refusal from there on takes one
-    away, so that what is left is what was accepted. After forty answers it tries one more, then two and four more; a
-    refusal takes it back to what was known to be accepted. Single refusals besides are forgiven.
+    away, so that what is left is what was accepted. After forty answers it tries one more; a refusal takes it back to
+    what was known to be accepted. Single refusals besides are forgiven.
 
-    A server that takes nothing at all gets one attempt at a time, after a pause: its Retry-After, or one that doubles.
+    A server that takes nothing at all gets one attempt at a time, after its Retry-After, or a second.
 
     An asyncio.Semaphore belongs to one event loop, yet the same model serves memalign's background loop and a
     notebook's own at the same time, and the provider counts them together.
@@ -43,12 +41,10 @@ class Limiter:
         self._lock = threading.Lock()
         self._limit, self._most = count, max(most or count, count)
         self._accepted = count  # as many in flight are known to be taken
-        self._doubling, self._step, self._answers = True, 1, 0  # answers since the last step
+        self._doubling, self._answers = True, 0  # answers since the last step
         self._begun = self._refused = 0.0  # of the recent attempts
         self._again = 0.0  # the share of recent retries that were refused again
         self._used = 0
-        self._away = False  # nothing was answered since it took none
-        self._pause = 0.0
         self._not_before = float("-inf")
         self._wakes = float("-inf")  # when somebody looks next whether an attempt may begin
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
@@ -62,20 +58,13 @@ class Limiter:
         """An attempt was answered: there may be room for more. `again`: it was refused before."""
         with self._lock:
             self._again -= again * self._again * _RETRIES
-            if self._away:
-                self._away = False
-                self._limit = self._accepted = max(1, self._accepted // 2)
-            if self._pause > _LEAST_PAUSE:  # the server takes one at a time, now and then
-                self._limit = 1
-                self._pause *= _SHORTER
-                self._not_before = time.monotonic() + self._pause
-            elif self._doubling:
+            if self._doubling:
                 self._limit += 1
             else:
                 self._answers += 1
                 if self._answers >= max(_PROBE, self._limit):
                     self._accepted, self._answers = self._limit, 0
-                    self._limit, self._step = self._limit + self._step, 2 * self._step
+                    self._limit += 1
             self._limit = min(self._limit, self._most)
             self._hand_over()
 
@@ -90,15 +79,14 @@ class Limiter:
             self._refused += 1
             self._again += again * (1 - self._again) * _RETRIES
             if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
-                self._pause = 0.0 if retry_after is not None else min(max(2 * self._pause, _LEAST_PAUSE), _MOST_PAUSE)
-                self._not_before = time.monotonic() + (self._pause if retry_after is None else retry_after)
-                self._limit, self._doubling, self._away = 1, True, True
+                self._not_before = time.monotonic() + (_PAUSE if retry_after is None else retry_after)
+                self._limit, self._doubling = 1, True
             elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (again and self._again > _FULL):
                 # Those that are still in flight are accepted, or will be refused and take one away each.
                 self._limit = self._accepted = max(1, min(self._limit, self._used - 1))
-                self._doubling, self._step, self._answers = False, 1, 0
+                self._doubling, self._answers = False, 0
             elif not self._doubling and self._limit > self._accepted:
-                self._limit, self._step, self._answers = self._accepted, 1, 0
+                self._limit, self._answers = self._accepted, 0
 
     def _begin(self) -> None:
         self._used += 1

@@ -31,8 +31,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def list_price(target: Target, tokens: object, *, model: str | None = None) -> float | None:
     """US dollars for `tokens` of the target's model, or of the `model` that answered; None where no list knows it.
 
-    `tokens` are counted by kind, as attributes named `input_tokens`, `cache_read_tokens` (of the input) and so on. A
-    server of one's own may call its model gpt-4.1-mini: only a known address has a known price.
+    A server of one's own may call its model gpt-4.1-mini: only a known address has a known price.
     """
     from genai_prices import calc_price
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ __all__ = ["WordLlamaEmbedding"]
 
 _DIMENSIONS = 256
 _MAX_CHARACTERS = 20_000
-_AT_ONCE = 4_000  # characters: some 2 ms in which nothing else runs
 
 _lock = threading.Lock()
 _loaded: tuple[Any, Any] | None = None
@@ -42,9 +42,6 @@ class WordLlamaEmbedding:
 
         Raises ConfigurationError when wordllama or its weights are missing.
         """
-        # One item takes less time than to hand it to a thread and back.
-        if _loaded is not None and sum(len(text) for text in texts) <= _AT_ONCE:
-            return _embed(tuple(texts))
         return await asyncio.to_thread(_embed, tuple(texts))
 
 
@@ -69,12 +66,9 @@ def _embed(texts: tuple[str, ...]) -> NDArray[np.float32]:
 
 
 def _bounded(text: str) -> str:
-    # Lone surrogates, which JSON can carry, cannot cross into the tokenizer.
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    if len(clean) <= _MAX_CHARACTERS:
-        return clean
+    clean = text.encode("utf-8", "replace").decode()  # a tokenizer takes no lone surrogates, which JSON can carry
     half = _MAX_CHARACTERS // 2
-    return f"{clean[:half]} {clean[-half:]}"
+    return clean if len(clean) <= _MAX_CHARACTERS else f"{clean[:half]} {clean[-half:]}"
 
 
 def _load() -> tuple[Any, Any]:
@@ -94,11 +88,6 @@ def _load() -> tuple[Any, Any]:
 
 def _shipped(name: str) -> Path:
     """A file of wordllama's wheel, whose code is not run: it would look into ~/.cache and on the network first."""
-    try:
-        paths = (Path(str(file.locate())) for file in files("wordllama") or () if file.name == name)
-        return next(path for path in paths if path.is_file())
-    except (PackageNotFoundError, StopIteration):
-        raise ConfigurationError(
-            f"the in-process embedder needs wordllama with its {name}: pip install --force-reinstall wordllama, or "
-            "name an embedding model"
-        ) from None
+    with suppress(PackageNotFoundError, StopIteration):
+        return next(Path(str(file.locate())) for file in files("wordllama") or () if file.name == name)
+    raise ConfigurationError(f"no {name} of the in-process embedder: pip install --force-reinstall wordllama")
