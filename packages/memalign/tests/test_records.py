@@ -17,7 +17,6 @@ from memalign.types import (
     CONTENT_FIELDS,
     FeedbackKey,
     Guideline,
-    Judgment,
     Usage,
     as_json,
 )
@@ -34,17 +33,14 @@ LOOP.append(LOOP)
 
 class TestExample:
     @pytest.mark.parametrize("name", CONTENT_FIELDS)
-    def test_one_content_field_is_enough(self, name: str) -> None:
-        assert Example(id="t-1", **dict[str, Any]({name: "x"})).content == {name: "x"}
+    @pytest.mark.parametrize("content", ["x", "", 0, False, [], {}])
+    def test_one_content_field_is_enough(self, name: str, content: object) -> None:
+        assert Example(id="t-1", **dict[str, Any]({name: content})).content == {name: content}
 
     @pytest.mark.parametrize("content", [{}, {"inputs": None}, {"meta": {"a": 1}}])
     def test_a_case_without_content_is_refused(self, content: dict[str, Any]) -> None:
         with pytest.raises(InputError, match="'t-1' has no content"):
             Example(id="t-1", **content)
-
-    @pytest.mark.parametrize("empty", ["", 0, False, [], {}])
-    def test_an_empty_answer_is_an_answer(self, empty: object) -> None:
-        assert Example(id="t-1", outputs=empty).content == {"outputs": empty}
 
     @pytest.mark.parametrize("bad", ["", "  ", None, 7, "a\nb", "a\rb", "a\0b"])
     def test_an_id_is_one_line_of_text(self, bad: Any) -> None:
@@ -67,10 +63,6 @@ class TestExample:
     def test_an_impossible_json_value_is_refused_with_reason(self, bad: object) -> None:
         with pytest.raises(InputError, match="not a JSON value"):
             _ = Example(id="a", inputs=bad).content_hash
-
-    def test_it_cannot_be_changed(self) -> None:
-        with pytest.raises(AttributeError):
-            Example(id="a", inputs="x").inputs = "y"  # type: ignore[misc]
 
 
 names = st.text(st.sampled_from('a@" \\\ud800é') | st.characters(exclude_categories=()), min_size=1, max_size=8)
@@ -177,10 +169,6 @@ class TestFeedback:
         kept = [str(Feedback(id="t", value=True, created_at=str(each)).created_at) for each in (one, other)]
         assert (kept[0] < kept[1]) == (one < other)
 
-    def test_its_case_is_there_only_with_content(self) -> None:
-        assert Feedback(id="t-1", value=True).example is None
-        assert Feedback(id="t-1", value=True, inputs="x").example == Example(id="t-1", inputs="x")
-
 
 def test_usages_add_up_with_unknown_costs_unknown() -> None:
     one = Usage(calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0})
@@ -194,8 +182,3 @@ def test_usages_add_up_with_unknown_costs_unknown() -> None:
 def test_guidelines_are_ordered_by_number_not_by_text() -> None:
     ids = [Guideline(id=f"G{n}", text="x") for n in (10, 9, 1)]
     assert [g.id for g in sorted(ids, key=lambda g: g.number)] == ["G1", "G9", "G10"]
-
-
-def test_a_judgment_comes_back_from_one_json_object() -> None:
-    judgment = Judgment(value="A", guideline_ids=("G1",), usage=Usage(cost=None), notes=("x",))
-    assert msgspec.json.decode(msgspec.json.encode(judgment), type=Judgment) == judgment

@@ -27,17 +27,14 @@ REFUSED: dict[str, list[object]] = {
     "int needs bounds": [int],
     "float needs bounds": [float],
     "there is no value type": [list, None, 7, "stars", "", "int", bool | None],
-    "bounds look like int:1..5": ["int:", "int:a..b", "int:-3--1"],
-    "below the upper": ["int:5..1", "int:1..1"],
-    "both finite": ["float:0..inf", "float:nan..1"],
-    "whole numbers": ["int:1.5..3"],
+    "bounds look like int:1..5": ["int:", "int:a..b", "int:1-5"],
+    "two finite whole numbers, the lower one first": ["int:5..1", "int:1..1", "int:1.5..3"],
+    "two finite numbers": ["float:0..inf", "float:nan..1"],
     "both bounds": [Annotated[int, Ge(1)], Annotated[int, Gt(1), Le(5)]],
     "only int and float": [Annotated[str, Ge(1)]],
     "contains": [Literal["A|B", "C"]],
     "white space": [Literal[" A", "B"]],
-    "different": ["A|A"],
-    "two or more": [Literal["A"]],
-    "not empty": ["A|", Literal[1, 2]],
+    "two or more different texts": ["A|A", Literal["A"], "A|", Literal[1, 2]],
 }
 
 
@@ -50,7 +47,7 @@ class TestReading:
 
     @pytest.mark.parametrize(
         "spelling",
-        [Annotated[int, annotated_types.Interval(ge=1, le=5)], Annotated[int, pydantic.Field(ge=1, le=5)], "int:1-5", " int:1..5 "],
+        [Annotated[int, annotated_types.Interval(ge=1, le=5)], Annotated[int, pydantic.Field(ge=1, le=5)], " int:1..5 "],
     )  # fmt: skip
     def test_bounds_may_be_written_in_other_ways(self, spelling: object) -> None:
         assert ValueType.of(spelling).spec == "int:1..5"
@@ -60,14 +57,9 @@ class TestReading:
         with pytest.raises(InvalidValueType, match=why):
             ValueType.of(bad)
 
-    @given(st.integers(-(10**6), 10**6), st.integers(1, 10**6))
-    def test_whole_bounds_survive_their_spelling(self, low: int, width: int) -> None:
-        kind = ValueType.of(Annotated[int, Ge(low), Le(low + width)])
-        assert ValueType.of(kind.spec) == kind
-
-    @given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9))
-    def test_bounds_of_any_size_survive_their_spelling(self, low: float, width: float) -> None:
-        kind = ValueType.of(Annotated[float, Ge(low), Le(low + width)])
+    @given(st.floats(-1e9, 1e9) | st.integers(-(10**6), 10**6), st.integers(1, 10**6))
+    def test_bounds_of_any_size_survive_their_spelling(self, low: float, width: int) -> None:
+        kind = ValueType.of(Annotated[type(low), Ge(low), Le(low + width)])
         assert ValueType.of(kind.spec) == kind
 
     @given(st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=4))

@@ -49,14 +49,9 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     Ctrl-C cancels the coroutine, waits until it has cleaned up, and raises KeyboardInterrupt.
     """
     loop = _background_loop()
-    if threading.current_thread() is not threading.main_thread():
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is loop:
-            coroutine.close()
-            raise RuntimeError("a synchronous memalign call inside memalign's own loop would wait for ever; use await")
+    if asyncio._get_running_loop() is loop:
+        coroutine.close()
+        raise RuntimeError("a synchronous memalign call inside memalign's own loop would wait for ever; use await")
     task: asyncio.Task[Any] | None = None
     interrupted, ended = threading.Event(), threading.Event()
 
@@ -121,11 +116,7 @@ async def at_most(
 ) -> list[T]:
     """Call `function` with every item, at most `limit` at a time, and return the results in the order of the items.
 
-    Args:
-        limit: Calls at a time.
-        function: What is called.
-        items: What it is called with.
-        progress: Called with how many items are done, and how many there are.
+    `progress` is called with how many items are done, and how many there are.
     """
     places = asyncio.Semaphore(limit)
     done = 0

@@ -96,13 +96,10 @@ class RowError:
         return f"line {self.line}{f' ({self.id})' if self.id else ''}: {self.reason}"
 
 
-_EACH = 3  # rows of one reason that are named each
-
-
 class InvalidRows(InputError):
     """Rows that cannot be used. Nothing of their file was learned; `rows` has each line and reason."""
 
-    SHOWN = 20
+    SHOWN = 20  # reasons
 
     def __init__(self, source: str, rows: Sequence[RowError], hint: str = "") -> None:
         self.source = source
@@ -111,15 +108,15 @@ class InvalidRows(InputError):
         for row in self.rows:
             alike.setdefault(row.reason, []).append(row)
         lines = [line for same in list(alike.values())[: self.SHOWN] for line in _summed_up(same)]
-        if more := sum(map(len, list(alike.values())[self.SHOWN :])):
-            lines.append(f"  … and {more} more")
+        if len(alike) > self.SHOWN:
+            lines.append(f"  … and {len(alike) - self.SHOWN} more reasons")
         count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
         super().__init__("\n".join([f"{source}: {count}, nothing was done", *lines, *([hint] if hint else [])]))
 
 
 def _summed_up(rows: Sequence[RowError]) -> list[str]:
     """A line for each row of one reason; of many rows the first, and how many more there are."""
-    if len(rows) <= _EACH:
+    if len(rows) < 4:
         return [f"  {row}" for row in rows]
     return [f"  {rows[0]}; the same on {len(rows) - 1} more rows, the last on line {rows[-1].line}"]
 

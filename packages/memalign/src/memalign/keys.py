@@ -56,18 +56,10 @@ def _split(text: str) -> tuple[str, str | None]:
 def select_keys(
     keys: Iterable[FeedbackKey], selectors: Iterable[str | FeedbackKey]
 ) -> dict[str | FeedbackKey, tuple[FeedbackKey, ...]]:
-    """Find the keys that every selector names.
+    """Find the keys that every selector names, by selector; none for one that names nothing.
 
-    Args:
-        keys: All keys.
-        selectors: Keys, written keys (`t-17@ana`), or ids (`t-17`, or `"mail@x"` as in written keys), which name all
-            feedback on the case. An id with an `@` may come without quotes.
-
-    Returns:
-        The keys by selector; none for one that names nothing.
-
-    Raises:
-        UnknownKey: An id without quotes names several things.
+    Selectors are keys, written keys (`t-17@ana`), or ids (`t-17`, or `"mail@x"` as in written keys), which name all
+    feedback on the case. An id with an `@` may come without quotes; UnknownKey says when it then names several things.
     """
     by_id: dict[str, list[FeedbackKey]] = {}
     for key in keys:

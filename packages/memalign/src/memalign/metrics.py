@@ -22,11 +22,11 @@ from memalign.errors import InputError
 Floats = NDArray[np.float64]
 
 __all__ = [
+    "KERNELS",
     "Estimate",
     "Statistic",
     "ccc",
     "cohen_kappa",
-    "kernel",
     "krippendorff_alpha",
     "mcnemar_exact",
     "paired_share_interval",
@@ -51,15 +51,13 @@ class Estimate:
     no_interval: str | None = None
 
     def __str__(self) -> str:
-        if self.value is None:
-            return "n/a"
-        interval = "" if self.low is None or self.high is None else f"  [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.value:.2f}{interval}"
+        return f"{self:.2f}"
 
     def __format__(self, form: str) -> str:
         """The figure and its interval, each number in this form: `f"{accuracy:.0%}"` is `90% [83%, 95%]`."""
-        if not form or self.value is None:
-            return str(self)
+        if self.value is None:
+            return "n/a"
+        form = form or ".2f"
         interval = "" if self.low is None or self.high is None else f" [{self.low:{form}}, {self.high:{form}}]"
         return f"{self.value:{form}}{interval}"
 
@@ -222,20 +220,11 @@ def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Fl
     return np.where(spread > 1e-12 * scale, _ratio(2 * covariance, spread), np.nan).clip(-1.0, 1.0)
 
 
-_KERNELS: dict[Statistic, Kernel] = {cohen_kappa: _cohen_kappa, ccc: _ccc}
-
-
-def kernel(statistic: Statistic) -> Kernel:
-    """The measure for weighted cases: of weights, shape (rows, cases), and the columns, one value a row.
-
-    NaN where it is not defined. `statistic` is a measure of this module.
-    """
-    return _KERNELS[statistic]
+KERNELS: dict[Statistic, Kernel] = {cohen_kappa: _cohen_kappa, ccc: _ccc}
 
 
 def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
-    n = _check_lengths(*columns)
-    if n == 0:
+    if (n := len(columns[0])) == 0:
         return None
     value = float(kernel(np.ones((1, n)), *columns)[0])
     return None if np.isnan(value) else value
@@ -250,10 +239,3 @@ def _codes(values: Sequence[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]
     index: dict[Hashable, int] = {}
     codes = [index.setdefault(value, len(index)) for value in values]
     return np.array(codes, dtype=np.intp), list(index)
-
-
-def _check_lengths(*columns: Sequence[Any]) -> int:
-    lengths = {len(column) for column in columns}
-    if len(lengths) != 1:
-        raise InputError(f"columns differ in length: {', '.join(str(len(column)) for column in columns)}")
-    return lengths.pop()

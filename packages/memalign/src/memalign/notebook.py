@@ -1,7 +1,4 @@
-"""What a notebook shows: values as small cards of HTML, and how far a run has come.
-
-Every text is escaped. Colours are the notebook's own, so that a card is readable in light and dark.
-"""
+"""What a notebook shows: values as small cards of HTML, every text escaped, and how far a run has come."""
 
 from __future__ import annotations
 
@@ -17,17 +14,11 @@ _ROWS = 20  # of a table
 _LONGEST = 400  # characters of a cell
 _FRAME = 0.2  # seconds from one picture of the progress to the next
 
-_LINE = "1px solid rgba(128,128,128,.35)"
-_TABLE = "border:none;color:inherit;font-size:inherit"  # an old browser mode gives tables colours of their own
-_ROW = "background:none"
-_CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;white-space:pre-wrap;background:none"
-
 
 def card(title: str, beside: str, *parts: str) -> str:
-    """A bordered block: a bold title, words beside it, and the `parts`, which are HTML; empty ones are left out."""
-    head = f'<div><b style="font-size:1.1em">{escape(title)}</b> <span style="opacity:.7">{escape(beside)}</span></div>'
-    body = "".join(f'<div style="margin-top:6px">{part}</div>' for part in parts if part)
-    return f'<div style="border:{_LINE};border-radius:6px;padding:8px 12px;max-width:60em">{head}{body}</div>'
+    """A bold title, words beside it, and the `parts`, which are HTML; empty ones are left out."""
+    body = "".join(f"<div>{part}</div>" for part in parts if part)
+    return f"<div><b>{escape(title)}</b> {escape(beside)}{body}</div>"
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> str:
@@ -39,18 +30,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
     """A table, of many rows the first; "" without rows. The title says how many there are."""
     if not rows:
         return ""
-    if title:
-        part = f" ({_ROWS} of {len(rows):,})" if len(rows) > _ROWS else ""
-        title = f"<div><b>{escape(title)}{part}</b></div>"
-    head = _row("th", f"{_CELL};border-bottom:{_LINE}", columns) if columns else ""
-    return f'{title}<table style="{_TABLE}">{head}{"".join(_row("td", _CELL, row) for row in rows[:_ROWS])}</table>'
+    part = f" ({_ROWS} of {len(rows):,})" if len(rows) > _ROWS else ""
+    lines = [columns, *rows[:_ROWS]] if columns else rows[:_ROWS]
+    body = "".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines)
+    return f"<div><b>{escape(title)}{part}</b></div><table>{body}</table>"
 
 
-def _row(tag: str, style: str, cells: Sequence[object]) -> str:
-    texts = ["" if cell is None else str(cell) for cell in cells]
-    texts = [text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…" for text in texts]
-    written = "".join(f'<{tag} style="{style}">{escape(text)}</{tag}>' for text in texts)
-    return f'<tr style="{_ROW}">{written}</tr>'
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return f'<td style="text-align:left;vertical-align:top;white-space:pre-wrap">{escape(text)}</td>'
 
 
 def notebook_progress() -> Callable[[str, int, int], None] | None:
@@ -61,7 +50,7 @@ def notebook_progress() -> Callable[[str, int, int], None] | None:
     """
     ipython: Any = sys.modules.get("IPython")  # a kernel has loaded it
     shell = ipython.get_ipython() if ipython is not None else None
-    if shell is None or getattr(shell, "kernel", None) is None:
+    if getattr(shell, "kernel", None) is None:
         return None
     from IPython.display import display
 
@@ -71,9 +60,8 @@ def notebook_progress() -> Callable[[str, int, int], None] | None:
 
     def draw(phase: str, done: int, total: int) -> None:
         nonlocal drawn
-        first = phase not in lines
-        lines[phase] = f"{phase.replace('_', ' ')}: {done:,}" + (f" of {total:,}" if total else "")
-        if first or done == total or time.monotonic() - drawn >= _FRAME:
+        lines[phase] = f"{phase.replace('_', ' ')}: {done:,} of {total:,}"
+        if done == total or time.monotonic() - drawn >= _FRAME:
             drawn = time.monotonic()
             picture.update({"text/plain": "\n".join(lines.values())}, raw=True)
 

@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import json
 import re
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +36,8 @@ class ScriptedChatModel:
     """A ChatModel that answers from a list, in order, or from a function of the request.
 
     Answers are not checked against the request's schema, so that a test can let the model misbehave. When the list is
-    used up it raises AssertionError, which nothing in memalign takes for a model's failure. Usage is deterministic: a
-    token is a word, and cached tokens are the words that this request's system message shares from its start with the
-    one before. Safe to use from several threads and event loops.
+    used up it raises AssertionError, which nothing in memalign takes for a model's failure. A token is a word. Safe to
+    use from several threads and event loops.
 
     Args:
         answers: Dicts, ChatReplies and exceptions, or a function (sync or async) of the ChatRequest that returns one.
@@ -57,55 +55,33 @@ class ScriptedChatModel:
         name: str = "scripted",
         limits: Limits | None = None,
     ) -> None:
-        self._name = name
-        self._limits = limits or Limits()
+        self.name = name
+        self.limits = limits or Limits()
         self._answer = answers if callable(answers) else None
-        self._script = [] if callable(answers) else list(answers)
-        self._lock = threading.Lock()
-        self._next = 0
+        self._script = iter(() if callable(answers) else list(answers))
         self.requests: list[ChatRequest] = []
-
-    @property
-    def name(self) -> str:
-        """The name that judgments store."""
-        return self._name
-
-    @property
-    def limits(self) -> Limits:
-        """What the model claims to take."""
-        return self._limits
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The next scripted answer; raises it when it is an exception."""
-        with self._lock:
-            before = self.requests[-1].system if self.requests else ""
-            self.requests.append(request)
-            answer: Any = self._scripted(request) if self._answer is None else None
-        if self._answer is not None:
-            answer = self._answer(request)
-            if inspect.isawaitable(answer):
-                answer = await answer
+        self.requests.append(request)
+        answer: Any = self._scripted(request) if self._answer is None else self._answer(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, ChatReply):
             return answer
         text = json.dumps(answer, ensure_ascii=False)
-        usage = Usage(
-            calls=1,
-            input_tokens=_words(request.system) + _words(request.user),
-            cached_tokens=_shared_words(before, request.system),
-            output_tokens=_words(text),
-        )
+        words = f"{request.system} {request.user}".split()
+        usage = Usage(calls=1, input_tokens=len(words), output_tokens=len(text.split()))
         return ChatReply(data=answer, text=text, usage=usage)
 
     def _scripted(self, request: ChatRequest) -> Answer:
-        if self._next >= len(self._script):
-            raise AssertionError(
-                f"{self._name}: the script has only {len(self._script)} answers and was asked for one "
-                f"more ({request.schema_name}: {request.user[:80]!r})"
-            )
-        self._next += 1
-        return self._script[self._next - 1]
+        try:
+            return next(self._script)
+        except StopIteration:
+            more = f"{request.schema_name}: {request.user[:80]!r}"
+            raise AssertionError(f"{self.name}: the script has no answer left for one more ({more})") from None
 
 
 class ScriptedDecisionModel:
@@ -113,27 +89,15 @@ class ScriptedDecisionModel:
 
     `decide` gives the probability of yes of a yes/no question, which is then never n/a, or the probabilities of labels;
     a text refuses the question, and an exception is raised. `asked` records the states and questions, `calls` how many
-    questions each request had.
-
-    Usage is deterministic: a token is a word, and the state is counted once a request.
+    questions each request had. A token is a word.
     """
 
     def __init__(self, decide: Decide, *, name: str = "scripted-decision", limits: Limits | None = None) -> None:
-        self._name = name
-        self._limits = limits or Limits()
+        self.name = name
+        self.limits = limits or Limits()
         self._decide = decide
         self.asked: list[tuple[str, Question]] = []
         self.calls: list[int] = []
-
-    @property
-    def name(self) -> str:
-        """The name that judgments store."""
-        return self._name
-
-    @property
-    def limits(self) -> Limits:
-        """What the model claims to take."""
-        return self._limits
 
     async def decide(
         self,
@@ -156,8 +120,8 @@ class ScriptedDecisionModel:
                 answers[question.key] = {label: float(answer.get(label, 0.0)) for label in question.labels}
             else:
                 answers[question.key] = {"yes": answer, "no": 1 - answer, "n/a": 0.0}
-        words = _words(state) + sum(_words(question.text) for question in questions)
-        usage = Usage(calls=1, input_tokens=words)
+        words = " ".join([state, *(question.text for question in questions)]).split()
+        usage = Usage(calls=1, input_tokens=len(words))
         if questions and not answers:
             raise ModelRejected("; ".join(refused.values()), usage=usage)
         return Decision(probabilities=answers, refused=refused, usage=usage)
@@ -194,16 +158,3 @@ class HashEmbedding:
             if length > 0:
                 vectors[row] /= length
         return vectors
-
-
-def _words(text: str) -> int:
-    return len(text.split())
-
-
-def _shared_words(first: str, second: str) -> int:
-    shared = 0
-    for one, other in zip(first.split(), second.split(), strict=False):
-        if one != other:
-            break
-        shared += 1
-    return shared

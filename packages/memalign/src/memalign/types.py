@@ -152,10 +152,8 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def _check_id(self) -> None:
-        if not isinstance(self.id, str) or not self.id.strip():
-            raise InputError("id is missing or empty")
-        if any(character in self.id for character in "\n\r\x00"):
-            raise InputError("id must be one line of text")
+        if not isinstance(self.id, str) or not self.id.strip() or any(character in self.id for character in "\n\r\x00"):
+            raise InputError("id is missing, or is not one line of text")
 
     @property
     def content(self) -> dict[str, Any]:
@@ -202,10 +200,8 @@ class Feedback(_Content, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self._check_id()
-        if not isinstance(self.source, str) or not self.source.strip():
-            raise InputError("source is empty; leave it out if it is unknown")
-        if any(character in self.source for character in "\n\r\x00"):
-            raise InputError(f"source {self.source!r} must be one line of text")
+        if not isinstance(self.source, str) or not self.source.strip() or any(c in self.source for c in "\n\r\x00"):
+            raise InputError(f"source {self.source!r} must be one line of text; leave it out if it is unknown")
         if self.rationale is not None and not isinstance(self.rationale, str):
             raise InputError("rationale must be text")
         if self.value is None and not (self.rationale or "").strip():
@@ -330,9 +326,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         return f"{self.id}: {self.text} ({', '.join(map(str, self.supported_by)) or self.origin})"
 
     def __repr__(self) -> str:
-        by = ", ".join(map(str, self.supported_by[:3])) + ("…" if len(self.supported_by) > 3 else "")
-        name = f"{self.id}, pinned" if self.pinned else self.id
-        return f"Guideline({name}: {self.text!r}, supported by {by or 'nobody'})"
+        return f"<Guideline {self}>"
 
 
 class Usage(PlainStruct, frozen=True, kw_only=True):
@@ -439,16 +433,10 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         return iter(self.to_dict().items())
 
     def __repr__(self) -> str:
-        names = ("id", "value", "error", "confidence", "rationale")
-        values = {name: getattr(self, name) for name in names} | {"rationale": _short(self.rationale)}
-        fields = ", ".join(f"{name}={value!r}" for name, value in values.items() if value not in (None, ""))
-        findings = f", {len(self.findings)} findings" if self.findings else ""
-        return f"Judgment({fields}{findings}, model={self.model!r})"
+        values = {name: getattr(self, name) for name in ("id", "value", "error", "confidence", "rationale", "model")}
+        fields = (f"{name}={value!r}" for name, value in values.items() if value not in (None, ""))
+        return f"Judgment({', '.join(fields)})"
 
 
 # Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to read a type.
 _ALL_READ = [msgspec.json.Decoder(kind) for kind in (Example, Feedback, Guideline, Judgment)]
-
-
-def _short(text: str | None, limit: int = 80) -> str | None:
-    return text if text is None or len(text) <= limit else f"{text[: limit - 1]}…"

@@ -71,10 +71,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         """
         if isinstance(value_type, ValueType):
             return value_type
-        if value_type is bool:
-            return cls(kind="bool")
-        if value_type is str:
-            return cls(kind="str")
+        if value_type in (bool, str):
+            return cls(kind="bool" if value_type is bool else "str")
         if value_type in (int, float):
             name = "int" if value_type is int else "float"
             raise InvalidValueType(
@@ -90,11 +88,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _choice(cls, choices: tuple[object, ...]) -> ValueType:
-        if not all(isinstance(choice, str) and choice.strip() for choice in choices):
-            raise InvalidValueType(f"choices must be texts that are not empty, not {choices!r}")
-        names = tuple(str(choice) for choice in choices)
-        if len(names) < 2 or len(set(names)) != len(names):
-            raise InvalidValueType(f"choices must be two or more different texts, not {names!r}")
+        names = tuple(choice for choice in choices if isinstance(choice, str) and choice.strip())
+        if len(names) != len(choices) or len(names) < 2 or len(set(names)) != len(names):
+            raise InvalidValueType(f"choices must be two or more different texts that are not empty, not {choices!r}")
         if odd := [name for name in names if "|" in name or name != name.strip()]:
             # A file writes A|B: such a choice would come back from it as another.
             raise InvalidValueType(f"the choice {odd[0]!r} contains '|', or begins or ends with white space")
@@ -118,10 +114,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     def _number(cls, kind: Literal["int", "float"], low: Any, high: Any, *, written: str) -> ValueType:
         if low is None or high is None:
             raise InvalidValueType(f"{written}: numbers need both bounds, for example {kind}:1..5")
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidValueType(f"{written}: the lower bound must be below the upper bound, and both finite")
-        if kind == "int" and (low != int(low) or high != int(high)):
-            raise InvalidValueType(f"{written}: bounds of an int must be whole numbers")
+        if not -math.inf < low < high < math.inf or (kind == "int" and (low != int(low) or high != int(high))):
+            whole = " whole" if kind == "int" else ""
+            raise InvalidValueType(f"{written}: the bounds must be two finite{whole} numbers, the lower one first")
         return cls(kind=kind, low=float(low), high=float(high))
 
     @classmethod
@@ -132,15 +127,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if kind in ("bool", "str") and not colon:
             return cls(kind=kind)  # type: ignore[arg-type]  # narrowed to the two literals by the test above
         if kind in ("int", "float") and colon:
-            low, dots, high = bounds.partition("..")
-            if not dots:  # `int:1-5` is how data sets often write it
-                low, _, high = bounds.rpartition("-")
             try:
-                return cls._number("int" if kind == "int" else "float", float(low), float(high), written=spec)
-            except ValueError as error:
-                if isinstance(error, InvalidValueType):
-                    raise
+                low, high = map(float, bounds.split(".."))
+            except ValueError:
                 raise InvalidValueType(f"{spec!r}: bounds look like {kind}:1..5") from None
+            return cls._number("int" if kind == "int" else "float", low, high, written=spec)
         raise InvalidValueType(f"there is no value type {spec!r}; use one of {type_names}")
 
     @property
@@ -177,10 +168,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             case "str":
                 return "any text"
             case _:
-                article = "a whole number" if self.kind == "int" else "a number"
-                if not self.bounded:
-                    return article
-                return f"{article} from {_plain(self.low)} to {_plain(self.high)}"
+                bounds = f" from {_plain(self.low)} to {_plain(self.high)}" if self.bounded else ""
+                return f"{'a whole number' if self.kind == 'int' else 'a number'}{bounds}"
 
     @property
     def labels(self) -> tuple[Value, ...]:

@@ -69,18 +69,13 @@ class TestMinimum:
         assert decide(right, labelled(4), minimum=demands).outcome == "too few cases"
         assert set(outcomes(decide(constant, labelled(60), minimum=demands)).values()) == {"worse"}
 
-    def test_with_too_few_cases_it_says_how_many_more_cases(self) -> None:
+    def test_too_few_cases_or_labels_are_told(self) -> None:
         judge, _ = judge_that(lambda number: number % 10 == 0)
-        found = decide(judge, labelled(50), minimum={"accuracy": 0.85})
-        assert found.outcome == "too few cases"
-        assert re.search(r"about \d+ more cases would settle it", str(found))
-
-    def test_one_label_throughout_gives_no_kappa(self) -> None:
-        judge, _ = judge_that(never)
-        rows = [row for row in labelled(40) if row.value]
-        found = decide(judge, rows, minimum={"kappa": 0.5})
-        assert found.outcome == "too few cases"
-        assert "give no figure" in str(found)
+        result = decide(judge, labelled(50), minimum={"accuracy": 0.85})
+        assert result.outcome == "too few cases"
+        assert re.search(r"about \d+ more cases would settle it", str(result))
+        alike = decide(judge_that(never)[0], [row for row in labelled(40) if row.value], minimum={"kappa": 0.5})
+        assert (alike.outcome, "give no figure" in str(alike)) == ("too few cases", True)
 
     @pytest.mark.parametrize(
         ("demand", "message"),
@@ -111,29 +106,14 @@ class TestBaseline:
         assert few.comparison is not None
         assert few.comparison.broken
 
-    def test_groups_widen_the_interval(self) -> None:
-        base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
-        worse, _ = judge_that(lambda number: number < 20)
-        rows = [
-            Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 2 == 0, meta={"group": str(n // 20)})
-            for n in range(200)
-        ]
-        alone = [Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows]
-        assert decide(worse, alone, against=base, not_worse_than=3).outcome == "worse"
-        assert decide(worse, rows, against=base, not_worse_than=3).outcome == "too few cases"
-
 
 class TestCases:
     def test_taught_cases_do_not_count(self) -> None:
-        judge, model = judge_that(never)
-        rows = labelled(60)
-        model_calls = len(model.requests)
+        (judge, _), rows = judge_that(never), labelled(60)
         taught = judge.align([Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]).judge
-        model.requests.clear()
-        found = evaluate(taught, rows, unseen=True)
-        assert (found.taught, found.n, found.seen) == (10, 50, 0)
-        assert gate(found, minimum={"kappa": 0.3}).n == 50
-        assert model_calls == 0
+        unseen = evaluate(taught, rows, unseen=True)
+        assert (unseen.taught, unseen.n, unseen.seen) == (10, 50, 0)
+        assert gate(unseen, minimum={"kappa": 0.3}).n == 50
         with pytest.raises(InputError, match="10 cases are in the judge's memory; use unseen=True"):
             gate(evaluate(taught, rows), minimum={"kappa": 0.3})
         with pytest.raises(InputError, match="all 10 cases are in the judge's memory"):
@@ -181,7 +161,7 @@ class TestJudgmentsOfAFile:
 
     def test_nor_do_those_made_with_another_memory(self, file: Path) -> None:
         taught = judge_that(never)[0].align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
-        with pytest.raises(InputError, match="with another model, instructions, setting or memory"):
+        with pytest.raises(InputError, match="setting or memory"):
             decide(taught, labelled(60), judged=file, **self.DEMAND)
 
     def test_another_name_or_label_asks_no_model(self, file: Path) -> None:
@@ -210,20 +190,6 @@ class TestJudgmentsOfAFile:
         calls, files = len(model.requests), [file, tmp_path / "base.jsonl"][::step]
         assert decide(judge, labelled(60), base, not_worse_than=50, judged=files).outcome == "pass"
         assert len(model.requests) == calls
-
-    def test_a_failed_call_is_asked_for_again(self, tmp_path: Path) -> None:
-        judge, model = judge_that(never)
-
-        def shaky(request: ChatRequest) -> Answer:
-            if "item 7" in request.user:
-                raise ModelUnavailable("HTTP 503")
-            return {"rationale": "Read.", "value": int(ITEM.findall(request.user)[-1]) % 2 == 0}
-
-        broken = judge.replace(model=ScriptedChatModel(shaky, name=model.name))
-        with pytest.raises(InputError, match="1 of 60"):
-            decide(broken, labelled(60), out=tmp_path / "judged.jsonl", **self.DEMAND)
-        decide(judge, labelled(60), out=tmp_path / "judged.jsonl", **self.DEMAND)
-        assert len(model.requests) == 1
 
 
 def test_a_result_is_junit_markdown_and_json() -> None:

@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from memalign.evaluation import ScoredCase, compare
 from memalign.evaluation.agreement import measure
 from memalign.evaluation.criteria import outcome_of
-from memalign.metrics import paired_share_interval, student_t
+from memalign.metrics import student_t
 from memalign.values import ValueType
 
 Bits = NDArray[np.bool_]
@@ -81,7 +79,7 @@ def true_kappa(positive: float, wrong: float) -> float:
 
 
 @pytest.mark.parametrize("drawn", ALONE + GROUPED, ids=str)
-@pytest.mark.parametrize(("positive", "wrong"), [(0.5, 0.4), (0.3, 0.1), (0.1, 0.15)])
+@pytest.mark.parametrize(("positive", "wrong"), [(0.5, 0.4), (0.1, 0.15)])
 def test_kappa_at_the_edge(drawn: Drawn, positive: float, wrong: float) -> None:
     def decide(chance: np.random.Generator) -> str:
         labels = drawn.below(chance, positive)
@@ -137,29 +135,11 @@ def test_worse_by_what_is_allowed_and_no_more(drawn: Drawn, broken: float, fixed
 
 
 @pytest.mark.parametrize("drawn", [Drawn(150), Drawn(200, 4, 0.3)], ids=str)
-def test_a_planted_regression_never_passes(drawn: Drawn) -> None:
-    found = against_baseline(drawn, broken=0.25, fixed=0.05)
-    assert found["pass"] == 0
-    assert found["worse"] > 0.8 * DRAWINGS
-
-
-@pytest.mark.parametrize("drawn", [Drawn(150), Drawn(200, 4, 0.3)], ids=str)
-def test_an_equal_judge_is_hardly_ever_stopped(drawn: Drawn) -> None:
+def test_a_planted_regression_is_stopped_and_an_equal_judge_is_not(drawn: Drawn) -> None:
+    worse = against_baseline(drawn, broken=0.25, fixed=0.05)
+    assert worse["pass"] == 0
+    assert worse["worse"] > 0.8 * DRAWINGS
     assert against_baseline(drawn, broken=0.06, fixed=0.06)["worse"] <= 2
-
-
-def test_of_equal_judges_many_cases_let_most_pass() -> None:
-    assert against_baseline(Drawn(600), broken=0.06, fixed=0.06)["pass"] > 0.9 * DRAWINGS
-
-
-@given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 100))
-def test_an_interval_holds_its_difference_and_mirrors(b: int, c: int, rest: int) -> None:
-    n = b + c + rest
-    low, high = paired_share_interval(b, c, n)
-    assert -1 <= low < high <= 1
-    assert low <= (c - b) / n <= high
-    mirrored = paired_share_interval(c, b, n)
-    assert mirrored == pytest.approx((-high, -low))
 
 
 @pytest.mark.parametrize(("degrees", "tabled"), [(3, 3.182), (5, 2.571), (9, 2.262), (30, 2.042), (None, 1.960)])

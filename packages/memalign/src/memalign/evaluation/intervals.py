@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
-from memalign.metrics import Statistic, ccc, kernel, paired_share_interval, student_t, wilson_interval
+from memalign.metrics import KERNELS, Statistic, ccc, paired_share_interval, student_t, wilson_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ def agreement_interval(
     value, units = statistic(values, truth), _units(len(truth), groups)
     if value is None or len(set(units)) < _FEWEST:
         return None
-    measure = kernel(statistic)
+    measure = KERNELS[statistic]
     if statistic is not ccc or value == 1:
         counts = Counter([*truth, *values])
         labels = sorted(counts) if statistic is ccc else [label for label, _ in counts.most_common(2)]

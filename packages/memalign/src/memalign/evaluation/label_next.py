@@ -127,10 +127,7 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
 
     vectors = await _embedded([example for example, _ in rated])
     nearest = await _nearest(judge, vectors)
-    signals = [
-        _signals(judgment, near, guided=bool(judge.memory.semantic))
-        for (_, judgment), near in zip(rated, nearest, strict=True)
-    ]
+    signals = [_signals(judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)]
     scores = np.array([sum(reasons.values()) / len(reasons) for reasons in signals])
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
@@ -158,7 +155,7 @@ def _loudness(finding: Finding) -> float:
     return float(finding.answer in ("yes", "no") or not finding.check or finding.contribution is not None)
 
 
-def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> dict[str, float]:
+def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
     """The four reasons to label a case in words, and their degrees in [0, 1]."""
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
     meant = {finding.value for finding in judgment.findings if finding.guideline and finding.value is not None}
@@ -167,7 +164,7 @@ def _signals(judgment: Judgment, nearest: float | None, *, guided: bool) -> dict
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
         likeness = f"unlike every case in memory (likeness at most {nearest:.2f})"
     return {
-        "no guideline applies" if guided else "the judge has no guidelines yet": silence(judgment),
+        "no guideline applies": silence(judgment),
         "guidelines contradict each other": float(len(meant) > 1),
         f"unsure ({confidence:.0%})": min(1.0, 2 * (1 - confidence)),
         likeness: unlike,
@@ -186,8 +183,6 @@ async def _embedded(examples: Sequence[Example]) -> NDArray[np.float32]:
 
 async def _nearest(judge: Judge, vectors: NDArray[np.float32]) -> list[float | None]:
     memory = judge.memory
-    if not memory.cases:
-        return [None] * len(vectors)
     same = memory.embedding_model == resolve_embedding(None).name
     matrix = memory.matrix if same else await _embedded([case.example for case in memory.cases])
-    return [float((matrix @ vector).max()) for vector in vectors]
+    return [float((matrix @ vector).max()) if memory.cases else None for vector in vectors]

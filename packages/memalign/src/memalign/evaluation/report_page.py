@@ -200,8 +200,8 @@ def _where_it_errs(evaluation: Evaluation, cases: dict[str, ReportedCase]) -> Se
     lines = [] if errors else ["On these cases it always gives the people's label."]
     if len(errors) > _ERRORS:
         lines.append(f"The {_ERRORS} most frequent errors are below; the JSON report has every case.")
-    shown = [(f"{title}: {len(alike)}", alike[:_EXAMPLES]) for title, alike in errors[:_ERRORS]]
-    return Section("Where it errs", lines, head, rows, errors=shown)
+    commonest = [(f"{title}: {len(alike)}", alike[:_EXAMPLES]) for title, alike in errors[:_ERRORS]]
+    return Section("Where it errs", lines, head, rows, errors=commonest)
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
