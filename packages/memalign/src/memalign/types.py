@@ -103,10 +103,7 @@ def too_deep(value: object, levels: int) -> bool:
 
 
 class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
-    """A frozen value with named fields, all of them plain data.
-
-    Pydantic and FastAPI take such a class as the type of a body, a response or a field.
-    """
+    """A frozen value with named fields, all of them plain data; also a type for Pydantic and FastAPI."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values; a feedback key is a list of id and source, as in files."""

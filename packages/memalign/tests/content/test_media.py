@@ -12,7 +12,6 @@ import pytest
 from memalign import Example, Judge
 from memalign.errors import InputError, InvalidRows
 from memalign.testing import ScriptedChatModel
-from tests.support.spans import Step, mlflow
 
 URL = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8).decode()}"
 WEB = "https://shop.example/a"
@@ -28,17 +27,12 @@ MEDIA: dict[str, tuple[str, Any]] = {
     "in markdown": ("images", f"Look: ![cat]({URL}) nice?"),
     "bytes": ("images", b"\x89PNG"),
     "input_audio": ("audio", [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}]),
-    "audio_url": ("audio", [{"type": "audio_url", "audio_url": {"url": WEB}}]),
     "audio of MCP": ("audio", {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
-    "audio data url": ("audio", "data:audio/mpeg;base64,SUQzBAAA"),
     "video_url": ("videos", [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": WEB}}]}]),
     "video of Gemini": ("videos", {"file_data": {"mime_type": "video/mp4", "file_uri": WEB}}),
-    "video data url": ("videos", "data:video/mp4;base64,AAAA"),
     "file": ("files", [{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,J"}}]),
-    "file by id": ("files", {"type": "file", "file": {"file_id": "file-1"}}),
     "input_file": ("files", {"type": "input_file", "file_id": "file-1"}),
     "document of Anthropic": ("files", {"type": "document", "source": PDF}),
-    "document by url": ("files", {"type": "document", "source": {"type": "url", "url": WEB}}),
     "blob of MCP": ("files", {"type": "resource", "resource": {"blob": "aGk=", "mimeType": "application/pdf"}}),
     "pdf in a text": ("files", f"See data:application/pdf;base64,{'JVBERi0x' * 200}"),
 }
@@ -46,15 +40,10 @@ MEDIA: dict[str, tuple[str, Any]] = {
 TEXTS = {
     "a folder": [{"type": "file", "name": "a.py", "path": "src/a.py", "size": 12}, {"type": "dir", "path": "src"}],
     "a file's own text": {"type": "file", "path": "a.md", "content": "# Title", "encoding": "utf-8"},
-    "a document of text": {
-        "type": "document",
-        "source": {"type": "text", "media_type": "text/plain", "data": "Hello."},
-    },
     "a search result": {"type": "document", "title": "Kettles", "url": WEB, "text": "Boils water."},
     "a video's entry": {"type": "video", "title": "How to", "url": WEB, "mime_type": "video/mp4"},
     "an event stream": 'data: {"choices": []}\n\ndata: [DONE]',
     "speech as text": {"role": "assistant", "content": "Hi.", "audio": {"id": "audio-1"}},
-    "about data URLs": "data:audio/ is how the address of a sound begins",
     "about images": 'Write \'data:image/png;base64,…\' or {"type": "image_url"} to attach one.',
     "icon in a page": f'<img src="data:image/gif;base64,{"R0lGODlhAQABAAAAACw" * 3}">',
     "a block of a page": {"type": "image", "alt": "a cat", "caption": "Our cat"},
@@ -101,8 +90,4 @@ def test_the_row_and_the_place_of_an_image_are_named(judge: Judge, model: Script
             read(path)
     with pytest.raises(InputError, match=r"outputs.a\[0\].b is an image \(a data: URL\)"):
         judge(outputs={"a": [{"b": URL}]})
-    step = Step(parent=None, name="describe", inputs={"messages": IMAGE})
-    inside = r"item: trace, span 'describe', inputs.messages\[0\].content\[0\] is an image"
-    with pytest.raises(InputError, match=inside):
-        judge.replace(instructions="Good? {{ trace }}")(trace=mlflow([step]))
     assert model.requests == []

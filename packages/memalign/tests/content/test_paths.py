@@ -9,26 +9,22 @@ import pytest
 from memalign.content import Part, each_side, part_in
 from memalign.errors import InputError
 
+CONTENT = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}}
+
 
 @pytest.mark.parametrize(
     ("written", "value"),
     [
-        ("inputs", {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}),
-        ("inputs.question", "q"),
-        ("inputs . question", "q"),
-        ("inputs['question']", "q"),
-        ('inputs["question"]', "q"),
-        ("inputs.n[1]", 2),
-        ("inputs.n.1", 2),
-        ("inputs.n[-2]", 2),
+        ("inputs", CONTENT["inputs"]),
+        *((written, "q") for written in ("inputs.question", "inputs . question", "inputs['question']")),
+        *((written, 2) for written in ("inputs.n[1]", "inputs.n.1", "inputs.n[-2]")),
         ('inputs.n[2]["deep key"]', None),
         ("inputs[5]", "five"),
     ],
 )
-def test_a_part_is_found_however_it_is_written(written: str, value: object) -> None:
-    content = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}}
+def test_a_part_is_read_however_it_is_written(written: str, value: object) -> None:
     part = Part.parse(written)
-    assert part.of(content) == value
+    assert part.of(CONTENT) == value
     assert Part.parse(str(part)) == part
 
 

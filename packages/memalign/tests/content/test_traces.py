@@ -35,17 +35,12 @@ def test_every_form_and_order_gives_the_same_span_tree(run: list[Step], shuffler
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.none() | st.integers(0, 9)), min_size=1, max_size=10))
 def test_every_span_stands_once_below_its_parent(links: list[tuple[int, int | None]]) -> None:
-    spans = [
-        {"span_id": f"s{own}", "parent_id": parent and f"s{parent}", "name": f"n{n}"}
-        for n, (own, parent) in enumerate(links)
-    ]
+    spans = [{"span_id": f"s{own}", "parent_id": up and f"s{up}", "name": f"n{n}"} for n, (own, up) in enumerate(links)]
     tree = span_tree(spans)
     assert tree is not None
     assert sorted(span.name for span in tree.spans) == sorted(f"n{n}" for n in range(len(links)))
-    seen: dict[str, int] = {}
-    for span in tree.spans:
-        assert span.depth == (0 if span.parent is None else seen[span.parent] + 1)
-        seen[span.id] = span.depth
+    depths = {span.id: span.depth for span in tree.spans}
+    assert all(span.depth == (0 if span.parent is None else depths[span.parent] + 1) for span in tree.spans)
 
 
 def test_what_had_to_be_repaired_is_named() -> None:
@@ -76,17 +71,10 @@ def test_ten_thousand_levels_are_no_recursion() -> None:
 @pytest.mark.parametrize(
     "trace",
     [
-        "a plain log\nline 2",
-        "{not json} span",
-        {"steps": [1, 2]},
-        [1, 2],
-        [],
-        {},
+        *("a plain log\nline 2", "{not json} span", 7, [], {}, [1, 2], {"steps": [1, 2]}, {"spans": []}),
         {"resourceSpans": []},
-        {"spans": []},
         {"name": "a run", "start": 1, "steps": ["SEEN"]},
         [{"span_id": "1", "name": "a"}, "a line of a log"],
-        7,
     ],
 )
 def test_other_json_and_text_have_no_tree(trace: Any) -> None:

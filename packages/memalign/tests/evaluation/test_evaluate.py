@@ -75,18 +75,16 @@ def test_a_failed_judgment_is_unscored_and_not_wrong():
     assert result.metrics["accuracy"].value == 1.0
     assert (result.cases[1].error, result.cases[1].correct) == ("ModelUnavailable: timed out", None)
     nothing = evaluate(judge_of("bool", {}), [said("t-1", True)])
-    assert (nothing.n, nothing.unscored) == (0, 1)
-    assert set(nothing.metrics.values()) == {Estimate(value=None)}
+    assert (nothing.n, set(nothing.metrics.values())) == (0, {Estimate(value=None)})
     assert "n/a" in str(nothing)
-    json.dumps(nothing.to_dict())
 
 
 def test_a_case_without_labels_is_not_judged():
     judge, comment = judge_of("bool", {"t-1": True}), said("t-2", rationale="too cold")
     result = evaluate(judge, [said("t-1", True), comment])
     assert (result.n, result.unlabelled, asked(judge)) == (1, 1, ["t-1"])
-    for rows, message in (([comment], "no case has a value"), ([], "there are no labelled cases")):
-        with pytest.raises(InputError, match=message):
+    for rows in ([comment], []):
+        with pytest.raises(InputError, match="there are no labelled cases"):
             evaluate(judge, rows)
 
 
@@ -102,11 +100,8 @@ def test_remembered_cases_are_seen_by_id_or_content():
 def test_a_labelled_file_is_checked_like_any_feedback(tmp_path):
     path = tmp_path / "held_out.csv"
     path.write_text("id,outputs,value\nt-1,reply t-1,yes\nt-2,reply t-2,perhaps\n")
-    judge = judge_of("bool", {"t-1": True, "t-2": False})
     with pytest.raises(InvalidRows, match="line 3 \\(t-2\\): value 'perhaps' is not allowed"):
-        evaluate(judge, path)
-    path.write_text("id,outputs,value\nt-1,reply t-1,yes\nt-2,reply t-2,no\n")
-    assert evaluate(judge, str(path)).metrics["accuracy"].value == 1.0
+        evaluate(judge_of("bool", {"t-1": True, "t-2": False}), path)
 
 
 async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):
@@ -172,26 +167,18 @@ def test_five_of_five_is_no_proof_of_perfection():
 
 
 def test_cases_of_one_group_count_together():
-    alone = many("bool", [(i // 8 % 4 != 0, True) for i in range(80)])
-    grouped = many("bool", [(i // 8 % 4 != 0, True) for i in range(80)], groups=lambda i: i // 8)
+    pairs = [(i // 8 % 4 != 0, True) for i in range(80)]
+    alone, grouped = many("bool", pairs), many("bool", pairs, groups=lambda i: i // 8)
     assert width(grouped.metrics["accuracy"]) > 1.5 * width(alone.metrics["accuracy"])
-    assert (grouped.cases[0].group, "10 groups" in str(grouped)) == ("g-0", True)
+    assert grouped.cases[0].group == "g-0"
+    two = many("bool", pairs, groups=lambda i: i % 2)
+    figure, why = two.metrics["accuracy"], "too few groups for an interval: there are 2, and 10 are needed"
+    assert (figure.low, figure.high, figure.no_interval) == (None, None, why)
+    assert why in str(two)
 
 
-def test_two_groups_are_too_few_for_an_interval():
-    result = many("bool", [(i % 4 != 0, True) for i in range(40)], groups=lambda i: i % 2)
-    figure, why = result.metrics["accuracy"], "too few groups for an interval: there are 2, and 10 are needed"
-    assert (figure.value, figure.low, figure.high, figure.no_interval) == (0.75, None, None, why)
-    assert why in str(result)
-    assert result.to_dict()["metrics"]["accuracy"]["no_interval"] == why
-
-
-def test_an_evaluation_is_a_value_that_prints_tables_and_dumps_json():
-    pairs = [(True, True), (False, True), (False, False), (True, True)]
-    result = many("bool", pairs)
-    assert result.metrics == many("bool", pairs).metrics
-    with pytest.raises(AttributeError):
-        result.n = 3
+def test_an_evaluation_prints_and_dumps_json():
+    result = many("bool", [(True, True), (False, True), (False, False), (True, True)])
     text = str(result)
     assert text.splitlines()[0].startswith("helpfulness (bool) on scripted, memory ")
     counts = "n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label"
@@ -199,9 +186,7 @@ def test_an_evaluation_is_a_value_that_prints_tables_and_dumps_json():
         assert words in text
     plain = json.loads(json.dumps(result.to_dict()))
     assert (plain["metrics"]["accuracy"]["value"], plain["confusion"]) == (0.75, [[2, 1], [0, 1]])
-    assert plain["usage"]["calls"] == 4
-    first = {"id": "t-0", "label": True, "value": True, "error": None, "group": None, "tolerance": 0.0}
-    assert plain["cases"][0] == first | {"rationale": "about t-0"}
+    assert (plain["usage"]["calls"], plain["disagreements"]) == (4, ["t-1"])
 
 
 # -- comparison ----------------------------------------------------------------------------------------------------------
@@ -246,7 +231,6 @@ def test_only_cases_that_both_scored_count():
     for first, second, message in (
         (before[2:], after, "no case was scored in both"),
         (right, wrong, "'t-0' has label true in the first and false in the second"),
-        ([*right, *right], right, "comes twice"),
     ):
         with pytest.raises(InputError, match=message):
             compare(first, second)

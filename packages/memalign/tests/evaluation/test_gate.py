@@ -144,25 +144,17 @@ class TestJudgmentsOfAFile:
         assert len(model.requests) == 60
         assert results[0].criteria == results[1].criteria == results[2].criteria
 
-    @pytest.mark.parametrize(
-        "changes",
-        [
+    def test_those_of_another_judge_count_for_nothing(self, file: Path) -> None:
+        judge, _ = judge_that(never)
+        taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
+        changes: list[dict[str, Any]] = [
             {"instructions": "Kind? {{ outputs }}"},
             {"parameters": {"temperature": 0.5}},
-            {"parameters": {"samples": 3}},
             {"model": ScriptedChatModel(lambda _: {}, name="another")},
-        ],
-    )
-    def test_those_of_another_judge_count_for_nothing(self, file: Path, changes: dict[str, Any]) -> None:
-        with pytest.raises(
-            InputError, match="was judged by another judge, or by tone with another model, instructions"
-        ):
-            decide(judge_that(never)[0].replace(**changes), labelled(60), judged=file, **self.DEMAND)
-
-    def test_nor_do_those_made_with_another_memory(self, file: Path) -> None:
-        taught = judge_that(never)[0].align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
-        with pytest.raises(InputError, match="setting or memory"):
-            decide(taught, labelled(60), judged=file, **self.DEMAND)
+        ]
+        for other in (taught, *(judge.replace(**change) for change in changes)):
+            with pytest.raises(InputError, match="was judged by another judge, or by tone with another model"):
+                decide(other, labelled(60), judged=file, **self.DEMAND)
 
     def test_another_name_or_label_asks_no_model(self, file: Path) -> None:
         renamed, model = judge_that(never, name="warmth")
@@ -171,16 +163,14 @@ class TestJudgmentsOfAFile:
             result = decide(renamed, rows, judged=file, **self.DEMAND)
             assert (result.judge, result.outcome, model.requests) == ("warmth", "pass", [])
 
-    @pytest.mark.parametrize(
-        ("rows", "message"),
-        [
+    def test_a_missing_or_changed_case_is_named(self, file: Path) -> None:
+        changed = Feedback(id="h-3", outputs="item 30", value=True)
+        for rows, message in (
             (labelled(80), "has no judgment for 'h-60' and of 19 others"),
-            ([Feedback(id="h-3", outputs="item 30", value=True), *labelled(60)[4:]], "'h-3' has changed since it was"),
-        ],
-    )
-    def test_a_missing_or_changed_case_is_named(self, file: Path, rows: list[Feedback], message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            decide(judge_that(never)[0], rows, judged=file, **self.DEMAND)
+            ([changed, *labelled(60)[4:]], "'h-3' has changed since it was"),
+        ):
+            with pytest.raises(InputError, match=message):
+                decide(judge_that(never)[0], rows, judged=file, **self.DEMAND)
 
     @pytest.mark.parametrize("step", [1, -1])
     def test_each_judge_finds_its_own_file(self, file: Path, tmp_path: Path, step: int) -> None:

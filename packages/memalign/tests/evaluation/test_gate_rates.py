@@ -24,7 +24,6 @@ from memalign.values import ValueType
 
 Bits = NDArray[np.bool_]
 DRAWINGS, MOST = 250, 21
-YES_NO = ValueType.of(bool)
 
 
 class Drawn(NamedTuple):
@@ -58,9 +57,9 @@ ALONE = [Drawn(10), Drawn(20), Drawn(60)]
 GROUPED = [Drawn(20, 2, 0.3), Drawn(40, 4, 0.8), Drawn(100, 10, 0.3), Drawn(80, 4, 0.8)]
 
 
-def rates(decide: Callable[[np.random.Generator], str], drawings: int = DRAWINGS) -> Counter[str]:
+def rates(decide: Callable[[np.random.Generator], str]) -> Counter[str]:
     chance = np.random.default_rng(5)
-    return Counter(decide(chance) for _ in range(drawings))
+    return Counter(decide(chance) for _ in range(DRAWINGS))
 
 
 def at_edge(found: Counter[str]) -> None:
@@ -78,24 +77,17 @@ def true_kappa(positive: float, wrong: float) -> float:
     return 1 - wrong / (1 - by_chance)
 
 
+EDGES = [("accuracy", 0.5, 0.3), ("accuracy", 0.5, 0.1), ("kappa", 0.5, 0.4), ("kappa", 0.1, 0.15)]
+
+
 @pytest.mark.parametrize("drawn", ALONE + GROUPED, ids=str)
-@pytest.mark.parametrize(("positive", "wrong"), [(0.5, 0.4), (0.1, 0.15)])
-def test_kappa_at_the_edge(drawn: Drawn, positive: float, wrong: float) -> None:
+@pytest.mark.parametrize(("metric", "positive", "wrong"), EDGES)
+def test_labels_at_the_edge(drawn: Drawn, metric: str, positive: float, wrong: float) -> None:
     def decide(chance: np.random.Generator) -> str:
         labels = drawn.below(chance, positive)
         values = labels ^ drawn.below(chance, wrong)
-        return outcome_of(measure(YES_NO, drawn.scored(labels, values))["kappa"], true_kappa(positive, wrong))
-
-    at_edge(rates(decide))
-
-
-@pytest.mark.parametrize("drawn", ALONE + GROUPED, ids=str)
-@pytest.mark.parametrize("share", [0.7, 0.9])
-def test_accuracy_at_the_edge(drawn: Drawn, share: float) -> None:
-    def decide(chance: np.random.Generator) -> str:
-        labels = np.arange(drawn.cases) % 2 == 0
-        values = labels ^ ~drawn.below(chance, share)
-        return outcome_of(measure(YES_NO, drawn.scored(labels, values))["accuracy"], share)
+        edge = 1 - wrong if metric == "accuracy" else true_kappa(positive, wrong)
+        return outcome_of(measure(ValueType.of(bool), drawn.scored(labels, values))[metric], edge)
 
     at_edge(rates(decide))
 

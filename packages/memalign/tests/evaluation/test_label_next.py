@@ -132,23 +132,20 @@ class TestRanking:
 
 
 class TestWrongUse:
-    def test_n_is_a_whole_number(self) -> None:
-        for n in (0, 1.5, True):
-            with pytest.raises(InputError, match="n must be a whole number of 1 or more"):
-                next_cases(judge(), items(a=FAR), n=n)  # type: ignore[arg-type]
-
-    def test_judgments_must_match_these_cases_and_this_memory(self, tmp_path: Path) -> None:
-        one = judge(taught())
+    def test_n_and_judgments_must_fit_these_cases_and_memory(self, tmp_path: Path) -> None:
+        one, out = judge(taught()), tmp_path / "out.jsonl"
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
-        out = tmp_path / "out.jsonl"
-        with pytest.raises(InputError, match="has no judgment for 'b' and of 1 others"):
-            next_cases(one, items(a=FAR, b=OTHER, c=NEAR), judged=out)
-        with pytest.raises(InputError, match="'a' has changed since it was judged"):
-            next_cases(one, items(a=OTHER), judged=out)
-        with pytest.raises(InputError, match="judged with another memory than this version of 'kind' has"):
-            next_cases(judge(taught(asks=False)), items(a=FAR), judged=out)
-        with pytest.raises(InputError, match="no such file"):
-            next_cases(one, items(a=FAR), judged=tmp_path / "none.jsonl")
+        forgetful = judge(taught(asks=False))
+        wrong: list[tuple[ma.Judge, list[dict[str, Any]], dict[str, Any], str]] = [
+            (one, items(a=FAR, b=OTHER, c=NEAR), {"judged": out}, "has no judgment for 'b' and of 1 others"),
+            (one, items(a=OTHER), {"judged": out}, "'a' has changed since it was judged"),
+            (forgetful, items(a=FAR), {"judged": out}, "with another memory than this version of 'kind' has"),
+            (one, items(a=FAR), {"judged": tmp_path / "none.jsonl"}, "no such file"),
+            *((one, items(a=FAR), {"n": n}, "n must be a whole number of 1 or more") for n in (0, 1.5, True)),
+        ]
+        for one_judge, rows, more, message in wrong:
+            with pytest.raises(InputError, match=message):
+                next_cases(one_judge, rows, **more)
 
     def test_existing_judgments_need_no_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MEMALIGN_MODEL", raising=False)

@@ -94,10 +94,8 @@ class TestWhatItSays:
         assert "of pairs, on 20 cases" in as_markdown(page)
         assert "It is better than “zero-shot”: +40.0 points \\[+2" in as_markdown(page)
 
-    def test_a_guideline_says_where_it_applied_and_was_right(self, page: Report) -> None:
-        used = rows_of(page, TAUGHT)
-        assert sum(int(row[-2]) for row in used.values()) == sum(n % 2 == 0 for n in range(30, 130))
-        assert all(row[-1] == row[-2] and row[1] for row in used.values()), "even numbers are right, and taught by ana"
+    def test_a_guideline_says_who_taught_it(self, page: Report) -> None:
+        assert rows_of(page, TAUGHT)["G1"][:2] == ["When the number is even, it passes.", "ana (30)"]
 
     def test_where_it_errs_has_three_cases_of_each_error(self, page: Report) -> None:
         text = as_markdown(page)
@@ -158,25 +156,12 @@ class TestWhatItSays:
                 assert word in text, word
 
 
-def test_another_versions_taught_cases_are_left_out(aligned: Judge) -> None:
-    fresh = [row for row in rows(30, 60) if row.id not in {case.id for case in aligned.memory.cases}]
-    other = aligned.align(fresh[:3]).judge
-    page = page_of(aligned, rows(30, 130), other)
-    assert not {row.id for row in fresh[:3]} & {case.id for case in page.evaluation.cases}
-
-
 class TestPage:
     def test_a_page_is_one_safe_file(self, page: Report) -> None:
         text = as_html(page)
         assert {*re.findall(r"<(\w+)", text)}.isdisjoint({"script", "link", "img", "iframe"})
         assert not re.search(r"<[^>]*\b(?:src|href)\s*=|url\(", text)
         assert "&lt;script&gt;" in text
-
-    def test_a_conversation_is_read_as_people_speak(self) -> None:
-        turns = [{"role": "user", "content": "item 1 is late."}, {"role": "assistant", "content": "Sorry."}]
-        labelled = [Feedback(id="h-1", conversation=turns, value=True, source="ana")]
-        page = page_of(judge(instructions="Even? {{ conversation }}"), labelled)
-        assert page.cases[0].content == {"conversation": "user: item 1 is late.\nassistant: Sorry."}
 
     def test_it_prints_dark_on_white(self, page: Report) -> None:
         styles = re.findall(r"@media ([^{]*prefers-color-scheme: dark[^{]*)", as_html(page))

@@ -21,13 +21,10 @@ _FORM = 'a turn is {"role": "user", "content": "…"} or a plain text; a transcr
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of a conversation.
+    """One turn of a conversation: its speaker, None where nobody is named, and what they say, text or other JSON.
 
-    Attributes:
-        role: The speaker, None where nobody is named.
-        content: What they say, text or another JSON value.
-        calls: The tools that it calls, each with `name` and `arguments`, its `id` where it has one, and its other keys.
-        rest: All other keys of the turn.
+    `calls` are the tools that it calls, each with `name` and `arguments`, its `id` where it has one, and its other
+    keys; `rest` are all other keys of the turn.
     """
 
     role: str | None
@@ -39,12 +36,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 def turns_of(conversation: object) -> tuple[Turn, ...] | None:
     """The turns of a conversation, in order; None where it is one text, which is judged as it is.
 
-    Args:
-        conversation: A list of messages as chat models take them (tool calls and lists of text parts included), or of
-            texts.
-
-    Raises:
-        InputError: It names the turn, what is wrong with it and what a turn is.
+    A turn is a text, or a message as chat models take it, tool calls and lists of text parts included. For anything
+    else InputError names the turn, what is wrong with it and what a turn is.
     """
     if isinstance(conversation, str):
         return None
@@ -77,17 +70,16 @@ def _turn(number: int, message: object) -> Turn:
 
 def _content(value: object) -> object:
     """Text parts become one text; anything else stays what it is."""
-    parts = value if isinstance(value, list | tuple) else ()
-    texts = [text for part in parts if (text := _part_text(part)) is not None]
-    return "\n".join(texts) if parts and len(texts) == len(parts) else value
+    if not isinstance(value, list | tuple) or not value or not all(map(_is_text, value)):
+        return value
+    return "\n".join(part if isinstance(part, str) else part["text"] for part in value)
 
 
-def _part_text(part: object) -> str | None:
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, Mapping) or part.get("type") not in _TEXT_PARTS or _without(part, _PLAIN_PART):
-        return None
-    return part["text"] if isinstance(part.get("text"), str) else None
+def _is_text(part: object) -> bool:
+    if not isinstance(part, Mapping):
+        return isinstance(part, str)
+    plain = part.get("type") in _TEXT_PARTS and not _without(part, _PLAIN_PART)
+    return plain and isinstance(part.get("text"), str)
 
 
 def _call(call: object) -> object:

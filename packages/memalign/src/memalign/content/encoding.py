@@ -32,13 +32,13 @@ _CONTROL = re.compile(
     r"|<(?=/?(?:start_of_turn|end_of_turn|s>|bos>|eos>|think|tool|system|user|assistant))"
     r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d|reserved_\d|unused\d|fim_|__media__))"
 )
-_LINE_SEPARATORS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
-# What nobody sees and a model reads: terminal controls, bidirectional overrides, and the tag characters and selectors
-# in which whole sentences are smuggled. Joiners, direction marks, zero-width spaces and U+FEFF are part of ordinary
-# text in many languages and stay; no token contains them.
+# What nobody sees and a model reads: terminal controls, line separators, bidirectional overrides, and the tag characters
+# and selectors in which whole sentences are smuggled; and lone surrogates, which UTF-8 cannot hold. Joiners, direction
+# marks, zero-width spaces and U+FEFF are part of ordinary text in many languages and stay; no token contains them.
 _HIDDEN = re.compile(
-    "[\x7f-\x9f\u202a-\u202e\u2060-\u206f\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "[\x7f-\x9f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 # All that `encode` could have to change begins with one of these: brackets, bars, what is beyond printable ASCII.
@@ -53,11 +53,7 @@ def encode(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if not _SUSPECT.search(text):  # nearly every text: five passes for one
         return text
-    for character, escape in _LINE_SEPARATORS.items():
-        text = text.replace(character, escape)
-    text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f", text)
-    # A lone surrogate cannot be sent as UTF-8.
-    text = re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
     text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     # Every bracket that two more follow: of four in a row, three would be left of a plain replacement.
     return re.sub(r"<(?=<<)|>(?=>>)", lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -87,10 +83,7 @@ def encode_within(value: object, tokens: int | None) -> str:
 
 
 def json_inside(text: str) -> object:
-    """The value of a text that is JSON, else the text itself: also where it is nested too deep.
-
-    A thousand brackets in it would end the reader's stack, and a whole run.
-    """
+    """The value of a text that is JSON, else the text itself: also where it would end a reader's stack."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from memalign.content.conversation import turns_of
-from memalign.content.traces import span_tree
 from memalign.errors import InputError
 
 __all__ = ["check_field", "check_fields"]
@@ -28,11 +27,7 @@ _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 
 
 def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
-    """The first image, sound, video or file in `value`: its place, its kind, and what tells it; None in a text.
-
-    Found are the content parts of the usual message formats, data: URLs (inside a longer text from a thousand
-    characters on: a tiny icon in a page's source is text), and bytes.
-    """
+    """The first image, sound, video or file in `value`: place, kind and sign. A tiny icon in a page's source is text."""
     waiting: list[tuple[str, object]] = [(place, value)]
     while waiting:
         place, part = waiting.pop()
@@ -74,15 +69,7 @@ def check_field(name: str, value: object) -> None:
     Raises:
         InputError: It holds an image, audio, video or a file, or is no conversation; it says where, and what to do.
     """
-    medium = _medium_in(value, name)
-    if medium is None and name == "trace" and (tree := span_tree(value)) is not None:
-        # Many tracers keep what a span was given as JSON inside a text: only the tree shows what is in it.
-        for span in tree.spans:
-            place = f"{name}, span {span.name!r}"
-            medium = (
-                medium or _medium_in(span.inputs, f"{place}, inputs") or _medium_in(span.outputs, f"{place}, outputs")
-            )
-    if medium is not None:
+    if (medium := _medium_in(value, name)) is not None:
         place, kind, sign = medium
         what, advice = _WORDS[kind]
         raise InputError(f"{place} is {what} ({sign}): {advice}, or leave it out of {name}")

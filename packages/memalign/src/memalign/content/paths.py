@@ -42,12 +42,13 @@ class Part(NamedTuple):
         value: Any = content[self.field]
         for number, step in enumerate(self.steps):
             try:
-                value = _next(value, step)
-            except LookupError:
+                if not isinstance(value, dict | list | tuple):
+                    raise LookupError
+                value = value[str(step)] if isinstance(value, dict) else value[int(step)]
+            except (LookupError, ValueError):
                 names = ", ".join(str(name)[:40] for name in list(value)[:8]) if isinstance(value, dict) else ""
-                raise InputError(
-                    f"none: {Part(self.field, self.steps[:number])} has {names or 'no such part'}"
-                ) from None
+                place = Part(self.field, self.steps[:number])
+                raise InputError(f"none: {place} has {names or 'no such part'}") from None
         return value
 
 
@@ -61,14 +62,6 @@ def _parsed(text: str) -> Part:
     if name is None or text[end:].strip():
         raise InputError(f"{text!r} is not a part of a field; a part is written inputs.question or outputs[0].text")
     return Part(name[1], tuple(steps))
-
-
-def _next(value: Any, step: str | int) -> Any:
-    if isinstance(value, dict):
-        return value[str(step)]
-    if isinstance(value, list | tuple) and (isinstance(step, int) or step.isdecimal()):
-        return value[int(step)]
-    raise LookupError
 
 
 def part_in(content: Mapping[str, Any], name: str) -> Any:
@@ -90,15 +83,10 @@ def first_lacking(content: Mapping[str, Any], names: Iterable[str]) -> tuple[str
 
 
 def sides_of(content: Mapping[str, Any], choices: Collection[str]) -> dict[str, Any]:
-    """The sides of an item that a judge compares.
+    """The sides of an item that a judge compares, each by its name, in the item's order; empty without sides.
 
-    Args:
-        content: The content fields of the item.
-        choices: The labels of the judge. Sides are entries of one field whose keys are two or more of them; of several
-            such fields, the outputs'.
-
-    Returns:
-        Each side by its name, in the item's order; empty without sides.
+    Sides are entries of one field whose keys are two or more of the judge's choices; of several such fields the
+    outputs'.
     """
     for _, field in sorted(content.items(), key=lambda item: item[0] != "outputs"):
         if isinstance(field, dict):

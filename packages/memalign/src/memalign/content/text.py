@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 from memalign.content.conversation import Turn, turns_of
@@ -26,19 +27,13 @@ def words_of(name: str, value: object) -> Iterator[str]:
         yield from dict.fromkeys(span.name for span in tree.spans)
         yield from dict.fromkeys(span.message for span in tree.spans if span.message)
     elif turns := _turns(name, value):
-        for turn in turns:
-            yield from _leaves(turn.content)
-            for call in turn.calls:
-                yield from _leaves({k: v for k, v in call.items() if k != "id"} if isinstance(call, dict) else call)
+        yield from _leaves([[turn.content, *turn.calls] for turn in turns])
     else:
         yield from _leaves(value)
 
 
 def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """What the judged system itself said, each with its field: its outputs, its turns, the outputs of its trace.
-
-    All of a conversation or a trace that is one text, for nobody can say whose words they are.
-    """
+    """What the judged system said, each with its field: outputs, turns, a trace's outputs; all of one that is a text."""
     for name in ("outputs", "conversation", "trace"):
         value = content.get(name)
         if name == "trace" and (tree := span_tree(value)) is not None:
@@ -55,17 +50,16 @@ def as_read(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if turns := _turns(name, value):
-        calls = [{"calls": list(turn.calls)} if turn.calls else {} for turn in turns]
-        contents = ["" if turn.content is None else turn.content for turn in turns]
-        messages = ({t.role or "-": text} | call for t, text, call in zip(turns, contents, calls, strict=True))
+        messages = (
+            {turn.role or "-": turn.content or ""} | ({"calls": turn.calls} if turn.calls else {}) for turn in turns
+        )
         return "\n".join(line for message in messages for line in _lines(message))
     if name != "trace" or (tree := span_tree(value)) is None:
         return "\n".join(_lines(value))
     lines: list[str] = []
     for span in tree.spans:
-        fields = {"inputs": span.inputs, "outputs": span.outputs}
-        below = _lines({key: part for key, part in fields.items() if part is not None} or [])
-        lines += [f"{'  ' * span.depth}{line}" for line in (span.name, *(f"  {line}" for line in below))]
+        parts = {key: getattr(span, key) for key in ("inputs", "outputs") if getattr(span, key) is not None}
+        lines += [f"{'  ' * span.depth}{line}" for line in (span.name, *(f"  {line}" for line in _lines(parts)))]
     return "\n".join(lines)
 
 
@@ -88,13 +82,11 @@ def _leaves(value: object) -> Iterator[str]:
 def _lines(value: object) -> Iterator[str]:
     """`name: text` on one line; what has several lines, or parts, below its name."""
     if not isinstance(value, dict | list | tuple):
-        names = {None: "null", True: "true", False: "false"}
-        yield from (names[value] if value is None or isinstance(value, bool) else str(value)).split("\n")
+        yield from (str(value) if isinstance(value, str) else json.dumps(value, default=str)).split("\n")
         return
-    named = (
-        [(f"{name}:", part) for name, part in value.items()] if isinstance(value, dict) else [("-", v) for v in value]
-    )
-    for name, part in named:
+    parts = value.items() if isinstance(value, dict) else (("-", part) for part in value)
+    for key, part in parts:
+        name = f"{key}:" if isinstance(value, dict) else key
         lines = list(_lines(part))
         if len(lines) == 1 and not isinstance(part, dict | list | tuple):
             yield f"{name} {lines[0]}".rstrip()

@@ -39,28 +39,20 @@ KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span
 OK, FAILED, UNSET = ("1", "OK", "SUCCESS"), ("2", "ERROR", "FAILED"), ("", "0", "UNSET", "DEFAULT")
 READ = frozenset((*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES, "id", "name",
                   "context", "attributes", "events", "status", "status_code", "level"))  # fmt: skip
-HIDDEN = re.compile(
+HIDDEN = re.compile(  # fields that are not shown, because of what they say or because they say how it was recorded
     r".*(scores?|feedback|assessment|annotation|evaluation|comment|metadata).*"  # they would tell the judge the verdict
     r"|.*(time|dropped|trace_?[Ss]tate|instrumentation|metrics).*|.*(_id|_ids|Id|Ids)"
     r"|flags|links|resource|scope|created|is_root|dotted_order"
 )
-"""Fields that are not shown, because of what they say or because they tell how a span was recorded; others are."""
 TRACERS = re.compile(r"mlflow\.(traceRequestId|spanFunctionName|experimentId|spanLogLevel)|(in|out)put\.mime_type")
-"""Attributes that say how a span was recorded."""
 VERDICTS = "gen_ai.evaluation"  # how the names of events begin that hold what an evaluator said
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a run.
+    """One step of a run, with what it was given and what it returned.
 
-    Attributes:
-        id: S1, S2, … in the order of the tree.
-        parent: The id of the span that it belongs to; `depth` is 0 without one.
-        kind: What the tracer says (LLM, TOOL, CLIENT, …), "" for nothing.
-        message: What its status says.
-        start: Nanoseconds since the epoch; it and `seconds` are None where they are unknown.
-        attributes: Those that are not shown otherwise.
-        events: Each with its name and attributes.
+    Its `id` is S1, S2, … in the order of the tree, and `parent` that of the span that it belongs to. `kind` is what the
+    tracer says (LLM, TOOL, CLIENT, …), `start` in nanoseconds since the epoch, and None like `seconds` where unknown.
     """
 
     id: str = ""
@@ -102,13 +94,9 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def span_tree(trace: object) -> SpanTree | None:
-    """Read a trace as a tree of spans.
+    """Read a trace in one of the forms above, or in their JSON text, as a tree of spans.
 
-    Args:
-        trace: One of the forms above, as JSON values or as their text.
-
-    Returns:
-        None for anything else: other JSON and plain text are judged as they are.
+    None for anything else: other JSON and plain text are judged as they are.
     """
     if isinstance(trace, str):
         trace = json_inside(trace) if trace.lstrip()[:1] in ("{", "[") else None
@@ -119,7 +107,8 @@ def span_tree(trace: object) -> SpanTree | None:
         spans = [span for part in trace for span in (exported_spans(part) or [part])]
     else:
         return None
-    return _tree([_span(span) for span in spans]) if spans and all(map(_is_span, spans)) else None
+    whole = all(isinstance(span, Mapping) and "name" in span and _id(span) for span in spans)
+    return _tree([_span(span) for span in spans]) if spans and whole else None
 
 
 def exported_spans(trace: object) -> list[Any]:
@@ -136,12 +125,8 @@ def trace_of(span: object) -> str:
     return str(_first(span, TRACES) or _first(_first(span, ("context",)), TRACES) or "")
 
 
-def _is_span(value: object) -> bool:
-    """Whether it has a name, and an id that is a span's; an `id` alone is none."""
-    return isinstance(value, Mapping) and "name" in value and bool(_id(value))
-
-
 def _id(span: object) -> str:
+    """The id of a span; one that is called `id` alone is none."""
     own = _first(span, IDS) or _first(_first(span, ("context",)), IDS)
     return str(own or (_first(span, ("id",)) if trace_of(span) else None) or "")
 
@@ -189,14 +174,11 @@ def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, A
 
 
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
-    kinds = [
-        kind for kind in (*(attributes.pop(name, None) for name in KIND_ATTRIBUTES), *map(span.get, KINDS)) if kind
-    ]
-    for kind in kinds:
-        word = str(kind).strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
-        tidy = "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
-        if tidy and tidy not in ("UNKNOWN", "INTERNAL") and not isinstance(kind, int):  # OpenTelemetry's are numbers
-            return tidy
+    for kind in (*(attributes.pop(name, None) for name in KIND_ATTRIBUTES), *map(span.get, KINDS)):
+        word = kind if isinstance(kind, str) else ""  # OpenTelemetry's own are numbers
+        word = word.strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
+        if tidy := "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]:
+            return "" if tidy in ("UNKNOWN", "INTERNAL") else tidy
     return ""
 
 
@@ -216,11 +198,10 @@ def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], s
 
 def _events(value: object) -> tuple[dict[str, Any], ...]:
     """Those that do not say how good the run was, which would tell the judge the verdict."""
-    events = [event for event in value if isinstance(event, Mapping)] if isinstance(value, list | tuple) else []
     return tuple(
         _others(event, ("attributes",)) | _tidy(_attributes(event.get("attributes")))
-        for event in events
-        if not str(event.get("name", "")).startswith(VERDICTS)
+        for event in (value if isinstance(value, list | tuple) else ())
+        if isinstance(event, Mapping) and not str(event.get("name", "")).startswith(VERDICTS)
     )
 
 
@@ -299,4 +280,4 @@ def _tree(links: Sequence[Span]) -> SpanTree:
     orphans = [span.name[:40] for n, span in spans.items() if links[n].parent and span.parent is None]
     some = f"{', '.join(orphans[:5])}{', …' * (len(orphans) > 5)}"
     note = f"trace: {len(orphans)} of {len(links)} spans ({some}) have no parent in it; shown as uppermost"
-    return SpanTree(spans=tuple(spans.values()), notes=(note,) if orphans else ())
+    return SpanTree(spans=tuple(spans.values()), notes=(note,) * bool(orphans))

@@ -50,7 +50,7 @@ class Evaluation:
         judge: The judge's name.
         value_type: What it answers, such as `bool`.
         n: Cases with a label and a verdict; every figure is over these.
-        unscored: Cases with a label and no verdict, because the call failed. They are not wrong.
+        unscored: Cases with a label and no verdict, because the call failed.
         unlabelled: Cases that have only comments, and were not judged.
         seen: Of the n, those in the judge's memory, by id or content: they say nothing about learning.
         taught: Cases that were left out because they are in the memory of a judge here; see `unseen` of `evaluate`.
@@ -65,8 +65,7 @@ class Evaluation:
         cases: Every case with a label.
         base: The evaluation of the judge it is compared with, on the same cases.
         comparison: This judge against that one, paired by case.
-        judgments: The judge's, by id. They are no part of `to_dict`.
-        rows: People's rows, likewise.
+        judgments: The judge's, by id; they and people's `rows` are no part of `to_dict`.
     """
 
     judge: str
@@ -103,10 +102,6 @@ class Evaluation:
         plain |= {"disagreements": [case.id for case in self.disagreements]}
         return plain | {"base": None if self.base is None else self.base.to_dict()}
 
-    def __repr__(self) -> str:
-        figures = ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in self.metrics.items())
-        return f"<Evaluation of {self.judge}: n = {self.n}, {figures}>"
-
     def __str__(self) -> str:
         total = self.n + self.unscored + self.unlabelled
         model = self.model or "a model that gave no verdict"
@@ -118,27 +113,22 @@ class Evaluation:
             lines.append(f"{self.taught} more in the judge's memory, which do not count")
         if self.seen:
             lines.append(f"{self.seen} of the {self.n} are in the judge's memory and say nothing about unseen cases")
-        groups = clusters([case for case in self.cases if case.value is not None])
-        if groups is not None:
-            few = self.metrics["accuracy"].no_interval
-            lines.append(few or f"intervals allow for {len(set(groups))} groups of similar cases")
+        if few := self.metrics["accuracy"].no_interval:
+            lines.append(few)
         lines += [f"{name.replace('_', ' ')} {figure:.2f}" for name, figure in self.metrics.items()]
         for label, row in zip(self.labels, self.confusion, strict=True):
             counts = (f"{count} {value_text(value)}" for value, count in zip(self.labels, row, strict=True) if count)
             lines += [f"people say {value_text(label)}, the judge says: {', '.join(counts)}"] if any(row) else []
         return "\n".join(lines)
 
+    __repr__ = __str__
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledCases:
-    """Labelled rows as a judge reads them.
+    """People's rows, an example for each case that has a label that counts, and these labels by the example's id.
 
-    Attributes:
-        rows: People's rows on the cases.
-        examples: One example for each case that has a label that counts.
-        labels: The label by the example's id.
-        unlabelled: How many cases have comments only.
-        taught: How many cases were left out because they are in memory.
+    `unlabelled` cases have comments only; `taught` ones were left out because they are in memory.
     """
 
     rows: tuple[Feedback, ...]
@@ -158,10 +148,8 @@ class LabelledCases:
         file = read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields)
         memory, taught = judge.memory, _keys(case for other in outside for case in other.memory.cases)
         annotations = annotations_by_case(file.rows)
-        if not annotations:
-            raise InputError("there are no labelled cases; a row needs what the judge reads, and a value (the label)")
         fresh = {name: notes for name, notes in annotations.items() if not taught & _keys(notes)}
-        if not fresh:
+        if annotations and not fresh:
             raise InputError(
                 f"all {len(annotations)} cases are in the judge's memory, so they say nothing about "
                 "unseen cases; use cases that it has not learned from"
@@ -170,7 +158,7 @@ class LabelledCases:
             name: label for name, notes in fresh.items() if (label := policy_label(notes, memory.authority)) is not None
         }
         if not labels:
-            raise InputError("no case has a value (a label), so there is nothing to compare the judge with")
+            raise InputError("there are no labelled cases; a row needs what the judge reads, and a value (the label)")
         return cls(
             rows=tuple(row for notes in fresh.values() for row in notes),
             examples=tuple(Example(id=name, **fresh[name][0].content, meta=fresh[name][0].meta) for name in labels),

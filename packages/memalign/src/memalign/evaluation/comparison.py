@@ -75,7 +75,8 @@ def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Seque
     Raises:
         InputError: No case was scored by both, or a case has two different labels.
     """
-    before, after = _by_id(first), _by_id(second)
+    sides = (side if isinstance(side, Sequence) else side.cases for side in (first, second))
+    before, after = ({case.id: case for case in side} for side in sides)
     shared = [(before[name], after[name]) for name in before if name in after]
     pairs = [(old, new) for old, new in shared if old.value is not None and new.value is not None]
     if not pairs:
@@ -106,11 +107,3 @@ def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Seque
         broken=tuple(broken),
         mcnemar_p=p,
     )
-
-
-def _by_id(scored: Evaluation | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
-    cases = scored if isinstance(scored, Sequence) else scored.cases
-    by_id = {case.id: case for case in cases}
-    if len(by_id) != len(cases):
-        raise InputError("an id comes twice among the cases of one evaluation")
-    return by_id

@@ -2,7 +2,7 @@
 
 A criterion passes when the whole interval of its figure lies on the good side, and the judge is worse when all of it
 lies on the bad side. Between the two there are too few cases to tell. At 95 % a judge at the very edge is passed, or
-stopped, about once in twenty times at most, whichever way chance goes.
+stopped, about once in twenty times at most.
 """
 
 from __future__ import annotations
@@ -29,14 +29,7 @@ _ORDER: tuple[Outcome, ...] = ("worse", "too few cases", "pass")  # the first th
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Criterion:
-    """One criterion, the figure that answers it, and the outcome.
-
-    Attributes:
-        demand: The criterion in words, such as `kappa at least 0.6`.
-        outcome: Whether the judge passes.
-        why: The figure with its interval, in words.
-        figure: The figure.
-    """
+    """One criterion, such as `kappa at least 0.6`, the outcome, and the figure that decided it, also in words."""
 
     demand: str
     outcome: Outcome
@@ -74,9 +67,7 @@ def check_criteria(
         InputError: There is no criterion, a metric is unknown, or a number is impossible.
     """
     if not minimum and not_worse_than is None:
-        raise InputError(
-            "name at least one criterion: --min-accuracy 0.8, --min-kappa 0.6, or --not-worse-than 5 --against VERSION"
-        )
+        raise InputError("name at least one criterion, such as --min-accuracy 0.8 or --not-worse-than 5")
     if not_worse_than is not None:
         if not against:
             raise InputError("--not-worse-than needs a judge to compare with: --against N or --against zero-shot")
@@ -102,8 +93,8 @@ def gate(
         The outcome, and each criterion with its figure.
 
     Raises:
-        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it), a case is in
-            memory, or a criterion has no figure to be held against.
+        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it) or is in memory,
+            or there is no criterion.
     """
     for name, side in (("", evaluation), ("of the other judge: ", evaluation.base)):
         if side is not None and side.unscored:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -35,13 +35,10 @@ class FeedbackReview:
     """What a file of feedback holds.
 
     Attributes:
-        rows: How many rows can be used.
-        cases: On how many cases; the same content under two ids is one.
-        labelled: How many rows have a label.
-        commented: How many have words.
+        rows: How many rows can be used, on how many `cases`, and how many are `labelled` and `commented`.
         labels: Rows by label; of bool and choices also the labels that nobody gave, which a judge cannot learn here.
         sources: Rows by person.
-        duplicates: Groups of ids with the same content.
+        duplicates: Groups of ids with the same content, which is one case.
         conflicts: Cases on which people differ.
         alpha: Krippendorff's; None for fewer than two compared cases, and when all labels are the same.
         compared: The cases that two or more people labelled.
@@ -100,40 +97,31 @@ def review_feedback(
         commented=sum(bool((row.rationale or "").strip()) for row in rows),
         labels={label: labels[label] for label in listed} or dict(labels.most_common()),
         sources=dict(Counter(row.source for row in rows).most_common()),
-        duplicates=tuple(ids for ids in map(_ids, cases) if len(ids) > 1),
-        conflicts=_conflicts(cases, value_type, judge),
+        duplicates=tuple(tuple(ids) for case in cases if len(ids := dict.fromkeys(row.id for row in case)) > 1),
+        conflicts=tuple(_conflicts(cases, value_type, judge)),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
-        status=_status(judge, rows) if judge else None,
+        status=None if judge is None else dict(Counter(_status(judge, row) for row in rows)),
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
         notes=file.notes,
     )
 
 
-def _ids(annotations: Sequence[Feedback]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(row.id for row in annotations))
-
-
 def _conflicts(
     cases: Sequence[Sequence[Feedback]], value_type: ValueType | None, judge: Judge | None
-) -> tuple[ConflictingLabels, ...]:
+) -> Iterator[ConflictingLabels]:
     authority = judge.memory.authority if judge else ()
     tolerance = 0.0 if value_type is None else value_type.tolerance
-    conflicts = []
     for case in cases:
         values = {str(row.key): row.value for row in case if row.value is not None}
         if not all(same_value(*pair, tolerance) for pair in combinations(values.values(), 2)):
-            label = policy_label(case, authority)
-            conflicts.append(ConflictingLabels(ids=_ids(case), annotations=values, label=label))
-    return tuple(conflicts)
+            ids = tuple(dict.fromkeys(row.id for row in case))
+            yield ConflictingLabels(ids=ids, annotations=values, label=policy_label(case, authority))
 
 
-def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for row in rows:
-        annotation = judge.memory.annotation(row.key)
-        counts["new" if annotation is None else "unchanged" if annotation.says(row) else "changed"] += 1
-    return dict(counts)
+def _status(judge: Judge, row: Feedback) -> str:
+    annotation = judge.memory.annotation(row.key)
+    return "new" if annotation is None else "unchanged" if annotation.says(row) else "changed"
 
 
 def agreement_of_people(units: list[list[Value]], value_type: ValueType | None) -> float | None:

@@ -36,19 +36,12 @@ _ALL_TOGETHER = 2.0
 
 def share_interval(right: Sequence[bool], groups: Groups = None) -> Interval | None:
     """The interval of the share of cases that are `right`: Wilson's, over what the groups are worth."""
-    if not right:
-        return None
     effect, degrees = _design_effect([float(one) for one in right], groups)
     return wilson_interval(sum(right) / effect, len(right) / effect, level=_LEVEL, degrees=degrees)
 
 
 def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval | None:
-    """The interval of the mean change: 1 for a case that only the second judge got right, -1 for the first, else 0.
-
-    Bonett and Price's, over as many cases as the groups are worth.
-    """
-    if not changes:
-        return None
+    """Bonett and Price's interval of the mean change: 1 for a case that only the second judge got right, -1 the first."""
     effect, degrees = _design_effect([float(change) for change in changes], groups)
     worse, better, n = changes.count(-1), changes.count(1), len(changes)
     return paired_share_interval(worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees)
@@ -64,7 +57,8 @@ def agreement_interval(
     an interval too. A CCC is taken on Fisher's scale; that of a judge that is always right as labels are. None for
     fewer than three cases or groups, and where one left out leaves no figure.
     """
-    value, units = statistic(values, truth), _units(len(truth), groups)
+    value = statistic(values, truth)
+    units = [code % _MOST for code in (range(len(truth)) if groups is None else _codes(groups))]
     if value is None or len(set(units)) < _FEWEST:
         return None
     measure = KERNELS[statistic]
@@ -85,10 +79,9 @@ def agreement_interval(
 
 
 def _design_effect(values: Sequence[float], groups: Groups) -> tuple[float, int | None]:
-    """How many cases tell as much as one independent case, and the degrees of freedom; 1 and None without groups.
+    """How many cases tell as much as one independent case (Kish 1965), and the degrees of freedom; 1 without groups.
 
-    The variance of the mean between groups, over that of independent cases (Kish 1965), at least 1. Where all
-    values are the same the groups show nothing of it, and all cases of one are taken to go together.
+    Where all values are the same the groups show nothing of it, and all cases of one are taken to go together.
     """
     if groups is None:
         return 1.0, None
@@ -105,11 +98,6 @@ def _design_effect(values: Sequence[float], groups: Groups) -> tuple[float, int 
     apart = sums - sizes * np.mean(values)
     between = max(1.0, count / (count - 1) * float((apart**2).sum()) / (n * spread))
     return (count * between + _ALL_TOGETHER * most) / (count + _ALL_TOGETHER), count - 1
-
-
-def _units(n: int, groups: Groups) -> list[int]:
-    """The part of each case that is left out with it."""
-    return [code % _MOST for code in (range(n) if groups is None else _codes(groups))]
 
 
 def _codes(groups: Sequence[Hashable]) -> list[int]:

@@ -38,14 +38,10 @@ class NextCase(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class NextCases:
-    """What to label next.
+    """What to label next, the first one first; and how many cases were compared.
 
-    Attributes:
-        cases: The cases, the first one first.
-        ranked: How many cases were compared.
-        left_out: How many were not, because their content is in memory or came before under another id.
-        failed: Id and error of those that have no judgment.
-        usage: What the judgments cost.
+    `left_out` were not, because their content is in memory or came before under another id; `failed` have no judgment,
+    with id and error.
     """
 
     cases: tuple[NextCase, ...]
@@ -88,8 +84,7 @@ async def anext_cases(
         progress: Called with the phase, how many cases are done, and how many there are.
 
     Raises:
-        InputError: `n` is below 1; or judgments are missing in `judged`, were made with another memory, or are of cases
-            that have changed since.
+        InputError: `n` is below 1; or `judged` lacks a case, or was made with another memory or of a changed case.
         InvalidRows: A case cannot be read.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
@@ -136,9 +131,8 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
         worth = scores * apart
         place = max(remaining, key=worth.__getitem__)
         remaining.remove(place)
-        named = sorted((words for words, degree in signals[place].items() if degree >= STANDS_OUT),
-                       key=signals[place].__getitem__, reverse=True)  # fmt: skip
-        reason = "; ".join(named) or "nothing unusual about it"
+        strongest = sorted(signals[place].items(), key=lambda signal: -signal[1])
+        reason = "; ".join(words for words, degree in strongest if degree >= STANDS_OUT) or "nothing unusual about it"
         chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3)))
         apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
     return tuple(chosen)

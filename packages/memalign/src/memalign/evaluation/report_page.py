@@ -28,17 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "ReportedCase", "Section", "as_html", "as_markdown", "report"]
 
-_FEWEST = 5  # cases of a person that are a row
 _LISTED = 12  # guidelines
 _ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
 _LONG = 400  # characters of a field
 _VERDICTS = {"ahead": "It is better than", "behind": "It is worse than", "tied": "It does not clearly differ from"}
 _BRACKETS = "The figures in brackets are 95% intervals."
 _KAPPA = "Kappa is the agreement beyond chance: 1 is perfect, 0 is chance."
-_TAUGHT = (
-    "“Taught by” counts comments. “Applied” counts the cases to which the guideline applied, "
-    "and “right” those among them on which the judge gave the people's label."
-)
+_TAUGHT = "“Taught by” counts comments, and “applied” the cases to which the guideline applied."
 
 Row = Sequence[str | Estimate]
 """The cells of a row; an estimate is a share, and drawn as a bar."""
@@ -158,9 +154,8 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     for case in evaluation.cases:
         for source, label in labels_by_source(annotations[case.id]).items():
             by_source.setdefault(source, []).append(replace(case, label=label))
-    if len(by_source) > 1:
-        parts = [(source, cases) for source, cases in sorted(by_source.items()) if len(cases) >= _FEWEST]
-        rows += [[f"with {source} alone", *_figures(measure(kind, cases))] for source, cases in parts]
+    for source, cases in sorted(by_source.items()) if len(by_source) > 1 else ():
+        rows.append([f"with {source} alone", *_figures(measure(kind, cases))])
     if shared := labels_of_several(annotations.values()):
         same, alpha = _agreement_of_pairs(shared, kind), agreement_of_people(shared, kind)
         rows.append(["people with each other", same, *[""] * (len(names) - 1)])
@@ -205,29 +200,20 @@ def _where_it_errs(evaluation: Evaluation, cases: dict[str, ReportedCase]) -> Se
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
-    """The guidelines with the people behind them, on how many cases they applied, and how often the judge was right."""
+    """The guidelines with the people behind them, those that applied most often first."""
     title = "What people taught it"
     if not judge.memory.semantic:
         return Section(title, ["Nobody has taught it anything yet, so it has no guidelines."])
-    applied, right = Counter[str](), Counter[str]()
-    for case in evaluation.cases:
-        if case.value is not None:
-            judgment = evaluation.judgments[case.id]
-            answered = [finding.guideline for finding in judgment.findings if finding.answer == "yes"]
-            names = {name for name in (*judgment.guideline_ids, *answered) if name is not None}
-            applied.update(names)
-            right.update(names if case.correct else ())
+    applied = Counter(name for judgment in evaluation.judgments.values() for name in judgment.guideline_ids)
     used = sorted(judge.memory.semantic, key=lambda guideline: -applied[guideline.id])
     rows = []
     for guideline in used[:_LISTED]:
         people = Counter(key.source for key in judge.memory.sources_of(guideline)).most_common(_EXAMPLES)
         taught_by = ", ".join(f"{name} ({count})" for name, count in people)
-        counts = (str(applied[guideline.id]), str(right[guideline.id]))
-        rows.append([guideline.id, guideline.text, taught_by, *counts])
-    lines = [_TAUGHT]
-    if len(used) > _LISTED:
-        lines.append(f"{len(used) - _LISTED} guidelines that applied less often are left out.")
-    return Section(title, lines, ("", "guideline", "taught by", "applied", "right"), rows)
+        rows.append([guideline.id, guideline.text, taught_by, str(applied[guideline.id])])
+    rest = len(used) - _LISTED
+    lines = [_TAUGHT, *([f"{rest} guidelines that applied less often are left out."] if rest > 0 else [])]
+    return Section(title, lines, ("", "guideline", "taught by", "applied"), rows)
 
 
 def _cost(evaluation: Evaluation) -> str:
