@@ -117,20 +117,6 @@ async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider, e
     assert provider.model.startswith("google") or '"cache_control"' in sent, "Anthropic has to be asked for its cache"
 
 
-async def test_a_rate_limit_costs_only_the_wait(provider: Provider, endpoint: Endpoint) -> None:
-    endpoint.faults = [error(429, "slow down"), error(503, "overloaded")]
-    assert (await chat(provider).complete(REQUEST)).data == ANSWER
-    assert len(endpoint.requests) == 3
-
-
-async def test_a_cut_answer_is_requested_once_more(provider: Provider, endpoint: Endpoint) -> None:
-    endpoint.faults = [provider.says('{"rationale": "Too', stopped=provider.cut)]
-    reply = await chat(provider).complete(REQUEST)
-    assert reply.data == ANSWER
-    assert reply.usage.calls == 2
-    assert "could not be used: it was cut" in json.dumps(endpoint.requests[-1])
-
-
 async def test_a_filter_refuses_and_wrong_keys_are_named(provider: Provider, endpoint: Endpoint) -> None:
     endpoint.faults = [provider.says("", stopped=provider.refuses), error(401, "invalid x-api-key")]
     with pytest.raises(ModelRefused):

@@ -61,12 +61,7 @@ class AnswerStore(Protocol):
 
 
 class Calls:
-    """The calls of one run, whichever models they go to. It belongs to the event loop of the run.
-
-    Attributes:
-        concurrency: How many calls may be in flight; None for as many as suit the model.
-        dry_run: Answers in the place of every model; None where models are asked.
-    """
+    """The calls of one run, whichever models they go to. It belongs to the event loop of the run."""
 
     def __init__(
         self,
@@ -114,10 +109,8 @@ class Calls:
     async def complete(self, model: ChatModel, request: ChatRequest) -> ChatReply:
         """The model's answer, or the one that is kept, which costs nothing.
 
-        Raises:
-            SpendLimitReached: The limit leaves no room for the call.
-            ConfigurationError: There is a limit, and nobody knows what the call cost.
-            ModelError: As of `ChatModel.complete`.
+        Raises SpendLimitReached where the limit leaves no room for the call, ConfigurationError where nobody knows what
+        it cost, and ModelError as `ChatModel.complete` does.
         """
         # Who waits longer, or asks about another item in the same words, asks the same.
         key = _key(model, msgspec.structs.replace(request, timeout=None, about=""))
@@ -139,12 +132,7 @@ class Calls:
         *,
         timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
     ) -> Decision:
-        """The model's answers. They are kept one by one: none depends on another one.
-
-        Raises:
-            SpendLimitReached, ConfigurationError: As of `complete`.
-            ModelError: As of `DecisionModel.decide`.
-        """
+        """The model's answers, which are kept one by one. Errors are those of `complete`."""
         # All of a question that can change its answer: not the key that names it.
         keys = {q.key: _key(model, (state, q.kind, q.text, *q.labels)) for q in questions}
         found = {name: self._get(key, dict[str, float]) for name, key in keys.items()}
@@ -162,11 +150,7 @@ class Calls:
         return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
 
     async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The model's vectors. They are kept: a provider's differ a little from call to call, and prompts with them.
-
-        Returns:
-            Shape (len(texts), d), as `EmbeddingModel.embed`.
-        """
+        """The model's vectors. They are kept: a provider's differ a little from call to call, and prompts with them."""
         import numpy as np
 
         if isinstance(model, WordLlamaEmbedding):  # costs nothing, and is always the same
@@ -260,19 +244,12 @@ def check_concurrency(concurrency: int | None) -> None:
 
 @dataclass(eq=False)
 class _Kind:
-    """Calls of one model for one purpose: they cost about as much for a unit of their size.
-
-    Attributes:
-        model: Its name.
-        least: Dollars that a unit costs at least, by a price list; 0.0 where none says.
-        cost: Dollars of the calls that were answered.
-        units: Their size.
-    """
+    """Calls of one model for one purpose: they cost about as much for a unit of their size."""
 
     model: str
-    least: float
-    cost: float = 0.0
-    units: int = 0
+    least: float  # dollars that a unit costs at least, by a price list
+    cost: float = 0.0  # dollars of the calls that were answered
+    units: int = 0  # their size
 
 
 class SpendLimit:

@@ -104,10 +104,7 @@ CATALOGUE: Mapping[str, EmbeddedModel] = MappingProxyType({model.name: model for
 
 
 def find(name: str) -> EmbeddedModel:
-    """The embedded model `name`, with or without `local:`.
-
-    Raises ConfigurationError, which lists the names, for any other.
-    """
+    """The embedded model `name`, with or without `local:`. Raises ConfigurationError, which lists the names."""
     plain = name.removeprefix("local:").lstrip("/").strip()
     if plain not in CATALOGUE:
         raise ConfigurationError(
@@ -118,10 +115,9 @@ def find(name: str) -> EmbeddedModel:
 
 
 def locate(name: str) -> tuple[str, Path]:
-    """The full name and the file of `name`: one of the catalogue's, or the path of a .gguf file.
+    """The full name, with `local:`, and the file of `name`: one of the catalogue's, or the path of a .gguf file.
 
-    `local:` may stand before it and stands before the full name. Raises ConfigurationError for an unknown name, and
-    for a file that is not there or not whole, with the command that pulls it.
+    Raises ConfigurationError for an unknown name, and for a file that is not there or not whole.
     """
     plain = name.removeprefix("local:").strip()
     if plain.endswith(".gguf"):

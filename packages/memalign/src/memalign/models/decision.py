@@ -49,18 +49,8 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         Where a request is refused, its questions are asked again by halves, until those that it was refused for are
         alone: the others have their answers all the same.
 
-        Args:
-            state: The text that the questions are about.
-            questions: With a key each of its own.
-            timeout: Seconds for one attempt; None for the model's.
-
-        Returns:
-            The probabilities by key, and why the others have none.
-
-        Raises:
-            ConfigurationError: The provider cannot be opened; as AccessDenied, it refuses key, name or account.
-            ModelError: No answer, with what was spent: ModelUnavailable or RateLimited after the last attempt;
-                ModelRejected, ModelRefused or InvalidOutput where every question was refused.
+        Raises ConfigurationError when the provider cannot be opened, and as AccessDenied when it refuses key, name or
+        account; ModelError when no question has an answer.
         """
         model = await self._clients.get()
         answers: dict[str, dict[str, float]] = {}

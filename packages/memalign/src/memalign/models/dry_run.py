@@ -32,11 +32,7 @@ CHECK = "Does matter {number} come with next step, person, date?"
 
 
 class DryRun:
-    """Stands in for every model of a run; `usage` is what they would have been asked, and cost.
-
-    The cost is None where the price of one of them is not known. `dimensions` is the length of a provider's vectors,
-    where the memory has some.
-    """
+    """Stands in for every model of a run; `dimensions` is the length of a provider's vectors, where memory has some."""
 
     def __init__(self, *, dimensions: int = 8) -> None:
         self.dimensions = dimensions
@@ -45,7 +41,7 @@ class DryRun:
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens and dollars."""
+        """What the models would have been asked, and cost: None where the price of one of them is not known."""
         total = Usage()
         for model, spent in self._spent.values():
             total += replace(spent, cost=model.price_of(spent) if isinstance(model, PricedModel) else None)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from memalign.errors import ConfigurationError
 from memalign.models.providers import Target
@@ -101,19 +101,10 @@ def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
 
 def open_decision(target: Target) -> tuple[DecisionModel[Any], Provider[Any]]:
     """pydantic-ai's decision model for `target`. Raises ConfigurationError with what to install or set."""
-    with _opened(target) as opened:
-        provider: Any = opened  # each model takes its own kind
-        if target.provider == "system-one":
-            from pydantic_ai.models.system_one import SystemOneModel
+    with _opened(target) as provider:
+        from pydantic_ai.models import infer_model
 
-            return SystemOneModel(target.model, provider=provider), provider
-        if target.provider == "typesafe":
-            from pydantic_ai.models.typesafe import TypeSafeModel
-
-            return TypeSafeModel(target.model, provider=provider), provider
-        from pydantic_ai.models.openai_decisions import OpenAIDecisionsModel
-
-        return OpenAIDecisionsModel(target.model, provider=provider), provider
+        return cast("DecisionModel[Any]", infer_model(target.plain_name, lambda _: provider)), provider
 
 
 @contextmanager

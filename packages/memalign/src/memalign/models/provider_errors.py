@@ -1,16 +1,14 @@
 """Every error that a provider's library can raise, as one of ours.
 
-| what happened                                            | becomes            | retried |
-|----------------------------------------------------------|--------------------|---------|
-| no connection, time-out, 408, 409, 425, 5xx              | ModelUnavailable   | yes     |
-| no answer of the promised form, such as a proxy's page   | ModelUnavailable   | yes     |
-| 429                                                      | RateLimited        | yes     |
-| 429 because the account's quota is used up               | RateLimited        | no      |
-| 401, 402, 403, 404, prompt too long; every other 4xx     | ModelRejected      | no      |
-| the provider's content filter                            | ModelRefused       | no      |
-| an answer over which the provider's library stumbles     | InvalidOutput      | no      |
-| an error inside an answer of HTTP 200                    | as its code says, else as 400 | |
+| what happened                                                          | becomes          | retried |
+|------------------------------------------------------------------------|------------------|---------|
+| no connection, time-out, a proxy's page, 408, 409, 425, 5xx            | ModelUnavailable | yes     |
+| 429; where the account's quota is used up it is not retried            | RateLimited      | yes     |
+| 401, 402, 403, 404, prompt too long; every other 4xx                   | ModelRejected    | no      |
+| the provider's content filter                                          | ModelRefused     | no      |
+| an answer over which the provider's library stumbles                   | InvalidOutput    | no      |
 
+An error inside an answer of HTTP 200 is what its code says, else as 400.
 Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead:
 the whole run stops. Later they cost single calls, so that what was paid for is kept.
 
@@ -67,13 +65,7 @@ class ErrorInAnswer(Exception):
 
 
 def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> AttemptFailed:
-    """The failure that an error of a provider's library stands for.
-
-    Args:
-        error: What a call of the library raised.
-        target: The model that was asked.
-        seconds: How long its answer was waited for.
-    """
+    """The failure that an error of a provider's library stands for, after a wait of so many seconds."""
     from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UserError
     from pydantic_core import ValidationError
 

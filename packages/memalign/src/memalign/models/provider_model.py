@@ -110,15 +110,9 @@ class ProviderModel(Generic[ClientT]):
 
     @asynccontextmanager
     async def _attempt(self, number: int, *, seconds: float, about: str = "") -> AsyncIterator[None]:
-        """One request. It has its slot while it is under way, and not while a retry waits.
+        """Attempt `number` (from 1), which has its slot while it is under way, and not while a retry waits.
 
-        Args:
-            number: Of the attempt, from 1.
-            seconds: How long an answer is waited for.
-            about: What is asked about, for the log of raw answers.
-
-        Raises:
-            AttemptFailed: For whatever the provider's library raises, which is its cause.
+        Raises AttemptFailed for whatever the provider's library raises, which is its cause.
         """
         async with self._limiter:
             try:

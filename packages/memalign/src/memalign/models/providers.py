@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -202,11 +203,7 @@ def with_address(name: str, url: str | None) -> str:
 
 
 def target_of(name: str) -> Target:
-    """The model that `name` means in this environment.
-
-    Raises ConfigurationError for a provider that nobody knows (with those that are) and for a missing key (with the
-    variable to set).
-    """
+    """The model that `name` means in this environment. Raises ConfigurationError for an unknown provider or no key."""
     provider, model = parse_name(name)
     if provider not in PROVIDERS and not _known_upstream(provider):
         raise ConfigurationError(
@@ -215,14 +212,11 @@ def target_of(name: str) -> Target:
         )
     names = PROVIDERS.get(provider, ())
     model, address = address_of(model) if provider in _SERVERS else (model, None)
-    base_url = address or _server(provider)
-    candidates = (*names, *([_SERVER_KEYS[provider]] if provider in _SERVER_KEYS else []))
-    variable = next((name for name in candidates if os.environ.get(name)), None)
+    base_url = address or next((url for name in _SERVERS.get(provider, ()) if (url := os.environ.get(name))), None)
+    variable = next((name for name in (*names, _SERVER_KEYS.get(provider, "")) if os.environ.get(name)), None)
     key = os.environ[variable] if variable else None
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(
-            f"{variable} holds a line break or a character that no key has, such as '…': set it anew"
-        )
+        raise ConfigurationError(f"{variable} holds a line break or a character that no key has: set it anew")
     if address is not None:
         # A key goes where it is meant to go, and nowhere else.
         key = key if address in (servers_of_this_machine(provider) or _HOMES.get(provider, set())) else None
@@ -242,10 +236,6 @@ def target_of(name: str) -> Target:
     return Target(provider=provider, model=model, base_url=base_url, api_key=key)
 
 
-def _server(provider: str) -> str | None:
-    return next((url for name in _SERVERS.get(provider, ()) if (url := os.environ.get(name))), None)
-
-
 def servers_of_this_machine(provider: str | None = None) -> set[str]:
     """The addresses of servers that the environment names, of one provider or of all."""
     variables = {variable for name, names in _SERVERS.items() if provider in (None, name) for variable in names}
@@ -256,20 +246,16 @@ def _known_upstream(provider: str) -> bool:
     """Whether pydantic-ai knows a provider that our table lacks. Slow (it is imported), hence asked last."""
     from pydantic_ai.providers import infer_provider_class
 
-    try:
-        infer_provider_class(provider)
-    except ImportError:
-        return True  # known; opening it will name what to install
-    except (ValueError, RuntimeError):  # "Unknown provider", and pydantic-ai's UserError for a bad gateway route
-        return False
-    return True
+    with suppress(ValueError, RuntimeError):  # "Unknown provider", and pydantic-ai's UserError for a bad gateway route
+        with suppress(ImportError):  # known; opening it will name what to install
+            infer_provider_class(provider)
+        return True
+    return False
 
 
 def whole_number(variable: str) -> int | None:
     """The number from 1 up that the environment's `variable` holds; None without one. Raises ConfigurationError."""
     raw = os.environ.get(variable, "").strip()
-    if not raw:
-        return None
-    if not raw.isascii() or not raw.isdigit() or int(raw) < 1:
+    if raw and not (raw.isascii() and raw.isdigit() and int(raw)):
         raise ConfigurationError(f"{variable}={raw!r}: a whole number from 1 up is needed")
-    return int(raw)
+    return int(raw) if raw else None

@@ -99,10 +99,10 @@ def resolve_decision(
     """The decision model of that name, one instance a process and address; a DecisionModel is given back as it is.
 
     Args:
-        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `local:<name>`, or a Target, as for `resolve`.
-        headers: Sent with every request.
-        prices: What its tokens cost, whatever a list says.
-        context_tokens: What it takes, whatever a list says.
+        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `local:<name>`, or a Target.
+        headers: As of `resolve`.
+        prices: As of `resolve`.
+        context_tokens: As of `resolve`.
 
     Raises:
         ConfigurationError: It is the name of a chat model or of nothing that is known; otherwise as of `resolve`.
