@@ -13,16 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign.align import lock
-from memalign.errors import ModelRejected, ModelUnavailable
+from memalign.errors import ModelRejected
 from memalign.judge import signature_of
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.testing import Answer
 from memalign.types import FeedbackKey
 from tests.support.invariants import check_whole
 from tests.support.learning import (
-    LEFT,
-    REFUSED,
     SETTINGS,
     TAKEN,
     Imp,
@@ -53,17 +51,6 @@ def divide(rows: list[dict[str, Any]], chosen: Iterable[bool]) -> tuple[list[dic
 
 
 choices = st.lists(st.booleans(), min_size=15, max_size=15)
-
-
-def rows_of(memory: Memory) -> list[dict[str, Any]]:
-    """The feedback that a memory holds, as rows that could be given again."""
-    return [
-        {"id": case.id, "source": annotation.source, "value": annotation.value, "rationale": annotation.rationale}
-        | case.example.content
-        | ({"created_at": annotation.created_at} if annotation.created_at else {})
-        for case in memory.cases
-        for annotation in case.annotations
-    ]
 
 
 def state_of(memory: Memory, key: FeedbackKey) -> str | None:
@@ -111,15 +98,6 @@ class TestLearning:
         assert not twice.changed
         assert {report.status for report in twice.rows} == {"unchanged"}
         assert len(model.requests) == asked
-
-    @some
-    @given(batches(orders=LEFT + REFUSED), ways)
-    def test_pending_feedback_is_asked_again_and_changes_nothing(self, rows, way) -> None:
-        judge, _ = bare(**way)
-        once = learn(judge, rows).judge
-        again = learn(once)
-        assert again.judge == once
-        assert not again.changed
 
     @some
     @given(batches(faults=True), ways, st.randoms(use_true_random=False))
@@ -190,34 +168,6 @@ class TestForgetting:
         stones = msgspec.json.encode(memory.tombstones).decode()
         assert not words(stones)
         assert {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"} == set(keys)
-
-    @some
-    @given(batches(), choices, ways)
-    def test_a_rebuild_from_survivors_gives_the_same_memory(self, rows, chosen, way) -> None:
-        gone, kept = divide(rows, chosen)
-        if not gone or not kept:
-            return
-        judge, _ = bare(**way)
-        forgot = learn(judge, rows).judge.unalign(*(key_of(row) for row in gone)).judge
-        rebuilt = learn(judge, rows_of(forgot.memory)).judge
-        alone = learn(judge, kept).judge
-        assert rebuilt.memory == alone.memory
-        assert rebuilt.fingerprint == alone.fingerprint
-
-    @some
-    @given(batches(), choices, ways)
-    def test_forgetting_needs_no_model(self, rows, chosen, way) -> None:
-        gone, _ = divide(rows, chosen)
-        if not gone:
-            return
-        judge, _ = bare(**way)
-        aligned = learn(judge, rows).judge
-        down, _ = bare(model=ScriptedChatModel(lambda _: ModelUnavailable("down")), **way)
-        keys = {key_of(row) for row in gone}
-        memory = down.replace(memory=aligned.memory).unalign(*keys).judge.memory
-        check_whole(memory)
-        assert keys.isdisjoint(str(annotation.key) for annotation in memory.annotations())
-        assert not any(not keys.isdisjoint(map(str, guideline.exposed_to)) for guideline in memory.guidelines)
 
     @some
     @given(batches(), ways)

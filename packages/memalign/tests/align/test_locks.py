@@ -9,8 +9,6 @@ import pytest
 from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock
 from memalign.errors import RateLimited
-from memalign.models.base import ChatRequest
-from memalign.testing import Answer
 from tests.support.invariants import check_memory
 from tests.support.learning import Imp, bare, learn, row, states
 from tests.support.world import World, judge_in, labelled, said
@@ -126,28 +124,6 @@ class TestLocks:
         other = learn(waits.judge.unalign("t-x1").judge, [said("x2", "Mind the date.", value=None)]).judge
         assert [guideline.text for guideline in other.memory.guidelines] == ["Mind the date."]
         assert named.isdisjoint(guideline.id for guideline in other.memory.guidelines)
-
-    def test_the_impact_is_that_of_the_judge_that_is_delivered(self) -> None:
-        # The rule would mend one case, and breaks the locked one, so it is left out.
-        class Weak(World):
-            def __call__(self, request: ChatRequest) -> Answer:
-                said_so = request.user.rpartition("say: ")[2].rstrip('".')
-                if request.schema_name == "rule":
-                    return {"when": "", "because": said_so}
-                if request.schema_name == "checks":
-                    return {"checks": [{"question": f"Does this speak of it: {said_so}?", "answer": "yes"}]}
-                return super().__call__(request)
-
-        world = Weak(lambda rules, item: {"held": HARM not in rules, "mended": HARM in rules}.get(item, True))
-        judge, _ = bare(world, shard_size=1, brief=True, retrieval_k=0)
-        first = [*labelled(["held"], True), *(said(n, f"Mind {n} first.", value=None) for n in ("tone", "day", "name"))]
-        judge = learn(judge, [*first, *labelled(["mended", *range(20, 30)], True)]).judge
-        judge = lock(judge, "t-held")
-        result = learn(judge, lessons(9, HARM), impact=30)
-        assert HARM not in texts(result.judge)
-        assert result.impact is not None, "or the test is about nothing"
-        assert result.impact.checked
-        assert (result.impact.fixed, result.impact.broken) == (0, 0)
 
     def test_keeping_one_locked_case_breaks_no_other(self) -> None:
         # With HARM `one` is wrong; `two` is wrong without HARM as soon as HELP is there.

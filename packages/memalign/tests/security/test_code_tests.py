@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from memalign import Check, Guideline, Judge
-from memalign.align.edit import write_guideline
+from memalign.align import edit_guideline, write_guideline
 from memalign.errors import InputError
 from memalign.judge.code_tests import sentence
 from memalign.memory import Memory
@@ -49,10 +49,9 @@ def test_a_kind_that_nobody_knows_is_damage() -> None:
 
 
 def test_a_person_is_told_why_a_test_cannot_be_a_check() -> None:
-    blank = judge()
-    fine = Check(question="", test=CodeTest(kind="word", text="sorry"))
-    assert write_guideline(blank, "Be kind.", by="ana", checks=[fine]).memory.guidelines[0].checks == (
-        replace(fine, question='The reply has the word "sorry"'),
-    )
+    blank = write_guideline(judge(), "Be kind.", by="ana")
+    fine = Check(question='The reply has the word "sorry"', test=CodeTest(kind="word", text="sorry"))
+    edited = edit_guideline(blank, "G1", by="ana", checks=[fine])
+    assert edited.memory.guidelines[0].checks == (fine,)
     with pytest.raises(InputError, match="cannot be a check: it has no literal"):
-        write_guideline(blank, "Be kind.", by="ana", checks=[replace(fine, test=CodeTest(kind="word"))])
+        edit_guideline(blank, "G1", by="ana", checks=[replace(fine, test=CodeTest(kind="word"))])

@@ -8,15 +8,13 @@ import msgspec
 
 from memalign.align.annotations import without_disputed
 from memalign.align.forget import unbarred
-from memalign.content import sides_of
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
-from memalign.judge.code_tests import checked, sentence, standing_fault
+from memalign.judge.code_tests import standing_fault
 from memalign.memory import FeedbackConflict
-from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
+from memalign.memory.guard import guideline_fault, normalised, tidy
 from memalign.memory.label_policy import checked_authority
 from memalign.types import Check, FeedbackKey, Guideline
-from memalign.values import Value
 
 __all__ = ["dismiss_conflict", "edit_guideline", "lock", "set_policy", "write_guideline"]
 
@@ -44,7 +42,7 @@ def edit_guideline(
         text: Another text. It drops the checks, which ask about the old one, unless new ones are given.
         pinned: Whether it stands before others, and outweighs a lock.
         retired: Whether it is out of force.
-        checks: Its checks; an empty list for none. A string is a question whose yes has no side yet: labels will tell.
+        checks: Its checks; an empty list for none. A string is a question whose yes speaks for no label yet.
 
     Raises:
         UnknownKey: There is no such guideline.
@@ -57,7 +55,7 @@ def edit_guideline(
         if changes["text"] != old.text:
             changes |= {"checks": (), "checked_by": None}
     if checks is not None:
-        changes |= {"checks": _usable(judge, checks), "checked_by": by}
+        changes |= {"checks": _usable(checks), "checked_by": by}
     if pinned is not None:
         changes["pinned_by"] = by if pinned else None
     if retired is not None:
@@ -83,9 +81,7 @@ def edit_guideline(
     return judge.replace(memory=judge.memory.with_guidelines(edited).with_live_answers())
 
 
-def write_guideline(
-    judge: Judge, text: str, *, by: str, pinned: bool = False, checks: Iterable[Check | str] = ()
-) -> Judge:
+def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -> Judge:
     """A judge with one more guideline, written by a person and exposed to no feedback.
 
     Args:
@@ -93,20 +89,12 @@ def write_guideline(
         text: The guideline.
         by: Who writes it.
         pinned: Whether it stands before others.
-        checks: Its checks, or questions.
 
     Raises:
-        InputError: The text or a check may not enter a prompt.
+        InputError: The text may not enter a prompt.
     """
-    by, usable = _named(by), _usable(judge, checks)
-    new = Guideline(
-        id=f"G{judge.memory.next_guideline}",
-        text=_checked(text),
-        origin=by,
-        pinned_by=by if pinned else None,
-        checks=usable,
-        checked_by=by if usable else None,
-    )
+    by, number = _named(by), judge.memory.next_guideline
+    new = Guideline(id=f"G{number}", text=_checked(text), origin=by, pinned_by=by if pinned else None)
     return judge.replace(memory=judge.memory.with_guidelines([new]))
 
 
@@ -204,32 +192,13 @@ def _check_back(guidelines: Iterable[Guideline]) -> None:
             )
 
 
-def _usable(judge: Judge, checks: Iterable[Check | str]) -> tuple[Check, ...]:
-    """A person's checks, each question once. Raises InputError."""
-    usable: dict[str, Check] = {}
-    for check in (Check(question=entry) if isinstance(entry, str) else entry for entry in checks):
-        question = tidy(check.question)
-        if fault := checked(check.test) if check.test else check_fault(question):
-            raise InputError(f"{question!r} cannot be a check: {fault}")
-        if check.answer not in ("yes", "no"):
-            raise InputError(f"the answer of a check is yes or no, not {check.answer!r}")
-        question = sentence(check.test) if check.test else question
-        own = replace(check, question=question, value=_label(judge, check.value))
-        if usable.setdefault(question, own) != own:
-            raise InputError(f"{question!r} is there twice, with two answers")
-    return tuple(usable.values())
-
-
-def _label(judge: Judge, value: Value | None) -> Value | None:
-    """The label that a check's answer speaks for, as the judge's value type has it. Raises InputError."""
-    if value is None:
-        return None
-    choices = judge.value_type.choices
-    if not judge.value_type.closed or any(sides_of(case.example.content, choices) for case in judge.memory.cases):
-        raise InputError(
-            "an answer speaks for no label where labels are free text, or name sides of the item: give no label"
-        )
-    return judge.value_type.parse(value)
+def _usable(checks: Iterable[Check | str]) -> tuple[Check, ...]:
+    """A person's checks, each once. Raises InputError."""
+    usable = [Check(question=tidy(check)) if isinstance(check, str) else check for check in checks]
+    for check in usable:
+        if fault := standing_fault(check):
+            raise InputError(f"{check.question!r} cannot be a check: {fault}")
+    return tuple(dict.fromkeys(usable))
 
 
 def _checked(text: str) -> str:
