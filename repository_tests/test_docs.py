@@ -447,7 +447,6 @@ def test_a_line_that_installs_memalign_would_install_it(page: Path) -> None:
 def constants() -> list[tuple[str, str]]:
     """Sentences of pages with numbers that the code has: the page, and the words with today's number."""
     from memalign.align import ask, distil
-    from memalign.cli import judging
     from memalign.judge import observations
     from memalign.memory import guard, retrieval
     from memalign.models import local
@@ -470,7 +469,6 @@ def constants() -> list[tuple[str, str]]:
         ("explanation/method.md", f"From {words[observations.FEWEST]} labelled cases on"),
         ("how-to/feedback.md", f"a single line of at most {guard.MAX_WORDS} words"),
         ("how-to/feedback.md", f"a likeness of {retrieval.RELEVANT} or less"),
-        ("how-to/large-runs.md", f"the prompts of {judging._SAMPLE} of them"),
         ("how-to/large-runs.md", f"tried up to {words[Retry().attempts]} times"),
         ("how-to/serve.md", f"within {words[people._LINK_SECONDS // 86400]} days, and gives that browser a session of"),
         ("how-to/serve.md", f"a session of {words[people.SESSION_SECONDS // 86400]} days"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memalign.cli.progress import say_by_reason, show_progress
+from memalign.cli.progress import say_by_reason
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
 
@@ -75,17 +75,6 @@ def test_few_of_many_ids_and_reasons_are_shown(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "note: n-0, n-1, n-2, n-3, n-4 and 4995 more: cut\n"
     say_by_reason("failed", [(f"n-{number}", f"n-{number} has none") for number in range(5_000)])
     assert capsys.readouterr().err.endswith("failed: 4,980 more reasons\n")
-
-
-def test_a_log_has_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_progress() as progress:
-        for done in range(101):
-            progress("judge", done, 100)
-        progress("check", 5_000, 0)
-        progress("check", 10_000, 0)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == ["judge: 0 of 100", "judge: 10 of 100"]
-    assert lines[-2:] == ["judge: 100 of 100", "check: 5,000"]
 
 
 def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:

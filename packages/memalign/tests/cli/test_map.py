@@ -30,7 +30,7 @@ def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labe
         "value": "label",
         "rationale": "comment",
     }
-    assert "outputs from answer" in memalign("show", tone).out
+    assert '"outputs": "answer"' in memalign("show", tone).out
     again = memalign("align", tone, labels, "--source", "ana", "--json")
     assert {row["status"] for row in again.json["rows"]} == {"unchanged"}
     judged = memalign("judge", tone, labels, "--json").json
@@ -75,13 +75,6 @@ def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, l
     assert memalign(command, tone, labels, "--map", MAP, "--version", "1").code == 0, "an older version"
     shown = memalign("show", tone, "--json").json
     assert (shown["version"], shown["columns"]) == (1, {})
-
-
-def test_a_gate_goes_back_to_a_version_that_judges_otherwise(memalign: Run, tone: str, labels: Path) -> None:
-    assert memalign("evaluate", tone, labels, "--map", MAP).code == 0
-    refused = memalign("evaluate", tone, labels, "--not-worse-than", "5")
-    assert refused.code == 2
-    assert "no earlier version that judges differently from version 2" in refused.err
 
 
 def test_the_advice_keeps_the_columns_that_are_mapped(memalign: Run, tone: str, labels: Path) -> None:

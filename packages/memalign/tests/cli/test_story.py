@@ -26,7 +26,7 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
 
     shown = memalign("show", tone)
     assert "Is the reply warm and helpful?" in shown.out
-    assert "3 pieces of feedback on 3 cases, 2 guidelines in force" in shown.out
+    assert "Guidelines in force" in shown.out
     assert "must show sympathy before facts (F1)." in shown.out
 
     assert "3 learned" in memalign("show", tone, "--ledger").out
@@ -154,7 +154,7 @@ def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> No
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
     assert len(now["guidelines"]) == 2
-    assert memalign("edit", aligned).code == 2
+    assert "nothing changed" in memalign("edit", aligned).out
 
 
 def test_a_failed_lesson_is_pending_and_tried_again(

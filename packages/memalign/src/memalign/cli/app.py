@@ -85,7 +85,9 @@ class Commands(TyperGroup):
         as_json = "--json" in [*getattr(ctx, "_protected_args", ()), *ctx.args]
         try:
             code = super().invoke(ctx)
-        except MemalignError as error:
+        except BrokenPipeError:
+            raise
+        except (MemalignError, OSError) as error:
             if as_json:
                 print_json({"error": _described(error)})
             say(f"error: {error}")
@@ -137,7 +139,7 @@ class Commands(TyperGroup):
         return _SERVE if name == "serve" else str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
 
 
-def _described(error: MemalignError) -> dict[str, Any]:
+def _described(error: MemalignError | OSError) -> dict[str, Any]:
     data: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, InvalidRows):
         data["rows"] = [{"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +32,6 @@ from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.evaluation import Evaluation, GateResult
-    from memalign.judge import Judge
 
 _criterion = partial(typer.Option, rich_help_panel="Gate options")
 _DISAGREEMENTS = 10  # rows of the table
@@ -68,8 +68,7 @@ def evaluate(
         float | None,
         _criterion(
             metavar="POINTS",
-            help="Allow a loss of at most this many points against --against, which is the previous "
-            "version by default.",
+            help="Allow a loss of at most this many points against the judge that --against names.",
         ),
     ] = None,
     junit: Annotated[Path | None, _criterion(metavar="FILE", help="Write the gate's result as JUnit XML.")] = None,
@@ -91,31 +90,33 @@ def evaluate(
     cases that are in the judge's memory. It exits with 0 if the whole interval meets the criterion, with 1 if none of
     it does, and with 3 if there are too few cases to tell. A gate exits with 2 if a case has no verdict.
     """
-    from memalign.evaluation import check_criteria, gate, junit_xml
+    from memalign.evaluation import as_html, as_markdown, check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure
     from memalign.evaluation import report as gather
+    from memalign.judge.spec import without_memory
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
+    from memalign.types import as_json
 
     number, judge = judge_with_columns(session, name, version, columns)
     minimum = {key: least for key, least in (("accuracy", min_accuracy), ("kappa", min_kappa)) if least is not None}
     criteria = bool(minimum) or not_worse_than is not None
-    if not_worse_than is not None and against is None and model is None:
-        against = str(_version_before(session, name, number, judge))
-    other = None if against is None else _other_judge(session, judge, against)
-    if model is not None:
-        if not_worse_than is not None and other is None:
-            other, against = judge, str(number)
-        judge = judge.replace(model=model)
+    if against is None or against == _ZERO_SHOT:
+        other = None if against is None else without_memory(judge)
+    elif against.isdecimal():
+        other = session.judge(name, int(against))[1]
+    else:
+        raise InputError(f"--against {against}: use a version's number, or zero-shot for the judge without memory")
+    judge = judge if model is None else judge.replace(model=model)
     if criteria:
         check_criteria(judge, minimum=minimum, not_worse_than=not_worse_than, against=other is not None)
     elif junit is not None:
         raise InputError("--junit writes the result of a gate, so it needs a criterion, for example --min-accuracy 0.8")
+    if report is not None and report.suffix.lower() not in _FORMATS:
+        raise InputError(f"{report}: the name of a report ends in {', '.join(_FORMATS)}")
     for file in (junit, report):
         if file is not None and not file.resolve().parent.is_dir():
             raise InputError(f"cannot write {file}: name a file in a folder that exists")
-    if report is not None and report.suffix.lower() not in _FORMATS:
-        raise InputError(f"{report}: the name of a report ends in {', '.join(_FORMATS)}")
     rows = rows_of(labelled, columns, remembered=judge.columns)
     unseen = criteria or report is not None
     run = partial(measure, judge, rows, against=other, unseen=unseen, judged=judged or ())
@@ -126,10 +127,10 @@ def evaluate(
     session.after_interrupt = after_interrupt(out)
     with show_progress() as progress:
         evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
-    cases = [*evaluation.cases, *(evaluation.base.cases if evaluation.base is not None else ())]
-    failures = [(case.id, case.error) for case in cases if case.error is not None]
-    unscored = evaluation.unscored or (evaluation.base is not None and evaluation.base.unscored)
-    result = gate(evaluation, minimum=minimum, not_worse_than=not_worse_than) if criteria and not unscored else None
+    sides = [evaluation, *([evaluation.base] if evaluation.base is not None else [])]
+    failures = [(case.id, case.error) for side in sides for case in side.cases if case.error is not None]
+    decide = partial(gate, evaluation, minimum=minimum, not_worse_than=not_worse_than)
+    result = decide() if criteria and not any(side.unscored for side in sides) else None
     label = "zero-shot" if against == _ZERO_SHOT else f"version {against}"
     figures = evaluation.to_dict()
     data = {"judge": name, "version": number, "seen": evaluation.seen, "against": against}
@@ -137,38 +138,21 @@ def evaluate(
     data |= {"evaluation": figures, "gate": result}
     session.give(data, *_parts(f"{name} version {number} (the second judge) against {label}", evaluation, result))
     if junit is not None and result is not None:
-        _write(junit, junit_xml(result))
+        junit.write_bytes(junit_xml(result))
     if report is not None:
         page = gather(judge, evaluation, against="the other judge" if against is None else label)
-        _write(report, _page(report.suffix.lower(), page, number))
+        json_page = {"version": number, **page.to_dict()}
+        writers: dict[str, Callable[[Any], str]] = {
+            ".html": as_html,
+            ".md": as_markdown,
+            ".json": lambda _: json.dumps(as_json(json_page), ensure_ascii=False),
+        }
+        report.write_text(writers[report.suffix.lower()](page), "utf-8")
         say(f"wrote the report to {report}")
     say_by_reason("failed", failures)
     if criteria:
-        return _EXIT[(result or gate(evaluation, minimum=minimum, not_worse_than=not_worse_than)).outcome]
+        return _EXIT[(result or decide()).outcome]  # which says that cases have no verdict
     return FAILURES if failures else DONE
-
-
-def _version_before(session: Session, name: str, number: int, judge: Judge) -> int:
-    """The latest version before `number` that judges otherwise: other columns make no other judge."""
-    registry = session.registry()
-    for earlier in range(number - 1, 0, -1):
-        if registry.load(name, earlier).fingerprint != judge.fingerprint:
-            return earlier
-    raise InputError(
-        f"{name} has no earlier version that judges differently from version {number}; name what "
-        "to compare with: --against N or --against zero-shot"
-    )
-
-
-def _other_judge(session: Session, judge: Judge, against: str) -> Judge:
-    """The judge that `--against` names: a version, or the judge without memory."""
-    from memalign.judge.spec import without_memory
-
-    if against == _ZERO_SHOT:
-        return without_memory(judge)
-    if not against.isdecimal():
-        raise InputError(f"--against {against}: use a version's number, or zero-shot for the judge without memory")
-    return session.judge(judge.name, int(against))[1]
 
 
 def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> list[Any]:
@@ -183,28 +167,9 @@ def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> 
     if evaluation.comparison is not None:
         parts.append(f"{compared} (the first)")
         parts.append(f"{evaluation.comparison}\n")
-    if result is not None:
-        criteria = [(criterion.outcome, criterion.demand, criterion.why) for criterion in result.criteria]
-        parts.append(table(("outcome", "criterion", "figure"), criteria, title=f"Gate: {result.outcome}"))
+    parts += [] if result is None else [f"Gate: {result}"]
     if not evaluation.taught:
         new = evaluation.n - evaluation.seen
         parts.append(f"{evaluation.seen} of {evaluation.n} cases are in the judge's memory, and {new} are new to it")
     usage = evaluation.usage if evaluation.base is None else evaluation.usage + evaluation.base.usage
     return [*parts, usage_text(usage) if usage.calls else "no model was called"]
-
-
-def _page(suffix: str, page: Any, number: int) -> bytes:
-    from memalign.evaluation import as_html, as_markdown
-    from memalign.types import as_json
-
-    if suffix == ".json":
-        plain = {"version": number, **page.to_dict()}
-        return f"{json.dumps(as_json(plain), ensure_ascii=False, indent=2)}\n".encode()
-    return (as_html if suffix == ".html" else as_markdown)(page).encode()
-
-
-def _write(file: Path, content: bytes) -> None:
-    try:
-        file.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.types import Example, Judgment
+    from memalign.types import Judgment
 
 
 def explain(
@@ -35,7 +34,7 @@ def explain(
     characters; --json prints the prompt exactly as it was sent.
     """
     from memalign import aio
-    from memalign.io import read_judgments
+    from memalign.io import read_examples, read_judgments
     from memalign.judge.explain import explain as explain_judgment
 
     file = read_judgments(out)
@@ -43,7 +42,10 @@ def explain(
     if judgment is None:
         raise InputError(f"{out} has no judgment for {example_id!r} among its {len(file.judgments):,}")
     mapping = judge_with_columns(session, name, None, columns)[1].columns
-    example = _example(examples, example_id, columns, mapping)
+    rows = read_examples(rows_of(examples, columns, remembered=mapping))
+    example = next((example for example in rows if example.id == example_id), None)
+    if example is None:
+        raise InputError(f"{examples} has no example with the id {example_id!r}")
     if not file.fits(example):
         raise InputError(
             f"{examples}: {example_id!r} has changed since it was judged; use the file as it was, or judge it again"
@@ -53,15 +55,6 @@ def explain(
     data = {"judge": name, "version": number, "id": example_id, **explained}
     session.give(data, *_parts(explained["judgment"], data))
     return DONE
-
-
-def _example(file: str, example_id: str, columns: list[str] | None, remembered: Mapping[str, str]) -> Example:
-    from memalign.io import read_examples
-
-    for example in read_examples(rows_of(file, columns, remembered=remembered)):
-        if example.id == example_id:
-            return example
-    raise InputError(f"{file} has no example with the id {example_id!r}")
 
 
 def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
@@ -90,11 +83,11 @@ def _verdict(judgment: Judgment, version: int) -> list[tuple[object, object]]:
     rows = (
         ("value", label_text(judgment.value)),
         ("rationale", judgment.rationale),
-        ("confidence", None if judgment.confidence is None else f"{judgment.confidence:.2f}"),
-        ("decided by", decided_by.get(judgment.decided_by)),
+        ("confidence", judgment.confidence),
+        ("decided by", decided_by.get(judgment.decided_by, "the model")),
         ("version", f"{version}, memory {judgment.memory_hash}"),
         ("model", judgment.model),
         ("usage", usage_text(judgment.usage, sum(judgment.usage.seconds.values()))),
-        *(("note", note) for note in judgment.notes),
+        ("notes", "; ".join(judgment.notes)),
     )
     return [(name, value) for name, value in rows if value]

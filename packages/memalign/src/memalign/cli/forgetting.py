@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,6 @@ from memalign.cli.session import DONE, FAILURES, Session, confirmed
 from memalign.errors import UnknownKey
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge
     from memalign.types import FeedbackKey
 
 Keys = Annotated[
@@ -91,13 +90,9 @@ def unalign(
         if not _agreed(session, lines, f"Withdraw {counted(len(going), 'piece')} of feedback from {name}?", yes=yes):
             return DONE
         chosen, source = going, None
-
+    options: dict[str, Any] = {"source": source, "people_agree": people_agree}
     return run_and_report(
-        session,
-        name,
-        lambda registry, progress: registry.unalign(
-            name, *chosen, source=source, people_agree=people_agree, progress=progress
-        ),
+        session, name, lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options)
     )
 
 
@@ -118,16 +113,20 @@ def erase(
     what memalign cannot reach: exported bundles, judgment files and providers' logs. The text of --matching is kept
     nowhere. Without a key, the command finishes an erase that was interrupted.
     """
+    from memalign.memory.text_search import Finder
+
     registry = session.registry()
-    latest = registry.load(name)
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if not chosen and source is None and matching is None and not dry_run:
         session.give({"compacted": True}, f"rewritten: {registry.compact() or 'the file'}")
         return DONE
     if dry_run or matching is not None:
         preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
+        latest = registry.load(name)
         places = {} if matching is None else latest.memory.matching(matching)
-        lines = [*_places(preview.keys, places), str(preview), *_instructions_with(latest, matching)]
+        lines = [*_places(preview.keys, places), str(preview)]
+        if matching is not None and Finder(matching).holds(latest.instructions):
+            lines.append(f"{name}'s instructions contain the text too; to change them: memalign edit {name}")
         if dry_run:
             session.give({**preview.to_dict(), "places": places}, *lines)
             return DONE
@@ -145,16 +144,6 @@ def _places(keys: tuple[FeedbackKey, ...], places: Mapping[FeedbackKey, tuple[st
     """A line a piece of feedback, with the fields in which a text was found."""
     lines = [f"to forget: {key}" + (f"  (in {', '.join(places[key])})" if key in places else "") for key in keys]
     return top(lines, _LIMIT, _REST)
-
-
-def _instructions_with(judge: Judge, text: str | None) -> list[str]:
-    """That the judge's instructions hold the text, which no erasure changes."""
-    from memalign.memory.text_search import Finder
-
-    if text is None or not Finder(text).holds(judge.instructions):
-        return []
-    change = f"memalign edit {judge.name} --instructions TEXT"
-    return [f"the judge's instructions contain the text too and stay as they are; to change them: {change}"]
 
 
 def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> bool:

@@ -10,7 +10,7 @@ import typer
 
 from memalign.cli.history import give_changes
 from memalign.cli.options import Name
-from memalign.cli.output import check_text, facts, label_text, listed, table
+from memalign.cli.output import check_text, facts, listed, table
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
@@ -78,10 +78,7 @@ def guideline(
 def lock(
     session: Session,
     name: Name,
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ID", help="The ids of cases. Without any, the locked cases are listed."),
-    ] = None,
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The ids of cases.")],
     *,
     unlock: Annotated[
         bool, typer.Option("--unlock", help="Allow later aligns to change these verdicts again.")
@@ -90,18 +87,11 @@ def lock(
     """Lock cases that no later align may get wrong.
 
     Each align judges the locked cases again. It leaves out new guidelines that make the judge wrong on one of them, and
-    lists these guidelines. If the judge is still wrong on a locked case, align exits with 1.
+    lists these guidelines. If the judge is still wrong on a locked case, align exits with 1. `memalign show` lists the
+    locked cases.
     """
-    saved = session.registry().lock(name, *(ids or ()), unlock=unlock) if ids or unlock else None
-    number, judge = session.judge(name) if saved is None else (saved.version, saved.judge)
-    rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
-    locked = table(("locked case", "experts' label"), [(case, label_text(label)) for case, label in rows])
-    listing = locked if rows else f"no case is locked; to lock one: memalign lock {name} ID"
-    data = {"judge": name, "version": number, "locks": [{"id": case, "label": label} for case, label in rows]}
-    if saved is None:
-        session.give(data, listing)
-    else:
-        give_changes(session, saved, data, listing)
+    saved = session.registry().lock(name, *ids, unlock=unlock)
+    give_changes(session, saved, {"locks": saved.judge.memory.locks})
     return DONE
 
 

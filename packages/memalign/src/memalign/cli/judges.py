@@ -78,18 +78,10 @@ def show(
     """
     number, judge = session.judge(name, version)
     memory, data = judge.memory, described(judge, version=number)
-    pieces, cases = counted(len(memory), "piece"), counted(len(memory.cases), "case")
-    keys = ("name", "version", "value_type", "model", "check_model", "embedding_model", "retrieval_k", "memory_hash")
-    settings: list[tuple[str, object]] = [
-        *((key.replace("_", " "), data[key]) for key in keys if data[key] is not None),
-        *((key, json.dumps(value)) for key, value in judge.parameters.items()),
-        *(("columns", f"{field} from {column}") for field, column in judge.columns.items()),
-        ("memory", f"{pieces} of feedback on {cases}, {counted(len(memory.semantic), 'guideline')} in force"),
-        ("authority", listed(memory.authority) or "nobody"),
-        ("locked cases", listed(memory.locks) or "none"),
-        ("instructions", judge.instructions),
-    ]
-    parts: list[Any] = [facts(settings)]
+    tables = ("guidelines", "pending", "conflicts")
+    settings = {key: value for key, value in data.items() if key not in tables and value not in (None, [], {})}
+    rows = [(key.replace("_", " "), json.dumps(v) if isinstance(v, dict) else v) for key, v in settings.items()]
+    parts: list[Any] = [facts((key, listed(v) if isinstance(v, list) else v) for key, v in rows)]
     if memory.semantic:
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
     if away := len(memory.guidelines) - len(memory.semantic):
@@ -138,11 +130,6 @@ def edit(
         changes["instructions"] = _text_of(instructions)
     if columns is not None:
         changes["columns"] = columns_of(columns)
-    if not (changes or authority is not None or session.models or dismiss):
-        raise InputError(
-            "nothing to change: you gave no option, for example --model or --authority; for all "
-            "options: memalign edit --help"
-        )
 
     def changed(judge: Judge) -> Judge:
         edited = session.models.apply(judge.replace(**changes))
@@ -202,7 +189,5 @@ def _text_of(instructions: str) -> str:
         return instructions
     try:
         return Path(instructions[1:]).read_text("utf-8").strip()
-    except OSError as error:
-        raise InputError(f"--instructions {instructions}: cannot read the file: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"--instructions {instructions}: the file is not UTF-8; save it as UTF-8") from None

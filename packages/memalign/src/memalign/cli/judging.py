@@ -30,14 +30,11 @@ from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.io import Examples
-    from memalign.judge import Judge
     from memalign.types import Judgment, Usage
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _SHOWN = 40  # judgments on a screen
 _LISTED = 1_000  # failures in the JSON
-_SAMPLE = 200  # rows whose prompts are put together for an estimate
 
 
 def judge(
@@ -58,12 +55,16 @@ def judge(
     have any size, and the same command resumes a run that stopped.
     """
     from memalign.io import Examples
+    from memalign.models.calls import Calls
+    from memalign.models.dry_run import DryRun
     from memalign.types import Usage
 
     number, chosen = judge_with_columns(session, name, version, columns)
     source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=chosen.fields)
     if dry_run:
-        return give_estimate(session, name, number, _estimate(chosen, source), max_cost)
+        estimate = DryRun(dimensions=chosen.memory.matrix.shape[1] or 8)
+        chosen.judge_many(source, max_cost=Calls(dry_run=estimate))
+        return give_estimate(session, name, number, estimate.usage, max_cost)
     run, started = _Run(usage=Usage()), time.perf_counter()
     session.after_interrupt = after_interrupt(out)
     with show_progress() as progress:
@@ -112,28 +113,13 @@ class _Run:
         self.notes += [(example_id, note) for note in judgment.notes]
 
 
-def _estimate(judge: Judge, source: Examples) -> Usage:
-    """About what judging the rows takes, from a sample of them."""
-    from memalign.models.calls import Calls
-    from memalign.models.dry_run import DryRun
-
-    count = len(source)  # reads and checks them all
-    places = {step * count // _SAMPLE for step in range(_SAMPLE)}  # from all over
-    sample = [example for place, example in enumerate(source) if place in places]
-    dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
-    judge.judge_many(sample, max_cost=Calls(dry_run=dry_run))
-    return dry_run.scaled(count / len(sample))
-
-
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     rows = [
         (example_id, "error" if item.error else label_text(item.value), shorten(item.error or item.rationale))
         for example_id, item in zip(ids, judgments, strict=True)
     ]
-    if len(rows) <= _SHOWN:
-        return table(("id", "value", "rationale"), rows)
-    rows.sort(key=lambda row: row[1] != "error")  # those that need a person stand first, where not all are shown
-    return table(("id", "value", "rationale"), rows, title="Judgments", limit=_SHOWN, rest="to keep all: -o OUT.jsonl")
+    columns = ("id", "value", "rationale")
+    return table(columns, rows, title="Judgments", limit=_SHOWN, rest="to keep all: -o OUT.jsonl")
 
 
 def after_interrupt(out: Path | None) -> str:

@@ -94,7 +94,7 @@ class ModelOptions:
             ConfigurationError: A model cannot be opened; none is called.
         """
         from memalign.models import resolve, resolve_decision, resolve_embedding
-        from memalign.models.resolve import canonical_name, names_decision_model
+        from memalign.models.resolve import names_decision_model
 
         changes: dict[str, Any] = {}
         if self.model is not None:
@@ -109,15 +109,11 @@ class ModelOptions:
         if self.reflection_model is not None:
             parameters.pop("reflection_model", None)
             if self.reflection_model:
-                parameters["reflection_model"] = canonical_name(self.reflection_model)
+                parameters["reflection_model"] = resolve(self.reflection_model).name
         changed = judge.replace(**changes, parameters=parameters)
         models = self._models_of(changed)
         parameters = {key: value for key, value in parameters.items() if key != "models"}
-        changed = changed.replace(parameters={**parameters, **({"models": models} if models else {})})
-        reached = (self.model, self.check_model, self.reflection_model, self.header, self.price, self.context)
-        if any(value is not None for value in reached):
-            _open_models(changed)
-        return changed
+        return changed.replace(parameters={**parameters, **({"models": models} if models else {})})
 
     def _models_of(self, judge: Judge) -> dict[str, dict[str, Any]]:
         """What is to be known of each of the judge's models, by its name: headers, prices, context."""
@@ -162,16 +158,6 @@ class ModelCommand(Command):
             options[param.name] = None if value == () else value  # what may be repeated, and was not given
         ctx.models = ModelOptions(**options)
         return super().invoke(ctx)
-
-
-def _open_models(judge: Judge) -> None:
-    """Open the judge's models: a wrong name or a missing key is known before anything is asked."""
-    from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_reflection_model
-
-    check_model_of(judge)
-    open_judging_model(judge)
-    if not decides_alone(judge) or judge.parameters.get("reflection_model"):
-        open_reflection_model(judge)
 
 
 def _parameter(text: str) -> tuple[str, object]:

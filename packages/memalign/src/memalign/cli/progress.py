@@ -17,18 +17,14 @@ _REASONS = 20
 
 @contextmanager
 def show_progress() -> Iterator[Progress]:
-    """Show how far a run has come: by bars on a terminal, by a line now and then elsewhere."""
-    console = open_console(stderr=True)
-    if not console.is_terminal:
-        yield _lines()
-        return
+    """Show on stderr how far a run has come: as it goes on a terminal, at its end elsewhere."""
     from rich import progress
 
     columns = (
         *(progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn()),
         *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
     )
-    with progress.Progress(*columns, console=console) as drawn:
+    with progress.Progress(*columns, console=open_console(stderr=True)) as drawn:
         tasks: dict[str, Any] = {}
 
         def update(phase: str, done: int, total: int) -> None:
@@ -37,19 +33,6 @@ def show_progress() -> Iterator[Progress]:
             drawn.update(tasks[phase], completed=done, total=total or None)
 
         yield update
-
-
-def _lines() -> Progress:
-    """Say a line at every tenth of a phase."""
-    last: dict[str, int] = {}
-
-    def update(phase: str, done: int, total: int) -> None:
-        tenth = 10 * done // total if total else 0
-        if tenth > last.get(phase, -1):
-            last[phase] = tenth
-            say(f"{phase}: {done:,} of {total:,}" if total else f"{phase}: {done:,}")
-
-    return update
 
 
 def say_by_reason(word: str, pairs: Iterable[tuple[str, str]]) -> None:
