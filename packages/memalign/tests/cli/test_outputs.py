@@ -34,7 +34,7 @@ def test_one_reason_is_told_once_with_a_count() -> None:
     text = str(caught.value)
     assert "line 1 (t-0): no content" in text
     assert "the same on 49 more rows, the last on line 50" in text
-    assert "line 51: id is missing or empty" in text
+    assert "line 51: id is missing" in text
     assert len(text.splitlines()) < 6
     assert len(caught.value.rows) == 51
     assert str(InvalidRows("x", [RowError(line=1, reason="no")])) == "x: 1 invalid row, nothing was done\n  line 1: no"
