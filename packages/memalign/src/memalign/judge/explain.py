@@ -38,5 +38,5 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     if judgment.decided_by == "expert":
         return data
     prompt = await prompt_of(judge, example, open_model(judge), Calls())
-    shown = {"system": prompt.request.system, "user": prompt.request.user, "schema": prompt.request.schema}
-    return data | {"same_prompt": set(prompt.example_ids) == set(judgment.example_ids), "prompt": shown}
+    messages = {"system": prompt.request.system, "user": prompt.request.user, "schema": prompt.request.schema}
+    return data | {"same_prompt": set(prompt.example_ids) == set(judgment.example_ids), "prompt": messages}

@@ -114,9 +114,9 @@ def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Row]:
     columns = {field: name for field, name in names.items() if name in table.columns}
     if not columns.keys() & set(CONTENT_FIELDS):
         wanted = ", ".join(names[field] for field in CONTENT_FIELDS)
-        there = ", ".join(map(str, table.columns))[:300]
+        present = ", ".join(map(str, table.columns))[:300]
         hint = "Judge(columns={'outputs': 'answer'}) says which column a field is"
-        raise InputError(f"the frame has no column of content: {wanted}; its columns: {there}; {hint}")
+        raise InputError(f"the frame has no column of content: {wanted}; its columns: {present}; {hint}")
     if not len(table):
         return
     ids = table[columns["id"]].to_list() if "id" in columns else [None] * len(table)

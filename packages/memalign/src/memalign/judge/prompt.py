@@ -48,8 +48,8 @@ TASK_TOKENS = 500
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one item, and what its judgment will say about it.
 
-    It has `guideline_ids` and `example_ids` (the most useful last), the `facts` that tests found, `notes` on what was cut
-    or left out, and `item_texts`, the encoded texts of the item itself, which evidence may quote.
+    It has `guideline_ids` and `example_ids` (the most useful last), the `facts` that tests found, `notes` on what was
+    cut or left out, and `item_texts`, the encoded texts of the item itself, which evidence may quote.
     """
 
     request: ChatRequest

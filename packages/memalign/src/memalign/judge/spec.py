@@ -76,8 +76,8 @@ def _part(braces: str) -> Part:
     if part.field in CONTENT_FIELDS:
         return part
     raise InvalidInstructions(
-        f"the instructions name {{{{ {name} }}}}, which is not a field; they can name {_FIELDS}, and a part of one, such "
-        "as {{ inputs.question }} or {{ outputs[0].text }}"
+        f"the instructions name {{{{ {name} }}}}, which is not a field; they can name {_FIELDS}, and a part of one, "
+        "such as {{ inputs.question }} or {{ outputs[0].text }}"
     )
 
 

@@ -33,9 +33,9 @@ async def decide(
 ) -> Judgment:
     """Judge one item.
 
-    Without `standing` the experts' label on this very item does not answer for the model; without `checks` the questions
-    of the guidelines are not asked, and the model's own verdict stands. Raises InputError for an item that lacks a field
-    that the instructions name, or holds what no prompt can, and ModelError where the model failed.
+    Without `standing` the experts' label on this very item does not answer for the model; without `checks` the
+    questions of the guidelines are not asked, and the model's own verdict stands. Raises InputError for an item that
+    lacks a field that the instructions name, or holds what no prompt can, and ModelError where the model failed.
     """
     check_item(judge, example)
     # 1. An item that experts have judged has their label, and costs no call.

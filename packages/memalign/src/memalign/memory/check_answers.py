@@ -74,5 +74,5 @@ def _written_for(answers: Answers) -> set[str]:
 def _only(case: Case, answers: Answers, names: Collection[str]) -> Case:
     """The case with these answers, of which only the checks of these names stay."""
     margins = {name: margin for name, margin in answers.margins.items() if name in names}
-    kept = margins or answers.verdict is not None
-    return replace(case, answers=replace(answers, margins=margins) if kept else None)
+    empty = not margins and answers.verdict is None
+    return replace(case, answers=None if empty else replace(answers, margins=margins))

@@ -287,11 +287,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
         """All feedback whose words a prompt may hold: behind the guidelines in force, and on these cases."""
-        shown = frozenset(example_ids)
+        ids = frozenset(example_ids)
         guidelines = (key for guideline in self.semantic for key in (*guideline.exposed_to, *guideline.supported_by))
-        return frozenset(
-            (*guidelines, *(annotation.key for annotation in self.annotations() if annotation.id in shown))
-        )
+        return frozenset((*guidelines, *(annotation.key for annotation in self.annotations() if annotation.id in ids)))
 
     def record(self, key: FeedbackKey) -> tuple[Annotation, Case]:
         """The annotation of that key, with its case. Raises KeyError where there is none."""
