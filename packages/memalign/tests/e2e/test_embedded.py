@@ -52,7 +52,7 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
     entry = next(entry for entry in memory.ledger() if entry.key == ("t-1", "ana"))
     assert entry.guideline_ids or entry.reason, "a rule, or why there is none"
     assert result.usage.cost in (0.0, None)
-    assert result.usage.calls >= 2, "a rule and its questions; nothing is asked of a label alone"
+    assert result.usage.calls >= 1, "a rule; nothing is asked of a label alone"
 
     items = [
         {"id": "i-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},

@@ -71,5 +71,5 @@ def test_a_tie_teaches_nothing_and_tells_everybody() -> None:
     assert [(row.state, "a tie" in row.reason) for row in result.rows] == [("disputed", True)] * 2
     assert [(each.label, each.reason.split(",")[0]) for each in result.conflicts] == [(None, "a tie")]
     assert not model.requests
-    settled = result.judge.align([rows[0] | {"created_at": ONE}])
+    settled = result.judge.align([rows[0] | {"source": "ben"}])
     assert [each.label for each in settled.conflicts] == [True]
