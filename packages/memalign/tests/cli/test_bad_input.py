@@ -61,7 +61,6 @@ def test_a_judge_that_cannot_be_is_not_created(
         ("erase", "nobody", "t-1"),
         ("guideline", "nobody"),
         ("lock", "nobody", "t-1"),
-        ("unalign", "nobody", "--matching", "order", "--yes"),
         ("erase", "nobody", "--matching", "order", "--dry-run"),
         ("history", "nobody"),
         ("diff", "nobody", "1", "2"),

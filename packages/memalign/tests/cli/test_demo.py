@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from memalign import Judge
-from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, estimate, plan_text, verdict_table
+from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, estimate, verdict_table
 from memalign.cli.output import show
 from memalign.errors import ModelError
-from memalign.types import Feedback, Judgment, Usage
+from memalign.types import Feedback, Judgment
 from tests.cli.conftest import session
 from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
@@ -47,11 +47,8 @@ def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, caps
 def test_the_demo_says_first_what_it_costs(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo(session(), model="openai:test") == 0
     said = " ".join(capsys.readouterr().out.split("1. Nobody")[0].split())
-    assert f"It will make about {len(endpoint.requests)} calls" in said
-    assert "What this server charges for them is not known." in said
-    assert plan_text(Usage(calls=17, input_tokens=12_000, output_tokens=1_500, cost=0.008)) == (
-        "It will make about 17 calls with 13,500 tokens: about $0.008 at list price."
-    )
+    assert f"It will take about {len(endpoint.requests)} calls" in said
+    assert "cost unknown" in said, "what this server charges"
 
 
 def test_the_default_model_runs_the_demo_for_a_cent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_few_of_many_ids_and_reasons_are_shown(capsys: pytest.CaptureFixture[str
     say_by_reason("note", [(f"n-{number}", "cut") for number in range(5_000)])
     assert capsys.readouterr().err == "note: n-0, n-1, n-2, n-3, n-4 and 4995 more: cut\n"
     say_by_reason("failed", [(f"n-{number}", f"n-{number} has none") for number in range(5_000)])
-    assert capsys.readouterr().err.endswith("failed: 4,980 more reasons\n")
+    assert len(capsys.readouterr().err.splitlines()) == 21
 
 
 def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:

@@ -118,7 +118,7 @@ def report_parts(result: AlignResult) -> list[Any]:
         in_force_first = sorted(result.guidelines, key=lambda rule: memory.status(rule) != "active")
         rest = f"for all: memalign guideline {name}"
         parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
-    parts += _impact(result.impact)
+    parts += [] if result.impact is None else _impact(result.impact)
     parts += top([line for check in result.locks if (line := _lock(name, check))])
     parts += top([_conflict(conflict) for conflict in result.conflicts])
     if any(conflict.kind == "comments" for conflict in result.conflicts):
@@ -139,18 +139,16 @@ def _conflict(conflict: Conflict) -> str:
     return f"conflict on {listed(conflict.ids)}: {labels}; {counts} counts, {conflict.reason}"
 
 
-def _impact(impact: Impact | None) -> list[Any]:
+def _impact(impact: Impact) -> list[str]:
     """How verdicts on past cases changed."""
-    if impact is None:
-        return []
     line = f"judged {impact.checked} taught cases again, each hidden from the judge: "
     line += f"{impact.fixed} fixed, {impact.broken} broken, {counted(len(impact.changes), 'verdict')} changed"
-    rows = [
-        (case.id, *map(label_text, (case.label, case.before, case.after)), case.effect, listed(case.guideline_ids))
+    changes = [
+        f"{case.effect}: {case.id}, {label_text(case.before)} before, {label_text(case.after)} now "
+        f"(experts: {label_text(case.label)}; {listed(case.guideline_ids) or 'no new guideline'})"
         for case in impact.changes
     ]
-    columns = ("id", "experts", "before", "after", "effect", "guideline")
-    return [line, *([table(columns, rows, title="Changed verdicts", limit=_LIMIT)] if rows else [])]
+    return [line, *top(changes)]
 
 
 def _lock(name: str, check: LockCheck) -> str:

@@ -12,7 +12,7 @@ import typer
 from memalign.cli.align import report_parts
 from memalign.cli.embedded_models import download
 from memalign.cli.options import Yes
-from memalign.cli.output import counted, print_json, show, table, usage_text
+from memalign.cli.output import print_json, show, table, usage_text
 from memalign.cli.progress import show_progress
 from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import ConfigurationError, ModelError
@@ -53,7 +53,8 @@ def demo(
     lessons, unseen = demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl")
     judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=chat)
     tell(f"A judge of a shop's replies, on {chat.name}. Is a reply good enough to send?")
-    tell(LOCAL if chat.name.startswith("local:") else plan_text(estimate(judge, lessons, unseen)))
+    plan = f"It will take about {usage_text(estimate(judge, lessons, unseen))}."
+    tell(LOCAL if chat.name.startswith("local:") else plan)
 
     tell("", "1. Nobody has taught the judge yet")
     before = _judge(judge, unseen)
@@ -95,17 +96,6 @@ def demo(
         print_json({**data, "align": learned.to_dict(), "unalign": forgot.to_dict()})
     failed = any(judgment.error for judgments in verdicts.values() for judgment in judgments)
     return FAILURES if failed or learned.pending or forgot.pending else DONE
-
-
-def plan_text(usage: Usage) -> str:
-    """What the demo will ask of a provider's model, and what that costs, before it asks."""
-    from memalign.values import dollars
-
-    tokens = usage.input_tokens + usage.output_tokens
-    plan = f"It will make about {counted(usage.calls, 'call')} with {tokens:,} tokens"
-    if usage.cost is None:
-        return f"{plan}. What this server charges for them is not known."
-    return f"{plan}: about {dollars(usage.cost)} at list price."
 
 
 def embedded_model_name(tell: Callable[[str], None], *, yes: bool) -> str:

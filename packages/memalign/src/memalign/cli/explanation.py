@@ -60,7 +60,21 @@ def explain(
 def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     from memalign.judge.decision import finding_text
 
-    parts: list[Any] = [facts(_verdict(judgment, data["version"]))]
+    decided_by = {
+        "expert": "the label that experts gave this item; no model was called",
+        "calibrator": f"the calibrator; the model's own verdict is {label_text(judgment.own_value)}",
+    }
+    rows = (
+        ("value", label_text(judgment.value)),
+        ("rationale", judgment.rationale),
+        ("confidence", judgment.confidence),
+        ("decided by", decided_by.get(judgment.decided_by, "the model")),
+        ("version", f"{data['version']}, memory {judgment.memory_hash}"),
+        ("model", judgment.model),
+        ("usage", usage_text(judgment.usage, sum(judgment.usage.seconds.values()))),
+        ("notes", "; ".join(judgment.notes)),
+    )
+    parts: list[Any] = [facts((name, value) for name, value in rows if value)]
     for guideline in data["guidelines"]:
         parts.append(f"your rule {guideline['id']}: {guideline['text']}")
         findings = [finding for finding in judgment.findings if finding.guideline == guideline["id"]]
@@ -73,21 +87,3 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         title = "The prompt" if data["same_prompt"] else "The prompt as it would be now, with other cases"
         parts.append(f"{title}\n\n--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n")
     return parts
-
-
-def _verdict(judgment: Judgment, version: int) -> list[tuple[object, object]]:
-    decided_by = {
-        "expert": "the label that experts gave this item; no model was called",
-        "calibrator": f"the calibrator; the model's own verdict is {label_text(judgment.own_value)}",
-    }
-    rows = (
-        ("value", label_text(judgment.value)),
-        ("rationale", judgment.rationale),
-        ("confidence", judgment.confidence),
-        ("decided by", decided_by.get(judgment.decided_by, "the model")),
-        ("version", f"{version}, memory {judgment.memory_hash}"),
-        ("model", judgment.model),
-        ("usage", usage_text(judgment.usage, sum(judgment.usage.seconds.values()))),
-        ("notes", "; ".join(judgment.notes)),
-    )
-    return [(name, value) for name, value in rows if value]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from memalign.cli.align import run_and_report
 from memalign.cli.history import diff_lines
 from memalign.cli.options import Name, Yes
-from memalign.cli.output import counted, say, top
+from memalign.cli.output import listed, show, top
 from memalign.cli.progress import show_progress
 from memalign.cli.session import DONE, FAILURES, Session, confirmed
-from memalign.errors import UnknownKey
-
-if TYPE_CHECKING:
-    from memalign.types import FeedbackKey
 
 Keys = Annotated[
     list[str] | None,
@@ -42,7 +37,6 @@ Matching = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")]
 
 _LIMIT = 30  # lines
-_REST = "to list all: --dry-run --json"
 
 
 def unalign(
@@ -51,9 +45,7 @@ def unalign(
     keys: Keys = None,
     *,
     source: Source = None,
-    matching: Matching = None,
     dry_run: DryRun = False,
-    yes: Yes = False,
     people_agree: Annotated[
         bool,
         typer.Option(
@@ -72,24 +64,15 @@ def unalign(
     from memalign.align.forget import forget
     from memalign.registry.diff import compare
 
-    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
-    if dry_run or matching is not None:
+    chosen = tuple(keys or ())
+    if dry_run:
         number, judge = session.judge(name)
-        places = {} if matching is None else judge.memory.matching(matching, source=source)
-        named = judge.memory.keys(*chosen, source=source) if chosen or matching is None else tuple(places)
-        going = tuple(key for key in named if matching is None or key in places)
-        if not going:
-            raise UnknownKey(f"no such feedback of {name!r} holds this text")
+        going = judge.memory.keys(*chosen, source=source)
         after = without_disputed(forget(judge.memory, going, people_agree=people_agree))
         changes = compare(judge, judge.replace(memory=after))
-        lines = [*_places(going, places), *top(diff_lines(changes), _LIMIT, _REST)]
-        if dry_run:
-            data = {"judge": name, "version": number, "dry_run": True, "keys": list(going), "places": places}
-            session.give({**data, "changes": vars(changes)}, *lines)
-            return DONE
-        if not _agreed(session, lines, f"Withdraw {counted(len(going), 'piece')} of feedback from {name}?", yes=yes):
-            return DONE
-        chosen, source = going, None
+        data = {"judge": name, "version": number, "dry_run": True, "keys": going, "changes": vars(changes)}
+        session.give(data, f"to forget: {listed(going)}", *top(diff_lines(changes), _LIMIT))
+        return DONE
     options: dict[str, Any] = {"source": source, "people_agree": people_agree}
     return run_and_report(
         session, name, lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options)
@@ -116,7 +99,7 @@ def erase(
     from memalign.memory.text_search import Finder
 
     registry = session.registry()
-    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
+    chosen = tuple(keys or ())
     if not chosen and source is None and matching is None and not dry_run:
         session.give({"compacted": True}, f"rewritten: {registry.compact() or 'the file'}")
         return DONE
@@ -124,33 +107,19 @@ def erase(
         preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
         latest = registry.load(name)
         places = {} if matching is None else latest.memory.matching(matching)
-        lines = [*_places(preview.keys, places), str(preview)]
+        lines = [f"to forget: {key}  (in {', '.join(places[key])})" for key in preview.keys if key in places]
+        lines = [*top(lines, _LIMIT, "to list all: --dry-run --json"), str(preview)]
         if matching is not None and Finder(matching).holds(latest.instructions):
             lines.append(f"{name}'s instructions contain the text too; to change them: memalign edit {name}")
         if dry_run:
             session.give({**preview.to_dict(), "places": places}, *lines)
             return DONE
-        question = f"Erase {preview.counts} from every version of {name} and every table, for good?"
-        if not _agreed(session, lines, question, yes=yes):
+        show(*lines, stderr=True)
+        if not confirmed(f"Erase {preview.counts} from every version of {name} and every table, for good?", yes=yes):
+            session.give({"done": False}, "nothing was changed")
             return DONE
     session.after_interrupt = f"run the same command again. If it finds nothing any more: memalign erase {name}"
     with show_progress() as progress:
         receipt = registry.erase(name, chosen, source=source, matching=matching, progress=progress)
     session.give(receipt.to_dict(), str(receipt))
     return DONE if receipt.complete and not receipt.pending else FAILURES
-
-
-def _places(keys: tuple[FeedbackKey, ...], places: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:
-    """A line a piece of feedback, with the fields in which a text was found."""
-    lines = [f"to forget: {key}" + (f"  (in {', '.join(places[key])})" if key in places else "") for key in keys]
-    return top(lines, _LIMIT, _REST)
-
-
-def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> bool:
-    """Show what would go, and ask. Raises InputError where nobody is there to answer."""
-    for line in lines:
-        say(line)
-    if confirmed(question, yes=yes):
-        return True
-    session.give({"done": False}, "nothing was changed")
-    return False

@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from memalign.cli.output import listed, open_console, say
+from memalign.cli.output import listed, open_console, show, top
 
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how much of it is done, and the total, which is 0 where it is not known."""
-
-_NAMED = 5  # ids of one reason
-_REASONS = 20
 
 
 @contextmanager
@@ -40,8 +37,5 @@ def say_by_reason(word: str, pairs: Iterable[tuple[str, str]]) -> None:
     ids: dict[str, list[str]] = {}
     for example_id, reason in pairs:
         ids.setdefault(reason, []).append(example_id)
-    reasons = sorted(ids.items(), key=lambda pair: -len(pair[1]))
-    for reason, names in reasons[:_REASONS]:
-        say(f"{word}: {listed(names, _NAMED)}: {reason}")
-    if len(reasons) > _REASONS:
-        say(f"{word}: {len(reasons) - _REASONS:,} more reasons")
+    lines = [f"{word}: {listed(ids[reason], 5)}: {reason}" for reason in sorted(ids, key=lambda r: -len(ids[r]))]
+    show(*top(lines, rest="the output has all"), stderr=True)
