@@ -93,9 +93,8 @@ def test_one_label_only_cannot_tell_agreement_from_chance(measure, pairs):
     assert measure(*columns(pairs) if pairs else ([], [])) is None
 
 
-@pytest.mark.parametrize("units", [[["A", "A"], ["A"]], [["A"], ["B"]], []])
-def test_alpha_needs_two_labels_and_a_case_of_two_people(units):
-    assert krippendorff_alpha(units) is None
+def test_alpha_needs_two_labels_and_a_case_of_two_people():
+    assert {krippendorff_alpha(units) for units in ([["A", "A"], ["A"]], [["A"], ["B"]], [])} == {None}
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
@@ -118,14 +117,6 @@ def test_lins_concordance_is_kappa_with_quadratic_weights(pairs):
     apart = sum((a - b) ** 2 for a, b in pairs)
     by_chance = sum((a - b) ** 2 for a in first for b in second) / len(pairs)
     assert ccc(first, second) == (pytest.approx(1 - apart / by_chance) if by_chance else None)
-
-
-@given(st.lists(st.lists(st.integers(1, 4), max_size=4), max_size=12))
-def test_alpha_is_bounded_and_blind_to_order(units):
-    for level in ("nominal", "ordinal", "interval"):
-        value = krippendorff_alpha(units, level=level)
-        assert value is None or value <= 1 + 1e-9
-        assert value == pytest.approx(krippendorff_alpha([unit[::-1] for unit in reversed(units)], level=level))
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

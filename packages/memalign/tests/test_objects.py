@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -79,18 +78,6 @@ def test_a_judgment_is_a_dictionary_of_its_fields() -> None:
     assert (fields["id"], fields["value"], fields["findings"][0]["taught_by"]) == ("t-1", True, [["t-1", "ana"]])
 
 
-# -- in a web application; FastAPI: tests/integrations ---------------------------------------------------------------------------
-
-
-def test_a_pydantic_model_has_our_values_as_fields() -> None:
-    pydantic = pytest.importorskip("pydantic")
-    kept = pydantic.create_model("Kept", judgment=(Judgment, ...))(judgment=JUDGMENT)
-    assert kept.judgment is JUDGMENT
-    assert type(kept).model_validate_json(kept.model_dump_json()).judgment == JUDGMENT
-    with pytest.raises(pydantic.ValidationError):
-        type(kept)(judgment={"value": [1]})
-
-
 # -- in a notebook -----------------------------------------------------------------------------------------------------
 
 
@@ -126,25 +113,15 @@ def test_a_repr_is_a_few_lines() -> None:
 
 def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures: list[str] = []
-
-    def update(data: dict[str, str], *, raw: bool) -> None:
-        pictures.append(data["text/plain"])
-
-    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> SimpleNamespace:
-        return SimpleNamespace(update=update)
-
-    def ipython(kernel: object) -> None:
-        here = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
-        monkeypatch.setitem(sys.modules, "IPython", here)
-
-    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
-    one, _ = judge()
-    many = [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
-    ipython(None)  # a terminal's IPython
-    one.judge_many(many)
-    assert not pictures
-    ipython("a kernel")
-    one.judge_many(many)
+    picture = SimpleNamespace(update=lambda data, raw: pictures.append(data["text/plain"]))
+    shown = SimpleNamespace(display=lambda data, raw, display_id: picture)
+    monkeypatch.setitem(sys.modules, "IPython.display", shown)
+    one, many = judge()[0], [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
+    for kernel in (None, "a kernel"):
+        assert not pictures, "a terminal's IPython has no kernel"
+        shell = SimpleNamespace(kernel=kernel)
+        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell))
+        one.judge_many(many)
     assert pictures[-1] == "judge: 500 of 500"
     assert len(pictures) < 250, "it is drawn now and then"
     one.align(rows(2))
@@ -152,16 +129,3 @@ def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatc
     before = len(pictures)
     one.judge_many(many, progress=lambda *_: None)
     assert len(pictures) == before
-
-
-# -- in an editor ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("call", [Judge.__call__, Judge.ajudge])
-def test_an_editor_knows_the_fields(call: Any) -> None:
-    (fields,) = get_args(
-        inspect.signature(call, eval_str=True, locals={"ValueT_co": bool}).parameters["fields"].annotation
-    )
-    assert list(fields.__annotations__) == ["inputs", "outputs", "expectations", "conversation", "trace", "id"]
-    with pytest.raises(TypeError, match="answer"):
-        judge()[0](outputs="x", answer="y")  # type: ignore[call-arg]

@@ -37,10 +37,9 @@ class TestExample:
     def test_one_content_field_is_enough(self, name: str, content: object) -> None:
         assert Example(id="t-1", **dict[str, Any]({name: content})).content == {name: content}
 
-    @pytest.mark.parametrize("content", [{}, {"inputs": None}, {"meta": {"a": 1}}])
-    def test_a_case_without_content_is_refused(self, content: dict[str, Any]) -> None:
+    def test_a_case_without_content_is_refused(self) -> None:
         with pytest.raises(InputError, match="'t-1' has no content"):
-            Example(id="t-1", **content)
+            Example(id="t-1", inputs=None, meta={"a": 1})
 
     @pytest.mark.parametrize("bad", ["", "  ", None, 7, "a\nb", "a\rb", "a\0b"])
     def test_an_id_is_one_line_of_text(self, bad: Any) -> None:
@@ -160,14 +159,6 @@ class TestFeedback:
     def test_another_time_is_refused(self, bad: Any) -> None:
         with pytest.raises(InputError, match="not a time in ISO 8601"):
             Feedback(id="t-1", value=True, created_at=bad)
-
-    @given(
-        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),
-        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),
-    )
-    def test_later_times_sort_later(self, one: datetime, other: datetime) -> None:
-        kept = [str(Feedback(id="t", value=True, created_at=str(each)).created_at) for each in (one, other)]
-        assert (kept[0] < kept[1]) == (one < other)
 
 
 def test_usages_add_up_with_unknown_costs_unknown() -> None:

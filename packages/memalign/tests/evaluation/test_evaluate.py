@@ -45,17 +45,9 @@ def asked(judge):
 # -- what is compared with what ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("memory", "label"),
-    [
-        (Memory(), False),
-        (Memory(authority=("ana",)), True),
-    ],
-    ids=["most people", "who has authority"],
-)
+@pytest.mark.parametrize(("memory", "label"), [(Memory(), False), (Memory(authority=("ana",)), True)])
 def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label):
-    when = {"ana": "2026-03-01", "ben": "2026-01-01", "eva": "2026-01-02"}
-    rows = [said("t-1", who == "ana", who, created_at=moment) for who, moment in when.items()]
+    rows = [said("t-1", who == "ana", who) for who in ("ana", "ben", "eva")]
     judge = judge_of("bool", {"t-1": label, "t-2": True}, memory=memory)
     result = evaluate(judge, [*rows, said("t-2", True)])
     assert asked(judge) == ["t-1", "t-2"], "once each"
@@ -160,10 +152,7 @@ def test_the_confusion_matrix_has_people_in_rows():
 def test_five_of_five_is_no_proof_of_perfection():
     right = many("bool", [(True, True)] * 3 + [(False, False)] * 2).metrics
     assert (right["accuracy"].value, right["accuracy"].low) == (1.0, pytest.approx(0.4629, abs=1e-4))
-    assert (right["kappa"].value, right["kappa"].high) == (1.0, 1.0)
-    assert (right["kappa"].low or 0) < 0, "of four cases more, half are wrong"
-    wrong = many("bool", [(True, False)] * 5).metrics["accuracy"]
-    assert (wrong.low, wrong.high) == (0.0, pytest.approx(1 - 0.4629, abs=1e-4))
+    assert (right["kappa"].value, right["kappa"].high, (right["kappa"].low or 0) < 0) == (1.0, 1.0, True)
 
 
 def test_cases_of_one_group_count_together():

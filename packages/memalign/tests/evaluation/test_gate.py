@@ -172,12 +172,11 @@ class TestJudgmentsOfAFile:
             with pytest.raises(InputError, match=message):
                 decide(judge_that(never)[0], rows, judged=file, **self.DEMAND)
 
-    @pytest.mark.parametrize("step", [1, -1])
-    def test_each_judge_finds_its_own_file(self, file: Path, tmp_path: Path, step: int) -> None:
+    def test_each_judge_finds_its_own_file(self, file: Path, tmp_path: Path) -> None:
         judge, model = judge_that(never)
         base = judge.replace(instructions="Kind? {{ outputs }}")
         base.judge_many(labelled(60), out=tmp_path / "base.jsonl")
-        calls, files = len(model.requests), [file, tmp_path / "base.jsonl"][::step]
+        calls, files = len(model.requests), [tmp_path / "base.jsonl", file]
         assert decide(judge, labelled(60), base, not_worse_than=50, judged=files).outcome == "pass"
         assert len(model.requests) == calls
 

@@ -77,7 +77,6 @@ LENGTH = Finding(guideline=None, check="the length", contribution=2.0)
         (NEAR, said(p=0.1, answer="n/a"), "no guideline applies"),
         (NEAR, said(findings=()), "no guideline applies"),
         (NEAR, said(findings=(LENGTH,)), "no guideline applies"),
-        (NEAR, said(p=None, answer="no"), "nothing unusual about it"),
         (NEAR, said(findings=(applies("G1", True),)), "nothing unusual about it"),
         (NEAR, said(findings=(applies("G1", True), applies("G2", False))), "guidelines contradict each other"),
         (NEAR, said(confidence=0.55), "unsure (55%)"),
