@@ -17,16 +17,13 @@ from memalign.content import as_read
             "question: Why?\ncontext:\n  -\n    a\n    b\n  -\n    n: 1\nnone: null",
         ),
         ("outputs", [True, 2.5], "- true\n- 2.5"),
-        ("inputs", {}, ""),
         (
             "conversation",
-            [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Two\nlines."}],
-            "user: Hi.\nassistant:\n  Two\n  lines.",
-        ),
-        (
-            "conversation",
-            [{"role": "assistant", "tool_calls": [{"function": {"name": "find", "arguments": '{"q": "x"}'}}]}],
-            "assistant:\ncalls:\n  -\n    name: find\n    arguments:\n      q: x",
+            [
+                {"role": "user", "content": "Two\nlines."},
+                {"role": "assistant", "tool_calls": [{"function": {"name": "find", "arguments": '{"q": "x"}'}}]},
+            ],
+            "user:\n  Two\n  lines.\nassistant:\ncalls:\n  -\n    name: find\n    arguments:\n      q: x",
         ),
         (
             "trace",
