@@ -27,7 +27,7 @@ _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 
 
 def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
-    """The first image, sound, video or file in `value`: place, kind and sign. A tiny icon in a page's source is text."""
+    """The first image, sound, video or file in `value`: place, kind, sign. A tiny icon in a page's source is text."""
     waiting: list[tuple[str, object]] = [(place, value)]
     while waiting:
         place, part = waiting.pop()

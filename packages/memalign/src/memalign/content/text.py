@@ -33,7 +33,7 @@ def words_of(name: str, value: object) -> Iterator[str]:
 
 
 def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """What the judged system said, each with its field: outputs, turns, a trace's outputs; all of one that is a text."""
+    """What the judged system said, with its field: outputs, turns, a trace's outputs; all of one that is a text."""
     for name in ("outputs", "conversation", "trace"):
         value = content.get(name)
         if name == "trace" and (tree := span_tree(value)) is not None:

@@ -41,7 +41,7 @@ def share_interval(right: Sequence[bool], groups: Groups = None) -> Interval | N
 
 
 def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval | None:
-    """Bonett and Price's interval of the mean change: 1 for a case that only the second judge got right, -1 the first."""
+    """Bonett and Price's interval of the mean change: 1 where only the second judge is right, -1 where the first is."""
     effect, degrees = _design_effect([float(change) for change in changes], groups)
     worse, better, n = changes.count(-1), changes.count(1), len(changes)
     return paired_share_interval(worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees)
