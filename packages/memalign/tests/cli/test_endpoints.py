@@ -225,6 +225,4 @@ def test_a_registry_of_others_fills_no_variable(
 def test_a_header_names_only_variables_made_for_headers(memalign: Run, tone: str) -> None:
     refused = memalign("edit", tone, "--header", "Authorization: Bearer $AWS_SECRET_ACCESS_KEY")
     assert refused.code == 2
-    assert (
-        "header Authorization: AWS_SECRET_ACCESS_KEY is not sent; only variables named MEMALIGN_HEADER_" in refused.err
-    )
+    assert "an environment variable whose name begins with MEMALIGN_HEADER_ (no other is sent)" in refused.err

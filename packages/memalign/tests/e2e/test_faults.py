@@ -132,7 +132,7 @@ FAULTS = {
     "hang": (hang(), r"ModelUnavailable: .*no answer in 0\.3 s"),
     "closed": (closed(), "ModelUnavailable: "),
     "cut": (cut('{"changes": [{"action": "ADD", "fee'), "InvalidOutput: "),
-    "wrong schema": (says('{"guidelines": ["x"]}'), "InvalidOutput: .*lacks changes"),
+    "wrong schema": (says('{"guidelines": ["x"]}'), "InvalidOutput: .*required: .*changes"),
     "no JSON": (says("I would rather talk."), "InvalidOutput: "),
     "refusal": (refusal(), "ModelRefused: "),
     "filter": (content_filter(), "ModelRefused: "),

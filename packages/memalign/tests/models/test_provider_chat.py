@@ -151,8 +151,8 @@ TOO_LONG = bad_request("Maximum context length is 8192 tokens", "context_length_
             (Fault(status=400, body={"error": QUOTING | {"request": quoted}}), ModelRejected, "Bad request", 4)
             for quoted in ("we set a content_filter", "the maximum context is too long", "your credit and quota")
         ),
-        (error_in_answer({"message": "Down", "code": 502}), ModelUnavailable, "HTTP 200, Down", 3),
-        (error_in_answer("No models loaded."), ModelRejected, "HTTP 200, No models loaded.", 4),
+        (error_in_answer({"message": "Down", "code": 502}), ModelUnavailable, "HTTP 502, Down", 3),
+        (error_in_answer("No models loaded."), ModelRejected, "HTTP 400, No models loaded.", 4),
         (server_error(), ModelUnavailable, r"HTTP 500, The server had an error \(3 attempts\).*not your request", 3),
         (rate_limited(), RateLimited, r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONC", 3),
     ],

@@ -1,73 +1,35 @@
 """From what a model wrote to an object that fits the schema it was given.
 
-An answer that means one thing is taken though it is spelt otherwise: see `understood`. What a model wrote is never
-repeated in an error: errors are kept in ledgers and judgments, and an erased text must not live on in them.
+What a model wrote is never repeated in an error: errors are kept in ledgers and judgments, and an erased text must not
+live on in them.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["find_object", "misfit", "read_answer", "show_raw", "understood"]
+__all__ = ["find_object", "misfit", "read_answer", "show_raw"]
 
 logger = logging.getLogger("memalign.raw_answers")
-
-_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def read_answer(
     text: str, schema: dict[str, Any], *, optional: Collection[str] = ()
 ) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object in an answer, as the schema spells it, and why it does not do: "" where it does.
+    """The JSON object in an answer, and why it does not do: "" where it does.
 
     Args:
         text: What the model wrote.
         schema: Of an object.
         optional: Properties that may be missing, or be anything.
     """
-    parsed = find_object(text)
-    if parsed is None:
+    data = find_object(text)
+    if data is None:
         return None, "it held no JSON object"
-    if misfit(parsed, schema, optional=optional) is None:
-        return parsed, ""
-    data = understood(parsed, schema)
     return data, misfit(data, schema, optional=optional) or ""
-
-
-def understood(value: Any, schema: dict[str, Any]) -> Any:
-    """`value` as `schema` spells it, where it can mean one thing only; what else there is stays as it is.
-
-    Keys and labels may be written in other capitals or with spaces around them; keys that the schema does not have are
-    left out; numbers may be texts ("4") and truth values words ("True", "no"), also where labels are meant.
-    """
-    kind, labels = schema.get("type"), schema.get("enum")
-    if isinstance(value, dict) and "properties" in schema:
-        fields = {}
-        for key, inner in schema["properties"].items():
-            alike = [key] if key in value else [name for name in value if _plain(name) == _plain(key)]
-            if len(alike) == 1:  # twice in other capitals it counts as missing
-                fields[key] = understood(value[alike[0]], inner)
-        return fields
-    if isinstance(value, list) and "items" in schema:
-        return [understood(entry, schema["items"]) for entry in value]
-    if kind == "boolean" and isinstance(value, str):
-        return _TRUTH.get(_plain(value), value)
-    if kind in ("integer", "number") and isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        return float(value) if "." in value else int(value)
-    if labels and value not in labels and isinstance(value, str | int):
-        word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else _plain(str(value))
-        meant = [label for label in labels if isinstance(label, str) and _plain(label) == word]
-        return meant[0] if len(meant) == 1 else value
-    return value
-
-
-def _plain(text: str) -> str:
-    return text.strip().casefold()
 
 
 def find_object(text: str) -> dict[str, Any] | None:
@@ -102,7 +64,8 @@ def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] =
         value = {key: part for key, part in value.items() if key not in optional}
         schema = schema | {"required": [key for key in schema.get("required", ()) if key not in optional]}
 
-    wrong = next(Draft202012Validator(schema).iter_errors(value), None)
+    errors = Draft202012Validator(schema).iter_errors(value)
+    wrong = next((error for error in errors if error.validator != "additionalProperties"), None)  # which do no harm
     if wrong is None:
         return None
     rule = json.dumps(wrong.validator_value, ensure_ascii=False)

@@ -8,7 +8,6 @@
 | the provider's content filter                                          | ModelRefused     | no      |
 | an answer over which the provider's library stumbles                   | InvalidOutput    | no      |
 
-An error inside an answer of HTTP 200 is what its code says, else as 400.
 Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead:
 the whole run stops. Later they cost single calls, so that what was paid for is kept.
 
@@ -26,7 +25,7 @@ from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUna
 from memalign.models.providers import Target
 from memalign.models.retry import AttemptFailed
 
-__all__ = ["OVERLOAD", "ErrorInAnswer", "PromptTooLong", "failure_of", "raw_of", "status_of"]
+__all__ = ["OVERLOAD", "PromptTooLong", "failure_of", "raw_of", "status_of"]
 
 OVERLOAD = (429, 503, 529)
 """Statuses that say that there is too much at once."""
@@ -48,20 +47,6 @@ _NOT_PROMISED = "the server's answer is not what its API promises"
 
 class PromptTooLong(ModelRejected):
     """The prompt is longer than the model's context; a shorter one may do."""
-
-
-class ErrorInAnswer(Exception):
-    """An error that came as the body of an answer of HTTP 200: `error`, an object or a text."""
-
-    def __init__(self, error: object) -> None:
-        super().__init__("an error inside an answer of HTTP 200")
-        self.body = {"error": error if isinstance(error, dict) else {"message": str(error)}}
-
-    @property
-    def status_code(self) -> int:
-        """The HTTP status that its code is; 400 where that is none."""
-        code = str(_field(self, "code"))
-        return int(code) if re.fullmatch("[45][0-9][0-9]", code) else 400
 
 
 def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> AttemptFailed:
@@ -109,8 +94,7 @@ def raw_of(error: BaseException) -> object:
 
 def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
     message = _message(error)
-    kind = str(error) if isinstance(error, ErrorInAnswer) else f"HTTP {status}"
-    reason = ", ".join(filter(None, [kind, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"]))
+    reason = ", ".join(filter(None, [f"HTTP {status}", message[:_LONGEST]]))
     header = "memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'"
     key = target.key_name or (f"the server's key ({header})" if target.address else "the provider's key")
     if status == 429 and _QUOTA.search(str(_field(error, "code"))):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.openai import OpenAIChatModel
-
-from memalign.models.provider_errors import ErrorInAnswer
 
 if TYPE_CHECKING:
     from openai.types import chat
@@ -22,5 +21,7 @@ class CheckedChatModel(OpenAIChatModel):
         for part in (response, *choices[:1]):
             error = (part.model_extra or {}).get("error")
             if error and (part is not response or not choices):
-                raise ErrorInAnswer(error)
+                code = error.get("code") if isinstance(error, dict) else None
+                status = code if isinstance(code, int) and 400 <= code < 600 else 400
+                raise ModelHTTPError(status, self.model_name, {"error": error})
         return super()._validate_completion(response)
