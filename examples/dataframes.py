@@ -65,7 +65,7 @@ result
 
 # %%
 aligned = result.judge
-ma.to_frame(aligned.memory.guidelines)[["id", "text", "supported_by"]]
+aligned.memory.semantic
 
 # %% [markdown]
 # ## Is it better?
@@ -77,7 +77,7 @@ after = ma.evaluate(aligned, held_out)
 print(ma.compare(before, after))
 
 # %%
-cases = ma.to_frame(after)
+cases = pd.DataFrame({"label": [case.label for case in after.cases], "value": [case.value for case in after.cases]})
 pd.crosstab(cases["label"], cases["value"], rownames=["people"], colnames=["judge"])
 
 # %% [markdown]
@@ -94,7 +94,7 @@ judgments[0]
 # Each judgment has the id of its row, so the verdicts join the table.
 
 # %%
-verdicts = ma.to_frame(judgments)[["id", "value", "rationale", "guideline_ids", "cost"]]
+verdicts = judgments.to_frame(["id", "value", "rationale", "guideline_ids", "cost"])
 judged = new.merge(verdicts, on="id")
 judged
 
@@ -102,7 +102,7 @@ judged
 # ## What became of every piece of feedback
 
 # %%
-ma.to_frame(aligned.memory.ledger())[["id", "source", "state", "guideline_ids", "reason"]]
+pd.DataFrame([(str(entry.key), entry.state, entry.reason) for entry in aligned.memory.ledger()])
 
 # %% [markdown]
 # ## Ana changes her mind
@@ -119,4 +119,4 @@ print(without)
 # %%
 registry = ma.Registry("sqlite:///judges.db")
 saved = registry.save(without.judge)
-ma.to_frame(registry.history("send"))[["number", "action", "summary"]]
+pd.DataFrame([(version.number, version.action, version.summary) for version in registry.history("send")])

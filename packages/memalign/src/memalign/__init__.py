@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         next_cases,
     )
     from memalign.judge import Judge
-    from memalign.judge.judgments import to_frame
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.registry import Receipt, Registry
@@ -69,7 +68,6 @@ __all__ = [
     "evaluate",
     "gate",
     "next_cases",
-    "to_frame",
 ]
 
 _ROOMS = {
@@ -77,7 +75,6 @@ _ROOMS = {
     "errors": "MemalignError",
     "evaluation": "Comparison Evaluation GateResult NextCase NextCases compare evaluate gate next_cases",
     "judge": "Judge",
-    "judge.judgments": "to_frame",
     "memory": "Memory",
     "models": "ChatModel EmbeddingModel",
     "registry": "Receipt Registry",

@@ -1,16 +1,16 @@
-"""Judgments and other results as DataFrames: one row a record, one column a field."""
+"""Judgments as DataFrames: one row a judgment, one column a field."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Literal, overload
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.types import FeedbackKey, Judgment, Usage, as_json
+from memalign.types import Judgment, as_json
 from memalign.values import ValueT_co
 
-__all__ = ["COLUMNS", "JudgmentList", "Library", "to_frame"]
+__all__ = ["COLUMNS", "JudgmentList", "Library"]
 
 Library = Literal["pandas", "polars", "pyarrow"]
 
@@ -76,56 +76,22 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
 
-def to_frame(records: Any, *, library: Library = "pandas") -> Any:
-    """Return records as a DataFrame: their fields are its columns, in their order.
-
-    Args:
-        records: Judgments, a ledger (`judge.memory.ledger()`), an Evaluation or next cases (their cases), an
-            AlignResult (its rows), Feedback, Examples, guidelines, or mappings.
-        library: "pandas", "polars" or "pyarrow".
-
-    Returns:
-        A DataFrame, or an Arrow table. Usage is one column a figure, `seconds` the sum over phases; a key of feedback
-        is its written form beside its `id` and `source`; objects, and lists of them, are JSON text.
-
-    Raises:
-        ConfigurationError: When the library is not installed.
-        InputError: When something has no fields.
-    """
-    rows = getattr(records, "cases", getattr(records, "rows", records))
-    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        raise InputError(f"records are a list of judgments or the like, not {type(rows).__name__}")
-    return _frame([_cells(record) for record in rows], library)
+def _cells(judgment: Judgment) -> dict[str, Any]:
+    """The fields of a judgment and of its usage: text, numbers and lists of text; anything deeper is JSON text."""
+    fields = as_json(judgment)
+    usage = fields.pop("usage")
+    fields |= usage | {"seconds": sum(usage["seconds"].values())}
+    return fields | {"findings": json.dumps(fields["findings"], ensure_ascii=False)}
 
 
-def _cells(record: object) -> dict[str, Any]:
-    """A record's fields as `to_frame` has them."""
-    fields = as_json(record)
-    if not isinstance(fields, dict):
-        raise InputError(f"a record has fields; {type(record).__name__} has none")
-    key = getattr(record, "key", None)
-    cells: dict[str, Any] = {"id": key.id, "source": key.source} if isinstance(key, FeedbackKey) else {}
-    for name, value in fields.items():
-        if isinstance(getattr(record, name, None), Usage):
-            cells |= value | {"seconds": sum(value["seconds"].values())}
-        elif isinstance(value, dict) or (isinstance(value, list) and not all(isinstance(part, str) for part in value)):
-            cells[str(name)] = json.dumps(value, ensure_ascii=False)
-        else:
-            cells[str(name)] = value
-    if isinstance(correct := getattr(record, "correct", None), bool):
-        cells["correct"] = correct
-    return cells
-
-
-def _frame(rows: Sequence[dict[str, Any]], library: Library, columns: Sequence[str] = ()) -> Any:
-    """Rows as a frame of a library, with all of their columns unless some are named."""
+def _frame(rows: Sequence[dict[str, Any]], library: Library, columns: Sequence[str]) -> Any:
+    """Rows as a frame of a library, with these columns."""
     if library not in _LIBRARIES:
         raise InputError(f"library {library!r} makes no DataFrames here; use pandas, polars or pyarrow")
     import narwhals as nw
 
-    names = columns or list(dict.fromkeys(name for row in rows for name in row))
     try:
-        cells = {name: _alike([row.get(name) for row in rows]) for name in names}
+        cells = {name: _alike([row[name] for row in rows]) for name in columns}
         return nw.from_dict(cells, backend=library).to_native()
     except ImportError:
         raise ConfigurationError(f"a DataFrame of {library} needs {library}: pip install {library}") from None
@@ -133,9 +99,6 @@ def _frame(rows: Sequence[dict[str, Any]], library: Library, columns: Sequence[s
 
 def _alike(cells: list[Any]) -> list[Any]:
     """The cells of a column in one type, which some libraries ask for."""
-    kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds == {int, float}:
+    if {type(cell) for cell in cells if cell is not None} == {int, float}:
         return [None if cell is None else float(cell) for cell in cells]
-    if len(kinds) < 2:
-        return cells
-    return [cell if cell is None or isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in cells]
+    return cells

@@ -177,25 +177,13 @@ def test_what_is_no_frame_says_what_to_give() -> None:
 def test_results_become_a_frame_of_any_library(library: Any) -> None:
     result = judge().align(ROWS)
     judgments = result.judge.judge_many(ROWS)
-    frame = ma.to_frame(judgments, library=library)
+    frame = judgments.to_frame("all", library=library)
     assert type(frame).__module__.startswith(library)
     columns = nw.from_native(frame, eager_only=True).to_dict(as_series=False)
     assert list(columns)[:3] == ["id", "value", "rationale"]
     assert list(columns["id"]) == ["t-1", "t-2", "t-3"]
     assert {"calls", "input_tokens", "cost", "seconds", "findings"} <= columns.keys()
     assert list(columns["example_ids"][0]) == list(judgments[0].example_ids)
-    for records in (
-        result.judge.memory.ledger(),
-        ma.evaluate(judge(), ROWS),
-        result,
-        ma.next_cases(judge(), ROWS, n=2),
-        read_feedback(ROWS).rows,
-        result.judge.memory.guidelines,
-        [{"id": "a", "value": 1}, {"id": "b", "value": 0.5, "more": {"x": [1]}}],
-        [{"value": True}, {"value": "A"}],
-        [],
-    ):
-        assert ma.to_frame(records, library=library) is not None
 
 
 def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Path) -> None:
@@ -221,8 +209,6 @@ def test_all_columns_of_judgments_on_request() -> None:
 
 
 def test_a_library_that_is_missing_is_named() -> None:
-    script = (
-        "import sys; sys.modules['polars'] = None; import memalign as ma; ma.to_frame([{'id': 'a'}], library='polars')"
-    )
+    script = "import sys; sys.modules['polars'] = None; from memalign.judge import JudgmentList; JudgmentList([]).to_frame(library='polars')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "ConfigurationError: a DataFrame of polars needs polars: pip install polars" in done.stderr
