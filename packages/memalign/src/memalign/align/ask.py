@@ -31,39 +31,39 @@ from memalign.models.base import ChatModel, DecisionModel
 from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
 from memalign.types import Judgment, Usage
 
-__all__ = ["Relearn", "agrees", "ask", "judge_case", "judge_cases", "labelled_cases"]
+__all__ = ["Distilled", "agrees", "ask", "judge_case", "judge_cases", "labelled_cases"]
 
 replace = msgspec.structs.replace
 
-Relearn = Callable[[Judge], Awaitable[Judge]]
+Distilled = Callable[[Judge, Run], Awaitable[Judge]]
 """Distils what is pending in a judge's memory. Never raises for a failing model."""
 
 MOST = {True: 50, False: 500}
 """Cases that are asked about: by a model in this process, whose answers take their time, and by others."""
 FOLDS = 2
 """Each is a distillation more: two lose nothing against five (decision 20)."""
-ENOUGH = 0.5
-"""Of the questions: a case with so many answers is not asked again for one guideline more."""
 
 
-async def ask(judge: Judge, relearn: Relearn, run: Run) -> Judge:
+async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
     """The judge with what its decision model answers about the labelled cases; its calibrator is fitted to that.
 
-    Only what is missing is asked, and what another judge (models, instructions, parameters) had answered counts as
-    missing. Nothing is asked without a decision model, for free text, or with fewer labelled cases than a calibrator is
-    fitted to. A case whose questions fail has them asked by the next align. `relearn` distils a fold's guidelines
-    without the fold.
+    A case is asked about once: again only if another judge (models, instructions, parameters) had answered, if all
+    questions that it has answered are gone, or if asking failed. Nothing is asked without a decision model, for free
+    text, or with fewer labelled cases than a calibrator is fitted to. `distilled` distils what a fold's removal reopens.
     """
     model, cases = check_model_of(judge), labelled_cases(judge)
     if model is None or not judge.value_type.closed or len(cases) < FEWEST:
         return judge
     with run.timed("ask"):
-        missing = [case for case in cases[: MOST[model.limits.brief]] if _lacks(judge, case, model)]
+        made_by, verdicts = base_fingerprint_of(judge), _gives_verdict(judge)
+        askable = cases[: MOST[model.limits.brief]] if verdicts or asked_checks(judge.memory, model.limits) else []
+        recorded = [(case, _recorded(case, made_by)) for case in askable]
+        missing = [c for c, answers in recorded if answers is not c.answers or (verdicts and answers.verdict is None)]
         # A later align asks about a few cases alone: they are one fold.
         count = math.ceil(len(missing) / math.ceil(len(cases) / FOLDS))
         folds = [missing[n::count] for n in range(count)]
         # All folds at once: each has guidelines of its own, written without it.
-        unknowing = await aio.together(_relearned(judge, fold, relearn) for fold in folds)
+        unknowing = await aio.together(_relearned(judge, fold, distilled, run) for fold in folds)
         pairs = [(case, hidden) for fold, hidden in zip(folds, unknowing, strict=True) for case in fold]
 
         async def ask_about(pair: tuple[Case, Judge | None]) -> Answers | str:
@@ -147,22 +147,6 @@ def _gives_verdict(judge: Judge) -> bool:
     return decides_alone(judge) or open_model(judge).limits.brief
 
 
-def _lacks(judge: Judge, case: Case, model: DecisionModel) -> bool:
-    """Whether the case is to be asked about."""
-    recorded = _recorded(case, base_fingerprint_of(judge))
-    if recorded.verdict is None and _gives_verdict(judge):
-        return True
-    if recorded.expected:  # asked with guidelines written without it
-        return False
-    own = {annotation.key for annotation in judge.memory.annotations_on(case)}
-    askable = {q for expected in expectations(judge.memory.semantic, unmet=own) for q, _ in expected.checks}
-    checks = [check.check for check in asked_checks(judge.memory, model.limits)]
-    if not askable:  # all guidelines saw the case: it is to be asked once about those that are written without it
-        return bool(checks) and recorded is not case.answers
-    questions = [question for question in checks if question in askable]
-    return sum(question in recorded.margins for question in questions) < ENOUGH * len(questions)
-
-
 async def _answers(judge: Judge, case: Case, unknowing: Judge | None, model: DecisionModel, run: Run) -> Answers | str:
     """What is recorded of a case once `unknowing`, from which it is hidden, was asked; or why nothing more is."""
     if unknowing is None:
@@ -207,12 +191,14 @@ def _wordless(answers: Answers, unknowing: Judge) -> Answers:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-async def _relearned(judge: Judge, fold: Sequence[Case], relearn: Relearn) -> Judge | None:
+async def _relearned(judge: Judge, fold: Sequence[Case], distilled: Distilled, run: Run) -> Judge | None:
     """The judge that never met a fold, with what others lost by that distilled again; None where that failed."""
     keys = [a.key for case in fold for twin in same_cases(judge, case.example) for a in twin.annotations]
     unknowing = judge.replace(memory=forget(judge.memory, keys))
     if _reopened(judge, unknowing):
-        unknowing = await relearn(unknowing)
+        aside = Run(before=unknowing, calls=run.calls)
+        unknowing = await distilled(unknowing, aside)
+        run.spend(aside.usage)
     return None if _reopened(judge, unknowing) else unknowing
 
 

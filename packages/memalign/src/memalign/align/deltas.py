@@ -19,13 +19,8 @@ NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in i
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """One typed change to the guidelines, as a model proposed it (ACE, arXiv 2510.04618).
 
-    Attributes:
-        action: ADD, SUPPORT, REVISE or NOOP; anything else is carried out by nobody.
-        text: The rule of ADD and REVISE.
-        fault: Why that text may not enter a prompt.
-        feedback: The keys that it states.
-        guideline: The id that SUPPORT and REVISE are about.
-        checks: The tests and questions of a text.
+    The `action` is ADD, SUPPORT, REVISE or NOOP; anything else is carried out by nobody. A `fault` says why the text of
+    an ADD or REVISE may not enter a prompt. `guideline` is the id that SUPPORT and REVISE are about.
     """
 
     action: str
@@ -35,22 +30,12 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     guideline: str | None = None
     checks: tuple[Check, ...] = ()
 
-    @property
-    def writes(self) -> bool:
-        """Whether it has a text of its own."""
-        return self.action in ("ADD", "REVISE")
-
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call about some feedback gave.
+    """What one call about the feedback of `keys` gave, or why it failed (`fault`).
 
-    Attributes:
-        keys: The feedback that the call was about.
-        guideline_ids: The ids of the guidelines that its prompt held.
-        exposed_to: Every feedback whose words, or whose guidelines' exposure, the prompt held.
-        deltas: The changes, in the model's order.
-        conflicts: Feedback of which the model says that it contradicts other feedback.
-        fault: Why there are no changes, where the call failed.
+    `guideline_ids` are those that its prompt held; `exposed_to` is every feedback whose words, or whose guidelines'
+    exposure, the prompt held. The deltas are in the model's order.
     """
 
     keys: tuple[FeedbackKey, ...]
@@ -65,12 +50,8 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
     """The memory after the deltas of one call, each checked first, and what becomes of the call's feedback."""
     taught, passed = set[FeedbackKey](), set[FeedbackKey]()
     faults, refused = dict[FeedbackKey, str](), dict[FeedbackKey, str]()
-    # What a comment adds was written with the rule in view that it supports, and goes with it: it supports nothing.
-    adding = {key for delta in answer.deltas if delta.writes and delta.fault is None for key in delta.feedback}
     for delta in answer.deltas:
         keys = {key for key in delta.feedback if key in answer.keys}
-        if delta.action == "SUPPORT":
-            keys -= adding
         if (fault := _impossible(memory, answer, delta)) is not None:
             faults |= dict.fromkeys(keys, fault)
         elif delta.fault is not None:

@@ -87,14 +87,7 @@ def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerReader:
-    """Reads what a model wrote about the records of one call. Never raises for what it wrote.
-
-    Attributes:
-        judge: The judge that learns; its memory holds the feedback.
-        labels: The records' labels in the prompt, and their keys.
-        exposed_to: All feedback whose words, or whose guidelines', the prompt held.
-        questions: Whether questions were asked for.
-    """
+    """Reads what a model wrote about the records of one call, `labels` in the prompt. Never raises for what it wrote."""
 
     judge: Judge
     labels: Mapping[str, FeedbackKey]

@@ -27,7 +27,7 @@ from memalign.align.forget import exposed_wordings, forget
 from memalign.align.impact import impact
 from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
-from memalign.align.result import AlignResult, Run, calibrator_note
+from memalign.align.result import AlignResult, Run
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource, checked_columns
 from memalign.judge import Judge, Progress, named_parts
@@ -155,12 +155,11 @@ class MemAlign:
 
         # 6. Ask and weigh, with a decision model; without rows, also what could not be asked before.
         if taught or not run.file.rows:
-            learned = await self._weighed(learned, run)
+            learned = await ask(learned, self._distilled, run)
 
         # 7. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
         learned = await keep_locks(judge, learned, run)
         if taught or not run.file.rows:
-            run.notes += calibrator_note(learned)
             run.impact = await impact(learned, self.impact, run) if self.impact is not None else None
         return run.result(learned)
 
@@ -207,7 +206,7 @@ class MemAlign:
         learned = judge
         try:
             learned = await self._distilled(await self._embedded(judge, run), run)
-            learned = await self._weighed(self._mined(learned), run)
+            learned = await ask(self._mined(learned), self._distilled, run)
             learned = await keep_locks(judge, learned, run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
@@ -245,17 +244,6 @@ class MemAlign:
         if not open_reflection_model(judge, self.reflection_model).limits.brief:
             return judge
         return judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
-
-    async def _weighed(self, judge: Judge, run: Run) -> Judge:
-        """With what its decision model answers about labelled cases; as it is where it has none."""
-
-        async def relearn(unknowing: Judge) -> Judge:
-            aside = Run(before=unknowing, calls=run.calls)
-            learned = await self._distilled(unknowing, aside)
-            run.spend(aside.usage)
-            return learned
-
-        return await ask(judge, relearn, run)
 
     def _configured(self, judge: Judge) -> Judge:
         """The judge with these knobs."""

@@ -13,18 +13,16 @@ import msgspec
 
 from memalign.align.annotations import NO_ROWS, RowStatus
 from memalign.io import FeedbackFile
-from memalign.judge.decision import calibrator_of
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_reason
 from memalign.models.calls import Calls
-from memalign.models.judge_models import check_model_of
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
 from memalign.values import Value, ValueT_co, dollars
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
 
-__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "Run", "VerdictChange", "calibrator_note"]
+__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "Run", "VerdictChange"]
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,8 +176,6 @@ class AlignResult(Generic[ValueT_co]):
             parts.append(f"{len(self.pending)} pending ({key}: {reason})")
         named = {"forgot": self.forgotten, "new": self.guidelines}
         parts += [f"{verb} {_span(guidelines)}" for verb, guidelines in named.items() if guidelines]
-        if self.impact:
-            parts.append(f"fixed {self.impact.fixed} and broke {self.impact.broken} of {self.impact.checked} checked")
         if broken := [check.id for check in self.locks if not check.holds]:
             parts.append(f"locked and not kept: {', '.join(broken)}")
         parts += [f"conflicts: {len(self.conflicts)}"] if self.conflicts else []
@@ -191,13 +187,10 @@ class AlignResult(Generic[ValueT_co]):
         return f"<AlignResult of {self.judge.name}: {self}>"
 
     def _repr_html_(self) -> str:
-        """The card of a notebook: the line above, the new guidelines, and what was not learned."""
-        from memalign.notebook import card, table
+        """The card of a notebook: the line above, and the memory's."""
+        from memalign.notebook import card
 
-        rules = [(g.id, g.text, ", ".join(map(str, g.supported_by[:5]))) for g in self.guidelines]
-        missed = [(row.key, row.state or row.status, row.reason) for row in self.rows if row.reason]
-        new = table(("id", "guideline", "from"), rules, title="New guidelines")
-        return card(self.judge.name, str(self), new, table(("feedback", "state", "reason"), missed, title="Reasons"))
+        return card(self.judge.name, str(self), self.judge.memory._repr_html_())
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""
@@ -274,19 +267,6 @@ class Run:
             seconds=time.perf_counter() - self.started,
             changed=judge != self.before,
         )
-
-
-def calibrator_note(judge: Judge) -> tuple[str, ...]:
-    """Which verdict the memory's cases say is better, the model's own or the calibrator's; none where there is one."""
-    calibrator = calibrator_of(judge) if check_model_of(judge) is not None else None
-    if calibrator is None or not (calibrator.fitted and calibrator.worth.n):
-        return ()
-    worth = calibrator.worth
-    decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
-    return (
-        f"{decides}: on {worth.n} taught cases, each hidden in turn, the model's own verdict scores {worth.model:.2f} and "
-        f"the calibrator's {worth.calibrator:.2f} (it fixes {worth.fixed} and breaks {worth.broken})",
-    )
 
 
 def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
