@@ -8,7 +8,6 @@ import pytest
 
 from memalign import Registry
 from memalign.errors import ConfigurationError, MemalignError, RegistryError, RegistryTooNew
-from memalign.registry.database import Database
 from tests.support.places import OnSQLite
 from tests.support.registry import case, judge, memory_of
 
@@ -61,15 +60,6 @@ def test_a_damaged_row_or_file_is_named_and_others_read(path: Path):
         registry.load("helpfulness")
 
 
-def test_somebody_elses_database_keeps_its_tables(tmp_path: Path):
-    path = tmp_path / "app.db"
-    changed(path, "CREATE TABLE meta (id INTEGER)")
-    Registry(f"sqlite:///{path}").create(judge())
-    names = {name for (name,) in OnSQLite(path).execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert "meta" in names
-    assert all(name == "meta" or name.startswith(("memalign_", "sqlite_")) for name in names)  # sqlite_ is SQLite's own
-
-
 def test_a_bare_path_is_a_registry_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     Registry("judges.db").create(judge())
@@ -84,10 +74,3 @@ def test_an_error_never_prints_feedback(path: Path):
         registry.save(judge(memory_of(case("t-1", "ana", says="a secret"))))
     shown = f"{caught.value} {caught.value.__cause__}"
     assert "secret" not in shown
-
-
-def test_looking_whether_it_can_be_written_changes_nothing(path: Path):
-    Registry(f"sqlite:///{path}").create(judge())
-    before = path.read_bytes()
-    Database(f"sqlite:///{path}", busy_timeout=5.0).check_writable()
-    assert path.read_bytes() == before

@@ -27,7 +27,6 @@ CASES = (
     spoken("t-5", "hello", reviewed_with="José Müller"),
     spoken("t-6", {"ticket": 471100}),
     spoken("José Müller 7", "hello"),
-    spoken("t-8", "nothing of this", rationale="Straße"),
 )
 MEMORY = Memory(cases=tuple(sorted(CASES, key=lambda c: c.id)))
 
@@ -52,9 +51,7 @@ def without(judge: Judge, *written: str) -> Judge:
             },
         ),
         ("JOSÉ\nMÜLLER", "ben", {"t-2@ben": ("inputs",)}),
-        ("jose muller", "ben", {"t-2@ben": ("inputs",)}),
         ("4711", None, {"t-6@ana": ("inputs",)}),
-        ("STRASSE", None, {"t-8@ana": ("rationale",)}),
         ("not there", None, {}),
     ],
 )
@@ -82,24 +79,9 @@ def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
     assert registry.erase("helpfulness", ["t-2"], source="ben", matching="müller", dry_run=True).keys == keys("t-2@ben")
     with pytest.raises(UnknownKey, match="t-1"):
         registry.erase("helpfulness", ["t-1"], source="ben", matching="müller", dry_run=True)
-    with pytest.raises(UnknownKey, match="'t-8' with this text"):
-        registry.erase("helpfulness", ["t-8"], matching="müller")
+    with pytest.raises(UnknownKey, match="'t-6' with this text"):
+        registry.erase("helpfulness", ["t-6"], matching="müller")
     for source in (None, "ben"):
         with pytest.raises(UnknownKey, match=r"^(?!.*Secret).*with this text"):
             registry.erase("helpfulness", source=source, matching="Secret Name")
     assert len(registry.history("helpfulness")) == 1
-
-
-def test_a_lock_makes_a_version_of_its_own(registry: Registry) -> None:
-    registry.create(judge(MEMORY))
-    assert registry.lock("helpfulness", "t-1").judge.memory.locks == ("t-1",)
-    assert registry.lock("helpfulness", "t-1").judge.memory.locks == ("t-1",)
-    assert registry.lock("helpfulness", "t-1", unlock=True).judge.memory.locks == ()
-    assert [(each.action, each.summary) for each in registry.history("helpfulness")[1:]] == [
-        ("lock", "locks changed"),
-        ("lock", "locks changed"),
-    ]
-    changed = registry.diff("helpfulness", 1, 2)
-    assert [(each.name, each.before, each.after) for each in changed.settings] == [("locks", [], ["t-1"])]
-    with pytest.raises(UnknownKey):
-        registry.lock("helpfulness", "t-9")

@@ -16,22 +16,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 from memalign import Judge, MemAlign, Registry
 from memalign.aio import run
 from memalign.errors import RegistryError
-from memalign.models.base import ChatReply, ChatRequest, Question
+from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.calls import Calls
 from memalign.registry.paid_answers import PaidAnswers
-from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
+from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Usage
 from tests.support import paying
 from tests.support.endpoint import Endpoint
 from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, rows
-from tests.support.places import OnPostgreSQL, OnSQLite, Place
+from tests.support.places import OnSQLite, Place
 from tests.support.registry import case, memory_of
 
 ROWS = rows(20)
@@ -63,22 +62,8 @@ def undisturbed(endpoint: Endpoint, tmp_path: Path) -> Undisturbed:
     return Undisturbed(registry, result.judge, kinds.total())
 
 
-class Stopped(BaseException):
-    """As Ctrl-C: nothing in memalign takes it for a failure."""
-
-
 def texts(endpoint: Endpoint) -> list[str]:
     return [json.dumps(body["messages"]) for body in endpoint.requests]
-
-
-def align_elsewhere(url: str, folder: Path, feedback: list[dict[str, Any]], name: str) -> subprocess.Popen[bytes]:
-    """A process of its own that aligns."""
-    file = folder / f"{name}.json"
-    file.write_text(json.dumps(feedback), "utf-8")
-    root = Path(__file__).parents[2]
-    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "tests.support.paying", url, NAME, str(file)]
-    return subprocess.Popen(command, cwd=root, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -88,47 +73,40 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def silent_after(endpoint: Endpoint, count: int) -> threading.Event:
-    """From request number `count` + 1 on, the model answers nobody until the event is set."""
-    seen, goes_on = iter(range(1_000)), threading.Event()
-
-    def answer(body: dict[str, Any]) -> Any:
-        if next(seen) >= count:
-            goes_on.wait(PATIENCE)
-        return paying.answer(body)
-
-    endpoint.answer = answer
-    return goes_on
-
-
-def stopped(registry: Registry, endpoint: Endpoint, answered: int) -> Registry:
-    """The registry after an align that was stopped when so many answers were kept."""
-    done, write, lock = 0, PaidAnswers._write, threading.Lock()
-
-    def kept(self: PaidAnswers, new: Mapping[str, bytes]) -> None:
-        nonlocal done
-        with lock:  # whoever stops the align comes after the last one that is kept
-            done += len(new)
-            if done > answered:
-                raise Stopped
-            write(self, new)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PaidAnswers, "_write", kept)
-        with pytest.raises(Stopped):
-            registry.align(NAME, ROWS, optimizer=ONE_BY_ONE)
-    assert registry.kept_answers(NAME) == answered
+def stopped(path: Path, endpoint: Endpoint) -> Registry:
+    """The registry after an align that stopped when four answers were kept, for its database was full."""
+    registry, place = create(path), OnSQLite(path)
+    place.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON memalign_answers WHEN (SELECT count(*) FROM memalign_answers) >= 4 "
+        "BEGIN SELECT RAISE(ABORT, 'no room is left'); END"
+    )
+    message = r"(?s)cannot keep what was paid for: .*no room is left.*Nothing was committed; 4 answers are kept"
+    with pytest.raises(RegistryError, match=message):
+        registry.align(NAME, ROWS, optimizer=ONE_BY_ONE)
+    place.execute("DROP TRIGGER full")
+    assert (registry.kept_answers(NAME), len(registry.history(NAME))) == (4, 1)
+    assert len(endpoint.requests) <= 6
     endpoint.requests.clear()
     return registry
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is another thing there")
 def test_a_killed_align_pays_for_no_answer_twice(
-    endpoint: Endpoint, undisturbed: Undisturbed, place: Place, tmp_path: Path
+    endpoint: Endpoint, undisturbed: Undisturbed, path: Path, tmp_path: Path
 ) -> None:
-    answered = 7
-    registry, goes_on = create(place.url), silent_after(endpoint, answered)
-    with align_elsewhere(place.url, tmp_path, ROWS, "feedback") as process:
+    answered, seen, goes_on = 7, iter(range(1_000)), threading.Event()
+
+    def silent(body: dict[str, Any]) -> Any:
+        if next(seen) >= answered:
+            goes_on.wait(PATIENCE)
+        return paying.answer(body)
+
+    registry, endpoint.answer = create(path), silent
+    (file := tmp_path / "feedback.json").write_text(json.dumps(ROWS), "utf-8")
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))}
+    command = [sys.executable, "-m", "tests.support.paying", registry.url, NAME, str(file)]
+    with subprocess.Popen(command, cwd=root, env=environment, stderr=subprocess.PIPE) as process:
         wait_until(lambda: registry.kept_answers(NAME) >= answered)
         process.send_signal(signal.SIGKILL)
     goes_on.set()
@@ -145,51 +123,23 @@ def test_a_killed_align_pays_for_no_answer_twice(
     assert registry.kept_answers(NAME) == 0
 
 
-FULL = "(SELECT count(*) FROM memalign_answers) >= 4"
-REFUSING = {
-    OnSQLite: [
-        f"CREATE TRIGGER full BEFORE INSERT ON memalign_answers WHEN {FULL} "
-        "BEGIN SELECT RAISE(ABORT, 'no room is left'); END"
-    ],
-    OnPostgreSQL: [
-        f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {FULL} "
-        "THEN RAISE 'no room is left'; END IF; RETURN NEW; END $$",
-        "CREATE TRIGGER refusal BEFORE INSERT ON memalign_answers FOR EACH ROW EXECUTE FUNCTION refuse()",
-    ],
-}
-
-
-def test_a_database_that_fills_up_stops_the_paying(endpoint: Endpoint, undisturbed: Undisturbed, place: Place) -> None:
-    registry = create(place.url)
-    for statement in REFUSING[type(place)]:
-        place.execute(statement)
-    message = r"(?s)cannot keep what was paid for: .*no room is left.*Nothing was committed; 4 answers are kept"
-    with pytest.raises(RegistryError, match=message):
-        registry.align(NAME, ROWS, optimizer=ONE_BY_ONE)
-    assert (registry.kept_answers(NAME), len(registry.history(NAME))) == (4, 1)
-    assert len(endpoint.requests) <= 6
-    place.execute("DROP TRIGGER full" if isinstance(place, OnSQLite) else "DROP FUNCTION refuse CASCADE")
+def test_a_database_that_fills_up_stops_the_paying(endpoint: Endpoint, undisturbed: Undisturbed, path: Path) -> None:
+    registry = stopped(path, endpoint)
+    registry.align(NAME, rows(2, source="ben"), optimizer=OPTIMIZER)
+    assert registry.kept_answers(NAME) == 4, "other feedback leaves kept answers alone"
+    registry.rollback(NAME, 1)
     result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
     assert (result.taken_up, result.usage.calls) == (4, undisturbed.calls - 4)
-    assert result.judge.memory == undisturbed.judge.memory
 
 
-def test_an_answer_that_cannot_be_read_is_asked_again(
-    endpoint: Endpoint, undisturbed: Undisturbed, place: Place
-) -> None:
-    registry = stopped(create(place.url), endpoint, 5)
+def test_an_answer_that_cannot_be_read_is_asked_again(endpoint: Endpoint, undisturbed: Undisturbed, path: Path) -> None:
+    registry, place = stopped(path, endpoint), OnSQLite(path)
     first, second = (key for (key,) in place.execute("SELECT key FROM memalign_answers ORDER BY key LIMIT 2"))
     for key, answer in ((first, b'{"data": 3}'), (second, b"{half")):
         place.execute("UPDATE memalign_answers SET answer = ? WHERE key = ?", answer, key)
     result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
-    assert result.usage.calls == undisturbed.calls - 3
+    assert result.usage.calls == undisturbed.calls - 2
     assert result.judge.memory == undisturbed.judge.memory
-
-
-def test_other_feedback_leaves_kept_answers_alone(endpoint: Endpoint, place: Place) -> None:
-    registry = stopped(create(place.url), endpoint, 5)
-    registry.align(NAME, rows(2, source="ben"), optimizer=OPTIMIZER)
-    assert registry.kept_answers(NAME) == 5
 
 
 @pytest.mark.parametrize("step", ["erase", "unalign", "delete"])
@@ -224,17 +174,6 @@ def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(registry:
     assert not receipt.complete
 
 
-def test_committed_answers_are_paid_for_again(endpoint: Endpoint, place: Place) -> None:
-    registry = create(place.url)
-    registry.align(NAME, ROWS, optimizer=OPTIMIZER)
-    requests = len(endpoint.requests)
-    endpoint.requests.clear()
-    registry.unalign(NAME, source="ana", optimizer=OPTIMIZER)
-    result = registry.align(NAME, [row | {"id": f"again-{row['id']}"} for row in ROWS], optimizer=OPTIMIZER)
-    assert result.taken_up == 0
-    assert len(endpoint.requests) == requests
-
-
 # -- models of one's own ---------------------------------------------------------------------------------------------
 
 
@@ -258,23 +197,6 @@ def test_vectors_and_half_characters_are_kept_exactly(registry: Registry) -> Non
     assert vectors.texts == ["a b", said]
     assert second.taken_up == 3
     assert len(chat.requests) == 1
-
-
-def test_decisions_are_kept_one_by_one_and_paid_once(registry: Registry) -> None:
-    deciding = ScriptedDecisionModel(lambda state, question: len(question.text) / 30)
-    one, two, three = (Question(key=f"q{n}", text=f"Is it {n}?" + "!" * n) for n in (1, 2, 3))
-    registry.create(paying.judge())
-    calls = Calls(answers=PaidAnswers(registry._database, NAME))
-    paid = run(calls.decide(deciding, "item", [one, two]))
-    calls = Calls(answers=PaidAnswers(registry._database, NAME))
-    renamed = msgspec.structs.replace(one, key="q9")
-    again = run(calls.decide(deciding, "item", [three, renamed, two]))
-    elsewhere = run(calls.decide(deciding, "another item", [one]))
-    assert list(again.probabilities) == ["q3", "q9", "q2"]
-    assert again.probabilities["q9"] == paid.probabilities["q1"]
-    assert again.probabilities["q2"] == paid.probabilities["q2"]
-    assert (again.usage.calls, elsewhere.usage.calls) == (1, 1)
-    assert deciding.calls == [2, 1, 1]
 
 
 def test_keeping_does_not_stop_the_loop(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

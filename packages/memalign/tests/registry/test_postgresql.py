@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from memalign import Registry
-from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
+from memalign.errors import ConfigurationError, RegistryError, RegistryTooNew
 from tests.support.places import OnPostgreSQL, place_of
 from tests.support.postgres import AVAILABLE, PASSWORD, Server
 from tests.support.registry import all_versions, case, judge, keys_of, memory_of
@@ -44,7 +44,6 @@ def empty(place: OnPostgreSQL) -> Iterator[OnPostgreSQL]:
     ("wrong", "says"),
     [
         ({"password": "wrong"}, "password authentication failed"),
-        ({"password": ""}, "no password supplied"),
         ({"database": "nowhere"}, 'database "nowhere" does not exist'),
         ({"port": "1"}, "Connection refused"),
     ],
@@ -62,9 +61,6 @@ def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[
     assert "\n" not in str(caught.value)
 
 
-# -- addresses ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -73,7 +69,6 @@ def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[
             r"registries on postgresql\+psycopg2 are not supported; use .*psycopg://",
         ),
         ("postgresql://ana:pw@host:port/db?password=pw", "is not a registry's URL"),
-        ("sqlite:///m.db?key=pw", "takes no options"),
     ],
 )
 def test_a_url_that_cannot_be_one_says_how(url: str, says: str) -> None:
@@ -105,12 +100,6 @@ def test_without_the_driver_the_extra_is_named(place: OnPostgreSQL, monkeypatch:
 # -- opening -----------------------------------------------------------------------------------------------------------
 
 
-def test_reading_makes_no_registry(empty: OnPostgreSQL) -> None:
-    with pytest.raises(JudgeNotFound, match="there is no registry at postgresql"):
-        empty.registry(create=False)
-    assert empty.execute("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memalign%'") == [(0,)]
-
-
 def test_several_processes_may_make_it_at_once(empty: OnPostgreSQL) -> None:
     ready = threading.Barrier(4)
     with ThreadPoolExecutor(4) as pool:
@@ -133,11 +122,6 @@ def person(place: OnPostgreSQL, *rights: str) -> Iterator[str]:
     finally:
         place.execute("DROP OWNED BY ana")
         place.execute("DROP ROLE ana")
-
-
-def test_who_may_not_make_tables_is_told(empty: OnPostgreSQL) -> None:
-    with person(empty) as url, pytest.raises(RegistryError, match="permission denied for schema public"):
-        Registry(url)
 
 
 def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
@@ -177,46 +161,6 @@ def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
     assert SECRET.encode() not in place.bytes()
 
 
-def test_so_is_a_prepared_transaction(own: Server) -> None:
-    name = own.create()
-    registry = Registry(own.url(name), busy_timeout=0.5)
-    registry.create(judge(memory_of(case("t-1", "ana"))))
-    with own.connect(name) as other:
-        other.execute("CREATE TABLE somebody_elses (note text)")
-        other.execute("BEGIN")
-        other.execute("INSERT INTO somebody_elses VALUES ('x')")
-        other.execute("PREPARE TRANSACTION 'left open'")
-    with pytest.raises(RegistryError, match="prepared transaction left open; end it"):
-        registry.erase("helpfulness", ["t-1"], rederive=False)
-
-
-def test_an_erasure_ends_among_many_who_work(place: OnPostgreSQL) -> None:
-    """Others delete and read all the time, so that some deleted row is always kept for somebody."""
-    registry = place.registry(busy_timeout=20.0)
-    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
-    done = threading.Event()
-
-    def work() -> None:
-        with place.server.connect(place.name) as busy:
-            while not done.is_set():
-                busy.execute("UPDATE memalign_meta SET value = value")
-                busy.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-                busy.execute("SELECT count(*), pg_sleep(0.05) FROM memalign_rows")
-                busy.execute("COMMIT")
-
-    others = [threading.Thread(target=work) for _ in range(3)]
-    for other in others:
-        other.start()
-    try:
-        receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    finally:
-        done.set()
-        for other in others:
-            other.join()
-    assert "when no transaction could see deleted rows any more" in receipt.searched
-    assert SECRET.encode() not in place.bytes()
-
-
 def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
     place.registry().create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(40)))), note=SECRET)
     place.execute("ANALYZE")
@@ -236,14 +180,6 @@ def test_a_table_that_may_not_be_read_and_another_schema_are_named(empty: OnPost
         receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert "the table notes in the same database, which may not be read" in receipt.unreachable
     assert "the schema crm of the same database" in receipt.unreachable
-
-
-def test_the_receipt_says_what_a_server_keeps(place: OnPostgreSQL) -> None:
-    registry = place.registry()
-    registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "ana"))))
-    receipt = str(registry.erase("helpfulness", ["t-1"], dry_run=True))
-    for kept in ("write-ahead log (run CHECKPOINT", "backups and snapshots (delete", "replicas (", "server's logs"):
-        assert kept in receipt
 
 
 # -- servers that go ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,7 @@ def test_registries_that_both_erased_can_be_put_together(source: Registry, place
             target.import_bundle(bundle_of(stale))
 
 
-def test_by_the_command_line(source: Registry, place: Place, tmp_path: Path) -> None:
+def test_by_the_command_line(source: Registry, place: Place) -> None:
     def run(*words: str) -> tuple[int, str]:
         ended = CliRunner().invoke(app, [*words, "--registry", place.url], prog_name="memalign")
         return ended.exit_code, ended.stdout
@@ -85,10 +84,4 @@ def test_by_the_command_line(source: Registry, place: Place, tmp_path: Path) -> 
     assert printed == "imported helpfulness: 3 versions\nimported tone: 1 version\n"
     assert run("import", source.url)[0] == 2
     assert run("import", source.url, "--name", "other")[0] == 2
-    code, printed = run("erase", "tone")
-    assert code == 0
-    assert printed.startswith("rewritten: ")
-    again = CliRunner().invoke(
-        app, ["import", str(tmp_path / "source.db"), "--registry", str(tmp_path / "new.db"), "--json"]
-    )
-    assert [each["name"] for each in json.loads(again.stdout)["imported"]] == ["helpfulness", "tone"]
+    assert run("erase", "tone")[1].startswith("rewritten: ")

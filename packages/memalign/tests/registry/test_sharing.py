@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memalign import MemAlign, Registry
-from memalign.errors import RegistryError, UnknownKey, VersionConflict
-from tests.support.keys import keys
+from memalign.errors import RegistryError, VersionConflict
 from tests.support.patience import PATIENCE
 from tests.support.places import Place
 from tests.support.registry import case, judge, keys_of, memory_of, models, optimizer, row
@@ -54,43 +51,13 @@ def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(learning: Registr
     interrupted = Interrupted(reflection_model=MODELS[0], embedding_model=MODELS[1], shard_size=1)
     rows = iter([row("t-1", "ana", "too cold")])
     if times == 99:
-        with pytest.raises(VersionConflict, match="3 times in a row; nothing was changed"):
-            learning.align("helpfulness", rows, optimizer=interrupted, attempts=3)
+        with pytest.raises(VersionConflict, match="20 times in a row; nothing was changed"):
+            learning.align("helpfulness", rows, optimizer=interrupted)
         assert keys_of(learning.load("helpfulness")) == set()
         return
     assert learning.align("helpfulness", rows, optimizer=interrupted).judge.retrieval_k == 2
     assert keys_of(learning.load("helpfulness")) == {"t-1@ana"}
     assert [v.action for v in learning.history("helpfulness")] == ["create", "edit", "edit", "align"]
-
-
-@pytest.mark.parametrize("step", ["align", "unalign", "update", "lock", "rollback", "nothing"])
-def test_a_result_names_its_own_version(learning: Registry, url: str, monkeypatch: pytest.MonkeyPatch, step: str):
-    rows = [row("t-1", "ana", "too cold")]
-    learning.align("helpfulness", rows, optimizer=LEARNER)
-    steps: dict[str, Any] = {
-        "align": lambda: learning.align("helpfulness", [row("t-2", "ana", "too long")], optimizer=LEARNER),
-        "unalign": lambda: learning.unalign("helpfulness", "t-1", optimizer=LEARNER),
-        "update": lambda: learning.update("helpfulness", lambda j: j.replace(retrieval_k=3)),
-        "lock": lambda: learning.lock("helpfulness", "t-1"),
-        "rollback": lambda: learning.rollback("helpfulness", 1),
-        "nothing": lambda: learning.align("helpfulness", rows, optimizer=LEARNER),
-    }
-    write, aside = learning._database.write, Registry(url)
-
-    @contextmanager
-    def overtaken(lock: str = "") -> Iterator[Any]:
-        with write(lock) as connection:
-            yield connection
-        if len(aside.history("helpfulness")) == 3:  # right after the step's own version
-            aside.update("helpfulness", lambda j: j.replace(parameters={"seed": 1}))
-
-    monkeypatch.setattr(learning._database, "write", overtaken)
-    asked = len(MODELS[0].requests)
-    result = steps[step]()
-    assert (result.parent, result.version) == ((2, 2) if step == "nothing" else (2, 3))
-    assert learning.load("helpfulness", result.version) == result.judge
-    assert len(learning.history("helpfulness")) == (2 if step == "nothing" else 4)
-    assert len(MODELS[0].requests) == asked or step != "nothing", "the same feedback again asks and commits nothing"
 
 
 def test_an_overtaken_edit_is_made_again(url: str):
@@ -107,17 +74,6 @@ def test_an_overtaken_edit_is_made_again(url: str):
     edited = registry.update("helpfulness", edit).judge
     assert (edited.model, edited.retrieval_k) == ("openai:gpt-5", 9)
     assert registry.load("helpfulness") == edited
-
-
-async def test_unaligned_feedback_stays_in_older_versions(learning: Registry):
-    rows = [row("t-1", "ana", "too cold"), row("t-2", "bob", "too long")]
-    await learning.aalign("helpfulness", rows, optimizer=LEARNER)  # inside a running loop
-    assert (await learning.aunalign("helpfulness", source="ana", optimizer=LEARNER)).removed == keys("t-1@ana")
-    assert keys_of(learning.load("helpfulness")) == {"t-2@bob"}
-    assert keys_of(learning.load("helpfulness", 2)) == {"t-1@ana", "t-2@bob"}
-    assert [v.action for v in learning.history("helpfulness")] == ["create", "align", "unalign"]
-    with pytest.raises(UnknownKey):
-        learning.unalign("helpfulness", "t-1", optimizer=LEARNER)
 
 
 def test_a_reader_sees_the_head_and_a_long_lock_is_named(registry: Registry, place: Place):

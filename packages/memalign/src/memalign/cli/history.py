@@ -70,15 +70,15 @@ def diff_lines(diff: MemoryDiff) -> list[str]:
     for setting in diff.settings:
         lines += _sides(f"{setting.name}: ", _setting_text(setting.before), _setting_text(setting.after))
     for rule in diff.guidelines:
-        before, after = _rule_text(rule.before, rule.status_before), _rule_text(rule.after, rule.status_after)
-        lines += _sides(f"{rule.id} ", before, after)
+        before, after = _rule_text(rule.before, rule.state_before), _rule_text(rule.after, rule.state_after)
+        lines += _sides(f"{rule.name} ", before, after)
         old, new = (entry.checks if entry else () for entry in (rule.before, rule.after))
         if rule.after is not None:  # with a guideline its checks go
             lines += [f"    - {check_text(check)}" for check in old if check not in new]
             lines += [f"    + {check_text(check)}" for check in new if check not in old]
     for change in diff.feedback:
-        before = _feedback_text(change.before, change.entry_before)
-        lines += _sides(f"{change.key}: ", before, _feedback_text(change.after, change.entry_after))
+        before = _feedback_text(change.before, change.state_before)
+        lines += _sides(f"{change.name}: ", before, _feedback_text(change.after, change.state_after))
     return lines
 
 

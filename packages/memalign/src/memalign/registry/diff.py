@@ -9,46 +9,29 @@ from typing import Any
 import msgspec
 
 from memalign.judge import Judge
-from memalign.memory import Annotation, LedgerEntry, Memory
-from memalign.memory.status import GuidelineStatus
+from memalign.memory import Memory
 from memalign.registry.judge_rows import settings_of
-from memalign.types import FeedbackKey, Guideline, guideline_number
+from memalign.types import guideline_number
 
-__all__ = ["BY_HAND", "FeedbackChange", "GuidelineChange", "MemoryDiff", "SettingChange", "compare"]
+__all__ = ["BY_HAND", "Change", "MemoryDiff", "compare"]
 
 BY_HAND = ("authority", "locks")
 """What of a memory a person sets; the rest follows from what was learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingChange:
-    """One setting of the judge (instructions, model, …) before and after."""
+class Change:
+    """One setting, guideline or piece of feedback before and after; None where it was not there.
+
+    `name` is the setting's name, the guideline's id or the feedback's key. `state_before` and `state_after` are a
+    guideline's status, and of feedback the ledger's entry.
+    """
 
     name: str
     before: Any
     after: Any
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuidelineChange:
-    """One guideline with its checks, and its status, before and after; None where it was not there."""
-
-    id: str
-    before: Guideline | None
-    after: Guideline | None
-    status_before: GuidelineStatus | None
-    status_after: GuidelineStatus | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeedbackChange:
-    """One piece of feedback and where it ended, before and after; None where it was not there."""
-
-    key: FeedbackKey
-    before: Annotation | None
-    after: Annotation | None
-    entry_before: LedgerEntry | None
-    entry_after: LedgerEntry | None
+    state_before: Any = None
+    state_after: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +41,9 @@ class MemoryDiff:
     judge: str
     before: int
     after: int
-    settings: tuple[SettingChange, ...] = ()
-    guidelines: tuple[GuidelineChange, ...] = ()
-    feedback: tuple[FeedbackChange, ...] = ()
+    settings: tuple[Change, ...] = ()
+    guidelines: tuple[Change, ...] = ()
+    feedback: tuple[Change, ...] = ()
 
     def __bool__(self) -> bool:
         return any((self.settings, self.guidelines, self.feedback))
@@ -73,7 +56,7 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
         judge=after.name,
         before=versions[0],
         after=versions[1],
-        settings=tuple(SettingChange(name=n, before=old[n], after=new[n]) for n in old if old[n] != new[n]),
+        settings=tuple(Change(name=n, before=old[n], after=new[n]) for n in old if old[n] != new[n]),
         guidelines=tuple(_guideline_changes(before.memory, after.memory)),
         feedback=tuple(_feedback_changes(before.memory, after.memory)),
     )
@@ -83,21 +66,19 @@ def _settings(judge: Judge) -> dict[str, Any]:
     return settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in BY_HAND}
 
 
-def _guideline_changes(before: Memory, after: Memory) -> Iterator[GuidelineChange]:
+def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
     old, new = ({guideline.id: guideline for guideline in memory.guidelines} for memory in (before, after))
     for name in sorted(old.keys() | new.keys(), key=guideline_number):
         was, now = old.get(name), new.get(name)
-        status_before, status_after = was and before.status(was), now and after.status(now)
-        if (was, status_before) != (now, status_after):
-            yield GuidelineChange(
-                id=name, before=was, after=now, status_before=status_before, status_after=status_after
-            )
+        state, other = was and before.status(was), now and after.status(now)
+        if (was, state) != (now, other):
+            yield Change(name=name, before=was, after=now, state_before=state, state_after=other)
 
 
-def _feedback_changes(before: Memory, after: Memory) -> Iterator[FeedbackChange]:
+def _feedback_changes(before: Memory, after: Memory) -> Iterator[Change]:
     old, new = ({entry.key: entry for entry in memory.ledger()} for memory in (before, after))
     for key in sorted({annotation.key for memory in (before, after) for annotation in memory.annotations()}):
         was, now, entry, other = before.annotation(key), after.annotation(key), old.get(key), new.get(key)
         same_words = was and now and msgspec.structs.replace(was, outcome=now.outcome) == now
         if not (same_words and entry and other and (entry.state, entry.reason) == (other.state, other.reason)):
-            yield FeedbackChange(key=key, before=was, after=now, entry_before=entry, entry_after=other)
+            yield Change(name=str(key), before=was, after=now, state_before=entry, state_after=other)

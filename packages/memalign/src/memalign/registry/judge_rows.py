@@ -18,21 +18,6 @@ from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory,
 from memalign.types import Example, Guideline, canonical_json
 from memalign.values import ValueType
 
-__all__ = [
-    "Codec",
-    "Contents",
-    "RowKey",
-    "contents_of",
-    "decoded",
-    "encoded",
-    "is_unicode",
-    "judge_from",
-    "judge_of",
-    "memory_contents",
-    "memory_of",
-    "settings_of",
-]
-
 RowKey = tuple[str, str]
 Contents = dict[RowKey, bytes]
 """Everything one version holds, by kind and key."""
@@ -46,17 +31,6 @@ _TYPES: dict[str, Any] = {
     "tombstone": Tombstone,
     "conflict": FeedbackConflict,
 }
-_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
-_SETTINGS = (
-    "instructions",
-    "value_type",
-    "model",
-    "check_model",
-    "embedding_model",
-    "retrieval_k",
-    "parameters",
-    "columns",
-)
 _STATE = ("next_guideline", "authority", "locks", "embedding_model")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -69,24 +43,17 @@ def encoded(value: Any) -> bytes:
             if name in value:
                 value[name] = msgspec.to_builtins(value[name])
     try:
-        text = _JSON.encode(value)
+        # Half of a surrogate pair, as broken sources have it, is kept as it is.
+        return _JSON.encode(value).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"cannot be kept, it is not a JSON value: {error}") from None
-    try:
-        return text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, as broken sources have it: JSON can spell it, UTF-8 cannot
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
 def decoded(kind: str, body: bytes) -> Any:
     """The value of a body: of the kind's own type where it has one, else plain JSON values. Raises RegistryError."""
-    decoder = _DECODERS.get(kind)
     try:
-        try:
-            return decoder.decode(body) if decoder else msgspec.json.decode(body)
-        except msgspec.DecodeError:
-            # msgspec refuses a spelled half of a surrogate pair.
-            return msgspec.convert(json.loads(body), _TYPES[kind]) if decoder else json.loads(body)
+        value = json.loads(body)
+        return msgspec.convert(value, _TYPES[kind]) if kind in _TYPES else value
     except (ValueError, msgspec.MsgspecError) as error:
         raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
 
@@ -138,15 +105,15 @@ def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) ->
     return contents
 
 
-def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None = None) -> Judge:
+def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
-    settings = {field: decoded("judge", contents["judge", field]) for field in _SETTINGS}
-    return judge_from(name, settings, memory_of(contents), models=models or {})
+    settings = {field: decoded(kind, body) for (kind, field), body in contents.items() if kind == "judge"}
+    return judge_from(name, settings, memory_of(contents), models=models)
 
 
 def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
-    values = {field: settings[field] for field in _SETTINGS}
+    values = dict(settings)
     value_type = msgspec.convert(values.pop("value_type"), ValueType)
     own = {
         field: models[values[field]] for field in ("model", "check_model", "embedding_model") if values[field] in models

@@ -57,15 +57,10 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A text of another package's tables.
+    """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself.
 
-    Attributes:
-        place: Its table and column.
-        judge: The judge whose it is; None for no judge's.
-        text: The text.
-        is_sentence: Whether a program wrote it or somebody in passing, so that it may name or quote what is erased.
-        is_id: Whether it is the id of a case.
-        is_name: Whether it is somebody's name.
+    `is_id` says that it is the id of a case, `is_name` that it is somebody's name, and `is_sentence` that a program
+    wrote it or somebody of a case in passing, and so may name or quote what is erased.
     """
 
     place: str

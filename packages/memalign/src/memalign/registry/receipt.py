@@ -125,19 +125,17 @@ class Receipt:
     @property
     def answer(self) -> str:
         """Whether everything is gone, in one sentence."""
-        if self.complete:
-            return "yes, no word is left"
         where = [*self.left, *(f"the judge {name}, where it is to be erased too" for name in self.elsewhere)]
-        return f"NO, words are left in {'; '.join(where)}"
+        return "yes, no word is left" if self.complete else f"NO, words are left in {'; '.join(where)}"
 
 
 def in_words(cases: int, comments: int, guidelines: int) -> str:
     """`6 cases, 2 comments and 1 guideline`; what there is none of is not named, unless there is nothing."""
     counted = [(cases, "case"), (comments, "comment"), (guidelines, "guideline")]
-    parts = [f"{number:,} {noun}{'' if number == 1 else 's'}" for number, noun in counted if number]
-    if not parts:
-        return "no case, comment or guideline"
-    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]
+    *parts, last = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counted if n] or [
+        "no case, comment or guideline"
+    ]
+    return " and ".join((", ".join(parts), last)) if parts else last
 
 
 def _some(names: Sequence[object], limit: int = 10) -> str:

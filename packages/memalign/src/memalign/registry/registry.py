@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,13 +30,15 @@ from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, settings_of
 from memalign.registry.paid_answers import PaidAnswers
 from memalign.registry.receipt import Receipt
-from memalign.registry.registry_import import import_judges
 from memalign.registry.versions import Action, JudgeSummary, VersionInfo, commit
 from memalign.types import Feedback, FeedbackKey, Usage
 
 __all__ = ["Registry", "Saved"]
 
-Step = Callable[[Judge, Calls], Awaitable[AlignResult]]
+_ATTEMPTS = 20
+"""How often somebody else may be quicker before a change is given up."""
+
+Step = Callable[[Judge, Calls], Coroutine[Any, Any, AlignResult]]
 """What is learned or forgotten, of the latest version, with the calls that this takes."""
 
 
@@ -184,12 +186,11 @@ class Registry:
         allow_erased: bool = False,
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
-        attempts: int = 20,
     ) -> AlignResult:
         """Learn from feedback (none: only what is pending) and commit, if the newest version is still the same then.
 
-        When somebody else committed first, the newer one is loaded and learns the same feedback again, up to `attempts`
-        times; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
+        When somebody else committed first, the newer one is loaded and learns the same feedback again, twenty times at
+        most; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
         invalid row, unless `allow_erased`. `own_verdicts` are as for `Judge.aalign`, of the newest version or of one
         that had learned nothing; others are not used. Raises what `MemAlign.align` raises.
 
@@ -199,13 +200,9 @@ class Registry:
         learner = optimizer or MemAlign()
         options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
         learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
-        return await self._learn(name, learn, learner, attempts, action="align", allow_erased=allow_erased)
+        return await self._learn(name, learn, learner, action="align", allow_erased=allow_erased)
 
-    def estimate(self, name: str, feedback: FeedbackSource = (), **options: Any) -> Usage:
-        """About what an align would take; see `aestimate`."""
-        return aio.run(self.aestimate(name, feedback, **options))
-
-    async def aestimate(
+    def estimate(
         self,
         name: str,
         feedback: FeedbackSource = (),
@@ -220,13 +217,11 @@ class Registry:
         Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again. The cost
         is None where a price is not known.
         """
-        learner = optimizer or MemAlign()
+        learner, judge = optimizer or MemAlign(), self.load(name)
         options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts}
         learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
-        answers = await asyncio.to_thread(PaidAnswers, self._database, name)
-        judge = await asyncio.to_thread(self.load, name)
         dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
-        await learn(judge, learner.calls(answers, dry_run))
+        aio.run(learn(judge, learner.calls(PaidAnswers(self._database, name), dry_run)))
         return dry_run.usage
 
     def unalign(
@@ -244,7 +239,6 @@ class Registry:
         keep: Collection[str] = (),
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
-        attempts: int = 20,
     ) -> AlignResult:
         """Forget feedback by id, key or source and commit the next version, as `aalign` does.
 
@@ -256,7 +250,6 @@ class Registry:
             name,
             lambda judge, calls: learner.unalign(judge, *selectors, **options, calls=calls),
             learner,
-            attempts,
             action="unalign",
         )
 
@@ -276,7 +269,7 @@ class Registry:
         return learn
 
     async def _learn(
-        self, name: str, step: Step, learner: MemAlign, attempts: int, *, action: Action, allow_erased: bool = False
+        self, name: str, step: Step, learner: MemAlign, *, action: Action, allow_erased: bool = False
     ) -> AlignResult:
         """The result of `step`, committed if the latest version is still the one that it began with.
 
@@ -289,7 +282,7 @@ class Registry:
         # Before the version is read: an erase that comes later ends the keeping, and one that came before left no text.
         answers = await asyncio.to_thread(PaidAnswers, self._database, name)
         calls = learner.calls(answers)
-        for _ in range(attempts):
+        for _ in range(_ATTEMPTS):
             parent, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge, calls)
             spent += result.usage
@@ -303,19 +296,13 @@ class Registry:
             await asyncio.to_thread(answers.committed)
             result = replace(result, usage=spent, seconds=time.perf_counter() - started)
             return replace(result, version=number, parent=parent, taken_up=answers.taken_up)
-        raise _conflict(name, attempts)
+        raise _conflict(name)
 
     def update(
-        self,
-        name: str,
-        function: Callable[[Judge], Judge],
-        action: Action = "edit",
-        *,
-        note: str | None = None,
-        attempts: int = 20,
+        self, name: str, function: Callable[[Judge], Judge], action: Action = "edit", *, note: str | None = None
     ) -> Saved:
         """Commit `function(latest)` as the next version, again with the newest when somebody was quicker."""
-        for _ in range(attempts):
+        for _ in range(_ATTEMPTS):
             latest, judge = self._load(name, None)
             changed = function(judge)
             try:
@@ -323,7 +310,7 @@ class Registry:
             except VersionConflict:
                 continue
             return Saved(judge=changed, version=number, parent=latest, before=judge)
-        raise _conflict(name, attempts)
+        raise _conflict(name)
 
     def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
         """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
@@ -420,7 +407,7 @@ class Registry:
             JudgeExists: There is a judge of one of the names here.
             InputError: Both are the same registry.
         """
-        return import_judges(source._database, self._database)
+        return versions.import_judges(source._database, self._database)
 
     def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
         with self._database.read() as connection:
@@ -434,8 +421,8 @@ class Registry:
             return ErasedHashes(connection, versions.find(connection, name)[0])
 
 
-def _conflict(name: str, attempts: int) -> VersionConflict:
+def _conflict(name: str) -> VersionConflict:
     return VersionConflict(
-        f"somebody else committed a version of {name!r} first, {attempts} times in a row; nothing was changed, try "
+        f"somebody else committed a version of {name!r} first, {_ATTEMPTS} times in a row; nothing was changed, try "
         "again"
     )

@@ -9,38 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import (
-    DDL,
-    Boolean,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    event,
-)
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "answers",
-    "erasures",
-    "judges",
-    "meta",
-    "metadata",
-    "rows",
-    "versions",
-    "without_statistics",
-]
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Integer, LargeBinary, String, Table, Text
 
 SCHEMA_VERSION = 1
 """The first format, and so far the only one."""
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 # In the order of its bytes everywhere: a copy is compared row by row, and databases sort words differently.
 _Text = Text().with_variant(Text(collation="C"), "postgresql")
@@ -60,7 +35,7 @@ judges = Table(
     Column("secret", String(64), nullable=False),  # the random key under which what is erased is hashed
     # An align that began before one keeps no answer after it.
     Column("forgettings", Integer, nullable=False, default=0),
-    UniqueConstraint("name", name="memalign_judges_name"),
+    sa.UniqueConstraint("name", name="memalign_judges_name"),
     sqlite_autoincrement=True,  # a deleted judge's number is never another's
 )
 
@@ -73,7 +48,7 @@ versions = Table(
     Column("created_at", String(40), nullable=False),
     Column("summary", Text, nullable=False),  # counts and guideline ids only: never a word of feedback, never a key
     Column("note", Text),
-    Column("redacted", Boolean, nullable=False, default=False),
+    Column("redacted", sa.Boolean, nullable=False, default=False),
     Column("memory_hash", String(64), nullable=False),
     Column("cases", Integer, nullable=False),
     Column("feedback", Integer, nullable=False),
@@ -90,7 +65,7 @@ rows = Table(
     Column("since", Integer, primary_key=True, autoincrement=False),
     Column("until", Integer),
     Column("body", LargeBinary, nullable=False),  # JSON in UTF-8; a vector is raw float32, little-endian
-    Index("memalign_rows_until", "judge", "until"),
+    sa.Index("memalign_rows_until", "judge", "until"),
 )
 
 erasures = Table(
@@ -119,8 +94,8 @@ def without_statistics(*columns: Column[Any]) -> None:
     """
     for column in columns:
         statement = f"ALTER TABLE {column.table.name} ALTER COLUMN {column.name} SET STATISTICS 0"
-        off = DDL(statement)  # type: ignore[no-untyped-call]
-        event.listen(column.table, "after_create", off.execute_if(dialect="postgresql"))
+        off = sa.DDL(statement)  # type: ignore[no-untyped-call]
+        sa.event.listen(column.table, "after_create", off.execute_if(dialect="postgresql"))
 
 
 without_statistics(rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer)

@@ -1,6 +1,6 @@
 """Versions in the database: reading one, writing the next, and what history says of each.
 
-`commit` is a transaction; every other function works inside the caller's.
+`commit` and `import_judges` are transactions; every other function works inside the caller's.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from memalign.values import ValueType
 Action = Literal["create", "save", "edit", "align", "unalign", "erase", "rollback", "import", "lock"]
 """What made a version. Never free text: an erasure could not reach what somebody wrote there."""
 ACTIONS: tuple[str, ...] = get_args(Action)
+
+_MANY = 500  # rows at a time
 
 Timeline = dict[RowKey, list[tuple[int, int, bytes]]]
 """What every row was from one version up to another (exclusive)."""
@@ -199,10 +201,8 @@ def add_version(
     if note is not None and not is_unicode(note):
         raise InputError(f"the note {note!r} is not valid Unicode; write it anew")
     number = parent + 1
-    moved = connection.execute(
-        update(judges).where(judges.c.id == judge, judges.c.latest == parent).values(latest=number)
-    ).rowcount
-    if moved != 1:
+    same = (judges.c.id == judge, judges.c.latest == parent)
+    if connection.execute(update(judges).where(*same).values(latest=number)).rowcount != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
     connection.execute(
         insert(versions).values(
@@ -219,18 +219,11 @@ def add_version(
     )
     ended = [key for key, body in before.items() if after.get(key) != body]
     if ended:
-        connection.execute(
-            update(rows)
-            .where(
-                rows.c.judge == judge,
-                rows.c.kind == bindparam("of_kind"),
-                rows.c.key == bindparam("of_key"),
-                # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
-                (rows.c.until + 0).is_(None),
-            )
-            .values(until=number),
-            [{"of_kind": kind, "of_key": key} for kind, key in ended],
-        )
+        # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
+        living = (rows.c.judge == judge, (rows.c.until + 0).is_(None))
+        row = (rows.c.kind == bindparam("of_kind"), rows.c.key == bindparam("of_key"))
+        keys = [{"of_kind": kind, "of_key": key} for kind, key in ended]
+        connection.execute(update(rows).where(*living, *row).values(until=number), keys)
     begun = [
         {"judge": judge, "kind": kind, "key": key, "since": number, "until": None, "body": body}
         for (kind, key), body in after.items()
@@ -252,12 +245,9 @@ def summary(before: Contents, after: Contents) -> str:
         old, new = ({key: body for (of, key), body in rows.items() if of == kind} for rows in (before, after))
         changed = {key for key in old.keys() & new.keys() if old[key] != new[key]}
         for verb, keys in (("added", new.keys() - old), ("changed", changed), ("removed", old.keys() - new)):
-            examples, plural = "", ""
-            if kind == "guideline":
-                examples = f" ({', '.join(sorted(keys, key=guideline_number)[:8])})"
-                plural = "s" if len(keys) > 1 else ""
-            if keys:
-                parts.append(f"{len(keys)} {noun}{plural} {verb}{examples}")
+            plural = "s" if kind == "guideline" and len(keys) > 1 else ""
+            names = f" ({', '.join(sorted(keys, key=guideline_number)[:8])})" if kind == "guideline" else ""
+            parts += [f"{len(keys)} {noun}{plural} {verb}{names}"] if keys else []
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")
 
 
@@ -279,24 +269,20 @@ def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
 
 def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSummary, ...]:
     """Every judge (or one), by name."""
-    query = (
-        select(judges, versions)
-        .join(versions, (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest))
-        .order_by(judges.c.name)
-    )
-    settings = select(rows.c.judge, rows.c.key, rows.c.body).where(
-        rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")), rows.c.until.is_(None)
-    )
+    newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
+    query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
+    named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")), rows.c.until.is_(None))
+    settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named)
     if judge is not None:
         query, settings = query.where(judges.c.id == judge), settings.where(rows.c.judge == judge)
-    settings_of = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
+    values = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
     return tuple(
         JudgeSummary(
             name=row.name,
             versions=row.latest,  # no version is ever taken away
             latest=row.latest,
-            value_type=msgspec.convert(settings_of[row.id, "value_type"], ValueType).spec,
-            model=settings_of[row.id, "model"],
+            value_type=msgspec.convert(values[row.id, "value_type"], ValueType).spec,
+            model=values[row.id, "model"],
             cases=row.cases,
             feedback=row.feedback,
             guidelines=row.guidelines,
@@ -305,6 +291,28 @@ def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSu
         )
         for row in connection.execute(query)
     )
+
+
+def import_judges(source: Database, target: Database) -> tuple[JudgeSummary, ...]:
+    """Copy all judges of `source` into `target`, in one transaction or not at all; see `Registry.import_registry`."""
+    if source.engine.url == target.engine.url:
+        raise InputError(f"{source.url} is both the registry to import and the one to import into; name two")
+    with source.read() as reading:
+        listed = summaries(reading)
+        with target.write(*(judge.name for judge in listed)) as writing:
+            if taken := {judge.name for judge in listed} & set(writing.execute(select(judges.c.name)).scalars()):
+                raise JudgeExists(
+                    f"{target.url} has judges of these names: {', '.join(sorted(taken))}. Nothing was imported; delete "
+                    "them first, or export and import single judges with --name"
+                )
+            for judge in reading.execute(select(judges)).mappings().all():
+                values = {name: value for name, value in judge.items() if name != "id"}
+                new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
+                for table in (versions, rows, erasures):
+                    query = select(table).where(table.c.judge == judge["id"]).execution_options(yield_per=_MANY)
+                    for batch in reading.execute(query).mappings().partitions():
+                        writing.execute(insert(table), [{**row, "judge": new} for row in batch])
+    return listed
 
 
 def forget_answers(connection: Connection, judge: int) -> None:
