@@ -56,7 +56,7 @@ def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> No
     assert shown["authority"] == ["ana", "zoe"]
     back = memalign("edit", disputed, "--authority", "", "--json").json
     assert back["authority"] == []
-    states = {change["key"]: change["entry_after"]["state"] for change in back["changes"]["feedback"]}
+    states = {change["name"]: change["state_after"]["state"] for change in back["changes"]["feedback"]}
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "pending")
 
 
@@ -192,7 +192,7 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
     assert "+ locks: none" in dry.out
     preview = memalign("unalign", aligned, "--source", "ana", "--dry-run", "--json").json
     assert preview["keys"] == ["t-1@ana", "t-2@ana"]
-    assert [change["id"] for change in preview["changes"]["guidelines"]] == ["G1", "G2"]
+    assert [change["name"] for change in preview["changes"]["guidelines"]] == ["G1", "G2"]
     assert memalign("show", aligned, "--json").json["version"] == 3
 
 
