@@ -27,6 +27,12 @@ def chosen_model() -> str:
     return name
 
 
+def progress(phase: str, done: int, total: int) -> None:
+    """One line that counts, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r{phase} {done}/{total}\033[K", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
 def heading(text: str) -> None:
     """A line between two steps."""
     print(f"\n== {text}")

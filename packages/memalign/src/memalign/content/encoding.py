@@ -33,7 +33,7 @@ _CONTROL = re.compile(
     r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d|reserved_\d|unused\d|fim_|__media__))"
 )
 
-# What nobody sees and a model reads: terminal controls, line separators, bidirectional overrides, the tag characters and
+# What nobody sees and a model reads: terminal controls, line separators, bidirectional overrides, tag characters and
 # selectors in which whole sentences are smuggled, and lone surrogates, which UTF-8 cannot hold. Joiners, direction
 # marks, zero-width spaces and U+FEFF are part of ordinary text in many languages and stay; no token contains them.
 _HIDDEN = re.compile(
