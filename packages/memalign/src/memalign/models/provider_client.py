@@ -133,10 +133,6 @@ def _provider(target: Target) -> Provider[Any]:
 
         root = target.base_url and target.base_url.removesuffix("/v1")  # its client adds that to what it is given
         provider = TypeSafeProvider(base_url=root, api_key=key)
-    elif target.provider == "azure" and target.base_url:
-        from pydantic_ai.providers.azure import AzureProvider
-
-        provider = AzureProvider(azure_endpoint=target.base_url, api_version=target.api_version, api_key=target.api_key)
     elif target.provider == "together" and target.api_key:  # its library knows one name of the key, we know two
         from pydantic_ai.providers.together import TogetherProvider
 

@@ -83,16 +83,14 @@ _SERVER_KEYS = {"system-one": "SYSTEM_ONE_API_KEY"}
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One model of one provider: all that is needed to open it.
 
-    `base_url` is set for an OpenAI-compatible server, and for an Azure resource with its `api_version`. `addressed`
-    says that the model's name holds the address, so that it is part of the name. `key_variable` says where the key came
-    from, if not from the provider's own variable.
+    `base_url` is set for an OpenAI-compatible server. `addressed` says that the model's name holds the address, so that
+    it is part of the name. `key_variable` says where the key came from, if not from the provider's own variable.
     """
 
     provider: str
     model: str
     base_url: str | None = None
     api_key: str | None = None
-    api_version: str | None = None
     addressed: bool = False
     key_variable: str | None = None
 
