@@ -87,17 +87,12 @@ def objects() -> list[Any]:
     return [one, result, result.judge, result.judge.memory]
 
 
-def test_cards_say_what_matters_escaped_and_on_one_screen() -> None:
-    one, result, aligned, memory = (each._repr_html_() for each in objects())  # what a notebook asks for
-    for html in (one, result, aligned, memory):
-        assert {*re.findall(r"<(\w+)", html)} <= {"div", "b", "table", "tr", "td"}
-        assert html.count("<tr") < 90
-    assert "Is the reply warm?" in one
-    assert "not aligned yet" in one
-    assert "Say sorry before facts." in result
-    assert "the model&#x27;s answer did not mention it" in result
-    assert "Say sorry before facts." in aligned
-    assert "guideline" in memory
+def test_a_card_says_what_matters_escaped_and_on_one_screen() -> None:
+    html = objects()[1]._repr_html_()  # what a notebook asks for
+    assert {*re.findall(r"<(\w+)", html)} <= {"div", "b", "table", "tr", "td"}
+    assert html.count("<tr") < 90
+    assert "Say sorry before facts." in html
+    assert "the model&#x27;s answer did not mention it" in html
 
 
 def test_a_repr_is_a_few_lines() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["card", "facts", "notebook_progress", "table"]
+__all__ = ["card", "notebook_progress", "table"]
 
 _ROWS = 20  # of a table
 _LONGEST = 400  # characters of a cell
@@ -19,11 +19,6 @@ def card(title: str, beside: str, *parts: str) -> str:
     """A bold title, words beside it, and the `parts`, which are HTML; empty ones are left out."""
     body = "".join(f"<div>{part}</div>" for part in parts if part)
     return f"<div><b>{escape(title)}</b> {escape(beside)}{body}</div>"
-
-
-def facts(rows: Iterable[tuple[str, object]]) -> str:
-    """Names and values below each other; those without a value are left out."""
-    return table((), [row for row in rows if row[1] not in (None, "", ())])
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> str:

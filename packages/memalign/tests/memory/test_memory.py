@@ -291,5 +291,4 @@ def test_the_guidelines_in_force_print_as_people_read_them() -> None:
     )
     semantic = Memory(guidelines=rules).semantic
     assert repr(semantic) == str(semantic) == "G1: Say sorry first. (t-1@ana)\nG2: Name a date. (dora)"
-    assert "Name a date." in semantic._repr_html_()  # type: ignore[attr-defined]  # what notebooks call
     assert repr(Memory().semantic) == "no guidelines"

@@ -162,15 +162,6 @@ class Judge(Generic[ValueT_co]):
             f"instructions={short!r}, memory={self.memory!r})"
         )
 
-    def _repr_html_(self) -> str:
-        """The card of a notebook."""
-        from memalign.notebook import card, facts
-
-        settings = ", ".join(f"{name}: {value}" for name, value in self.parameters.items())
-        rows = [("instructions", self.instructions), ("model", self.model_name or "of the environment")]
-        memory = self.memory._repr_html_() if self.memory else "not aligned yet"  # a card in ours
-        return card(self.name, self.value_type.spec, facts([*rows, ("settings", settings)]), memory)
-
     # -- what the judge is ---------------------------------------------------------------------------------------
 
     @property

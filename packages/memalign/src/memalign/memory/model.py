@@ -20,7 +20,6 @@ from memalign.memory.check_answers import with_live_answers
 from memalign.memory.label_policy import policy_label
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
 from memalign.memory.text_search import Finder
-from memalign.notebook import card, table
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json
 from memalign.values import Value
 
@@ -200,10 +199,6 @@ class Guidelines(tuple[Guideline, ...]):
 
     def __repr__(self) -> str:
         return "\n".join(map(str, self)) or "no guidelines"
-
-    def _repr_html_(self) -> str:
-        """The table of a notebook."""
-        return table(("id", "guideline", "from"), [(g.id, g.text, ", ".join(map(str, g.supported_by))) for g in self])
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -437,11 +432,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         in_force = f"{_counted(len(self.semantic), 'guideline')} in force{f', {away} not' if away else ''}"
         pending = f", {_counted(waiting, 'piece')} of feedback pending" if waiting else ""
         return f"{in_force}, {_counted(len(self.cases), 'case')}{pending}"
-
-    def _repr_html_(self) -> str:
-        """The card of a notebook: the guidelines in force with the feedback behind them."""
-        rows = [(g.id, g.text, ", ".join(map(str, self.sources_of(g)[:5]))) for g in self.semantic]
-        return card("Memory", self.summary, table(("id", "guideline", "from"), rows, title="Guidelines in force"))
 
 
 def _counted(count: int, noun: str) -> str:
