@@ -10,7 +10,6 @@ import pytest
 from memalign import Check, Guideline, Judge
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from memalign.judge.code_tests import sentence
-from memalign.judge.decision import MOST_BRIEF
 from memalign.judge.spec import base_fingerprint_of
 from memalign.memory import Answers, Memory
 from memalign.models.base import Limits, Question
@@ -215,17 +214,6 @@ class TestInThisProcess:
         made = judge(model)(outputs="x")
         assert (made.value, made.rationale, model.decisions.calls) == (True, "r", [3])
         assert len(model.requests) == 1
-
-    def test_it_is_asked_so_many_questions_and_those_of_pinned_guidelines_first(self) -> None:
-        rules = tuple(
-            guideline(n, asks(f"Is it number {n}?"), pinned_by="ana" if n > MOST_BRIEF else None)
-            for n in range(1, MOST_BRIEF + 5)
-        )
-        for limits, most in ((Limits(brief=True), MOST_BRIEF), (Limits(), len(rules))):
-            model = deciding({}, limits=limits)
-            judge(chat(), check_model=model, memory=Memory(guidelines=rules))(outputs="x")
-            assert len(model.asked) == most
-            assert f"Is it number {MOST_BRIEF + 4}?" in {question.text for _, question in model.asked}
 
 
 def test_tests_of_code_count_as_answers_and_are_never_asked() -> None:

@@ -56,7 +56,7 @@ async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
         return judge
     with run.timed("ask"):
         made_by, verdicts = base_fingerprint_of(judge), _gives_verdict(judge)
-        askable = cases[: MOST[model.limits.brief]] if verdicts or asked_checks(judge.memory, model.limits) else []
+        askable = cases[: MOST[model.limits.brief]] if verdicts or asked_checks(judge.memory) else []
         recorded = [(case, _recorded(case, made_by)) for case in askable]
         missing = [c for c, answers in recorded if answers is not c.answers or (verdicts and answers.verdict is None)]
         # A later align asks about a few cases alone: they are one fold.
@@ -154,7 +154,7 @@ async def _answers(judge: Judge, case: Case, unknowing: Judge | None, model: Dec
     made_by, alone = base_fingerprint_of(judge), decides_alone(judge)
     rewritten = unknowing.memory.next_guideline > judge.memory.next_guideline  # without the case: those are other words
     answers = Answers(judge=made_by) if rewritten else _recorded(case, made_by)
-    checks = [check for check in asked_checks(unknowing.memory, model.limits) if check.check not in answers.margins]
+    checks = [check for check in asked_checks(unknowing.memory) if check.check not in answers.margins]
     example_ids: tuple[str, ...] = ()
     if answers.verdict is None and _gives_verdict(judge) and not alone:
         own = await judge_case(unknowing, case, run, checks=False)

@@ -44,8 +44,6 @@ __all__ = ["Answered", "answered_about", "asked_checks", "calibrator_of", "decid
 
 replace = msgspec.structs.replace
 
-MOST_BRIEF = 24
-"""Questions that a model in this process is asked about an item: each takes it a tenth of a second or more."""
 LEVELS = 5
 """Levels of a scale without steps, of which the mean is the verdict."""
 MOST_LABELS = 10
@@ -218,19 +216,13 @@ def _in_words(memory: Memory, findings: Sequence[Finding]) -> str:
     return " ".join(reasons) or "No guideline applies."
 
 
-def asked_checks(memory: Memory, limits: Limits) -> tuple[Finding, ...]:
-    """The questions that a judgment asks, each once, as findings without answers in the order of the guidelines.
-
-    A model in this process is asked 24, those of pinned guidelines first.
-    """
+def asked_checks(memory: Memory) -> tuple[Finding, ...]:
+    """The questions that a judgment asks, each once, as findings without answers in the order of the guidelines."""
 
     def make() -> tuple[Finding, ...]:
-        asking = questions_of(memory.semantic)
-        pinned_first = sorted(asking, key=lambda question: not any(rule.pinned for rule in asking[question]))
-        chosen = frozenset(pinned_first[: MOST_BRIEF if limits.brief else None])
-        return tuple(asked_by(memory, question, rules) for question, rules in asking.items() if question in chosen)
+        return tuple(asked_by(memory, question, rules) for question, rules in questions_of(memory.semantic).items())
 
-    return cached(memory, ("asked checks", limits.brief), make)
+    return cached(memory, "asked checks", make)
 
 
 async def answered_about(
@@ -248,7 +240,7 @@ async def answered_about(
     """
     started = time.perf_counter()
     timeout, limits = judge.parameters.get("timeout"), model.limits
-    asking = asked_checks(judge.memory, limits) if checks is None else tuple(checks)
+    asking = asked_checks(judge.memory) if checks is None else tuple(checks)
     questions = [Question(key=f"q{n}", text=check.check) for n, check in enumerate(asking, 1)]
     value = [_verdict_question(judge, limits)] if verdict else []
     items = items_alone(judge, example, limits)

@@ -16,7 +16,7 @@ from memalign.errors import ConfigurationError, InputError, InvalidInstructions
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.judge_models import checked_models
-from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
+from memalign.models.resolve import canonical_name
 from memalign.types import CONTENT_FIELDS, Feedback, canonical_json
 from memalign.values import ValueType
 
@@ -166,10 +166,8 @@ def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
     }
     if (check_model := name_of(judge.check_model)) is not None:
         parts["check_model"] = _canonical(check_model)
-    # Left out where it finds nothing or is the usual one: a judge that names the usual one is the same judge.
     if memory and (embedding := name_of(judge.embedding_model)) is not None:
-        usual = (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name)
-        parts |= {} if embedding in usual else {"embedding_model": _canonical(embedding)}
+        parts["embedding_model"] = _canonical(embedding)
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
 
