@@ -95,13 +95,6 @@ class TestAnswers:
         assert decision.usage.calls == 1
         assert decision.usage.input_tokens > 0
 
-    def test_a_score_of_more_levels_than_a_rubric_has_is_a_choice(self):
-        ten = Question(key="v", text="How good?", kind="score", labels=tuple(map(str, range(11))))
-        with openai_decisions(lambda *_: {"10": 1.0}) as endpoint:
-            found = decide(model_at(endpoint, "openai-decisions"), ten).probabilities["v"]
-        assert found["10"] == 1
-        assert endpoint.requests[0]["questions"][0]["type"] == "choice"
-
 
 class TestLimitsAndRefusals:
     def test_more_questions_than_a_request_takes_go_in_several(self):

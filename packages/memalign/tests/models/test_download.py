@@ -145,11 +145,6 @@ class TestTheHub:
         hub.files = {PATH: BYTES}
         assert pull(tiny()).read_bytes() == BYTES
 
-    def test_a_damaged_file_is_pulled_again(self, hub: Hub, folder: Path) -> None:
-        folder.mkdir()
-        (folder / "tiny.gguf").write_bytes(WRONG)
-        assert pull(tiny()).read_bytes() == BYTES
-
     def test_two_pulls_at_once_fetch_it_once(self, hub: Hub) -> None:
         waiting, first_is_in = threading.Event(), threading.Event()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.models.headers import checked_headers, filled_headers
+from memalign.models.judge_models import checked_headers, filled_headers
 
 
 @pytest.mark.parametrize(

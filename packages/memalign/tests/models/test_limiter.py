@@ -69,22 +69,6 @@ def test_a_closed_loop_gets_no_turn():
     loop.close()
 
 
-@pytest.mark.parametrize(
-    ("count", "most", "after_a_round", "in_the_end"),
-    [(4, 20, 8, 20), (3, None, 3, 3)],  # a round doubles it, where a higher most is allowed
-)
-def test_answered_calls_raise_the_limit_to_its_maximum(
-    count: int, most: int | None, after_a_round: int, in_the_end: int
-):
-    limiter = Limiter(count, most=most)
-    for _ in range(4):
-        limiter.succeeded()
-    assert limiter.limit == after_a_round
-    for _ in range(100):
-        limiter.succeeded()
-    assert limiter.limit == in_the_end
-
-
 class Clock(asyncio.SelectorEventLoop):
     """A loop whose time passes as soon as nobody has anything to do."""
 
@@ -210,13 +194,3 @@ def test_a_server_that_counts_calls_a_second_is_asked_that_often(monkeypatch: py
 
 def test_after_an_outage_the_limit_comes_back(monkeypatch: pytest.MonkeyPatch):
     assert run_of(monkeypatch, away=(10, 100)).seconds < 90 + 3 * run_of(monkeypatch).seconds
-
-
-async def test_new_room_goes_to_those_who_wait():
-    limiter = Limiter(1, most=2)
-    async with limiter:
-        waiting = asyncio.create_task(limiter.__aenter__())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        limiter.succeeded()
-        await asyncio.wait_for(waiting, timeout=PATIENCE)

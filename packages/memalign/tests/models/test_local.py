@@ -10,8 +10,7 @@ import pytest
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from memalign.models.base import ChatModel, ChatRequest, DecisionModel, Question
 from memalign.models.catalogue import CATALOGUE
-from memalign.models.llama_cpp import Answer
-from memalign.models.local import LocalChatModel
+from memalign.models.local import Answer, LocalChatModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from memalign import Judge
 from memalign.errors import ModelRefused, ModelRejected
 from memalign.models import resolve
 from memalign.models.base import ChatRequest
 from memalign.models.provider_chat import ProviderChatModel
-from memalign.models.resolve import default_model_name
 from tests.support.endpoint import Endpoint, Fault
 
 ANSWER = {"rationale": "Too cold.", "value": False}
@@ -97,13 +95,6 @@ def chat(provider: Provider) -> ProviderChatModel:
     model = resolve(provider.model)
     assert isinstance(model, ProviderChatModel)
     return model
-
-
-def test_a_key_alone_decides_which_model_judges(provider: Provider) -> None:
-    assert default_model_name() == provider.model
-    judge = Judge(name="tone", instructions="Is {{ outputs }} kind?", feedback_value_type=bool)
-    judgment = judge(outputs="Wrong items are exchanged within 14 days.")
-    assert (judgment.value, judgment.rationale, judgment.model) == (False, "Too cold.", provider.model)
 
 
 async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider, endpoint: Endpoint) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from memalign.models import local
 from memalign.models.base import ChatRequest, Question
-from memalign.models.llama_cpp import Answer
+from memalign.models.local import Answer
 
 
 def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.") -> ChatRequest:

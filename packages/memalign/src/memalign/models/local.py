@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,19 +25,32 @@ from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
 
-from memalign.errors import InvalidOutput, ModelError, ModelRejected, ModelUnavailable
+from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
 from memalign.models.answers import read_answer, show_raw
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
-from memalign.models.llama_cpp import Answer, chat_body, library, load, prefix_body, question_body
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import whole_number
 from memalign.types import Usage
 
-__all__ = ["LocalChatModel"]
+__all__ = ["Answer", "LocalChatModel"]
+
+_CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
+_BATCH = 256  # tokens between two looks at whether the caller still waits
+_SPELLINGS = 100  # alternatives among which every spelling of yes and no is looked for
+_MOST_MARGIN = 15.0
+
+_STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
+
+# What is read behind a shared prefix: a control picture, which no message begins with.
+_AFTER_PREFIX = "\u241e"
+
+# What chat templates are made of. In judged text these words must stay words: tokenizers read them as control tokens
+# wherever they stand, and a judged answer could end its own message and go on as the judge.
+_CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
 
 T = TypeVar("T")
-Ask = Callable[[dict[str, Any]], Answer]
+Ask = Callable[[dict[str, Any]], "Answer"]
 """Asks llama.cpp once."""
 
 _DEFAULT_CONTEXT = 8192
@@ -158,7 +173,7 @@ class LocalChatModel:
         usage = Usage()
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
             before = self._read_prefix(request, ask)
-            answer = ask(chat_body(request, max_tokens))
+            answer = ask(_chat_body(request, max_tokens))
             cached = answer.usage.cached_tokens
             self._prefix_tokens[hash(request.system)] = cached
             usage += replace(answer.usage, cached_tokens=min(before, cached))
@@ -183,7 +198,7 @@ class LocalChatModel:
         tokens = self._prefix_tokens.get(hash(request.system))
         if tokens == 0:
             return 0  # a model whose prompts cannot be cut
-        body = prefix_body(request.system)
+        body = _prefix_body(request.system)
         try:
             if tokens is not None and (cached := ask(body).usage.cached_tokens) >= tokens:
                 return cached
@@ -195,11 +210,11 @@ class LocalChatModel:
     def _margins(self, state: str, lines: Sequence[str], ask: Ask) -> tuple[dict[str, float], Usage]:
         """Log p(yes)/p(no) of each line about the state, and what they cost; each is read from the state's end."""
         usage, margins = Usage(), dict[str, float]()
-        prefix = prefix_body(_DECIDE, state)
+        prefix = _prefix_body(_DECIDE, state)
         try:
             for line in lines:
                 ask(prefix if margins else {**prefix, "cache_prompt": False})
-                answer = ask(question_body(_DECIDE, state, line))
+                answer = ask(_question_body(_DECIDE, state, line))
                 cached = answer.usage.cached_tokens if margins else 0  # for the first one the state was read
                 usage += replace(answer.usage, cached_tokens=cached)
                 margins[line] = answer.margin()
@@ -237,3 +252,141 @@ def _probabilities(question: Question, margins: Sequence[float]) -> dict[str, fl
         return {"yes": yes, "no": 1 - yes, "n/a": 0.0}
     weights = [math.exp(margin - max(margins)) for margin in margins]
     return {label: weight / sum(weights) for label, weight in zip(question.labels, weights, strict=True)}
+
+
+# -- what llama.cpp is asked and answers -------------------------------------------------------------------------------
+
+
+def library() -> Any:
+    """The module xllamacpp. Raises ConfigurationError where it is not installed."""
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the embedded model needs xllamacpp ({error}): pip install xllamacpp, or name a provider's model"
+        ) from error
+    return xllamacpp
+
+
+def load(path: Path, *, context_tokens: int, threads: int) -> Any:
+    """llama.cpp's server over the file. Raises ConfigurationError for one that it cannot read."""
+    xllamacpp = library()
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx = context_tokens
+    params.n_parallel = 1
+    params.n_batch = params.n_ubatch = _BATCH
+    params.cache_ram_mib = _CACHE_MIB
+    params.warmup = False
+    params.verbosity = -1
+    for pool in (params.cpuparams, params.cpuparams_batch):
+        pool.n_threads = threads
+    # It always listens on a port of 127.0.0.1. We never use it; a key that nobody knows keeps other users of the
+    # machine, and pages in a browser, from it.
+    params.api_keys = [secrets.token_urlsafe(32)]
+    params.endpoint_slots = False
+    params.ui = False
+    params.n_threads_http = 1
+    try:
+        return xllamacpp.Server(params)
+    except (RuntimeError, ValueError) as error:
+        raise ConfigurationError(
+            f"llama.cpp cannot load {path} ({error}); is it a GGUF file, whole, and is there memory for it? "
+            "'memalign models pull' checks the embedded ones and pulls them anew"
+        ) from error
+
+
+class Answer:
+    """Collects the pieces of one streamed answer; tells llama.cpp to stop when nobody waits for it any more."""
+
+    def __init__(self, *, deadline: float, given_up: threading.Event) -> None:
+        self._deadline = deadline
+        self._given_up = given_up
+        self._pieces: list[str] = []
+        self._tokens: list[dict[str, Any]] = []
+        self.usage = Usage(calls=1)
+        self.cut = False
+        self.stopped = False
+        self.error: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """What has come of it."""
+        return "".join(self._pieces)
+
+    def margin(self) -> float:
+        """Log p(yes)/p(no) of its first token, in nats, in [-15, 15]: all spellings of each added up.
+
+        A side without a spelling among the alternatives is as probable as the least of them, which bounds it from
+        above.
+        """
+        token: dict[str, Any] = self._tokens[0] if self._tokens else {"token": "", "logprob": 0.0}
+        logs = {str(each["token"]): float(each["logprob"]) for each in (*(token.get("top_logprobs") or ()), token)}
+        spellings = [(text.strip(" \t\r\n\"'`*_.,:;!").lower(), math.exp(p)) for text, p in logs.items() if p > -100]
+        least = min((p for _, p in spellings), default=1.0)
+        yes, no = (sum(p for text, p in spellings if text == word) or least for word in ("yes", "no"))
+        return max(-_MOST_MARGIN, min(_MOST_MARGIN, math.log(yes / no)))
+
+    def receive(self, chunk: dict[str, Any]) -> bool:
+        """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
+        if "error" in chunk:
+            self.error = dict(chunk["error"])
+            return False
+        for choice in chunk.get("choices", ()):
+            self._pieces.append(choice.get("delta", {}).get("content") or "")
+            self._tokens += (choice.get("logprobs") or {}).get("content") or ()
+            self.cut = self.cut or choice.get("finish_reason") == "length"
+        if counts := chunk.get("usage"):
+            self.usage = Usage(
+                calls=1,
+                input_tokens=counts["prompt_tokens"],
+                cached_tokens=(counts.get("prompt_tokens_details") or {}).get("cached_tokens", 0),
+                output_tokens=counts["completion_tokens"],
+                cost=0.0,
+            )
+            return False  # the last piece: the answer is whole, however late
+        self.stopped = self._given_up.is_set() or time.monotonic() > self._deadline
+        return self.stopped
+
+
+def _messages(system: str, user: str) -> list[dict[str, str]]:
+    """The two messages, in which nothing is a control token: a space stands inside what would be one."""
+    texts = (
+        _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode()) for text in (system, user)
+    )
+    return [{"role": role, "content": text} for role, text in zip(("system", "user"), texts, strict=True)]
+
+
+def _prefix_body(system: str, item: str = "") -> dict[str, Any]:
+    """Nothing but reading what requests share: the system message of a judge, or with it the item of all questions."""
+    user = f"{item}\n{_AFTER_PREFIX}" if item else _AFTER_PREFIX
+    return {"messages": _messages(system, user), "max_tokens": 0, **_STREAMED}
+
+
+def _question_body(system: str, item: str, question: str) -> dict[str, Any]:
+    """One question about an item, answered by one token whose alternatives are told."""
+    return {
+        "messages": _messages(system, f"{item}\n{question}"),
+        "max_tokens": 1,
+        "temperature": 0.0,
+        "logprobs": True,
+        "top_logprobs": _SPELLINGS,
+        **_STREAMED,
+    }
+
+
+def _chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
+    """The request, its answer held to the schema by a grammar."""
+    # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
+    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    body: dict[str, Any] = {
+        "messages": _messages(request.system, request.user),
+        "grammar": str(library().json_schema_to_grammar({**request.schema, "x-guidance": layout})),
+        "max_tokens": max_tokens,
+        **_STREAMED,
+    }
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.seed is not None:
+        body["seed"] = request.seed
+    return body

@@ -26,15 +26,10 @@ _said_until: dict[str, float] = {}  # by model and address: all calls that wait 
 
 
 class AttemptFailed(Exception):
-    """One attempt at a model call that failed.
+    """One attempt at a model call that failed: the caller gets `error` once there is no attempt left.
 
-    Attributes:
-        error: What the caller gets once there is no attempt left, at once when `retry` is false.
-        reason: What happened.
-        advice: What to do about it.
-        retry: Whether another attempt may be answered.
-        retry_after: The wait that the provider asked for, in seconds.
-        denied: Whether any other request would fail alike.
+    `retry_after` is the wait that the provider asked for, in seconds; `denied` says that any other request would fail
+    alike.
     """
 
     def __init__(
