@@ -41,10 +41,10 @@ def fill(url: str, cases: int, people: int) -> dict[str, str]:
     judge = Judge(name="tone", instructions=instructions, feedback_value_type=bool, model="openai:none")
     Registry(url).create(judge)
     examples = [Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{REPLY}{n}") for n in range(cases)]
-    judged = [(case, Judgment(id=case.id, value=n % 5 > 0, rationale=REASON), 0.3) for n, case in enumerate(examples)]
+    judged = [(case, Judgment(id=case.id, value=n % 5 > 0, rationale=REASON)) for n, case in enumerate(examples)]
     row = {"judge": "tone", "form": "", "taught": 1, "state": "answered", "revision": 1, "rationale": "No day."}
     row |= dict.fromkeys(("created_at", "updated_at"), now())
-    cells = [(f"c-{n}", f"person {n % people}", "true" if n % 4 else "false") for n in range(cases)]
+    cells = [(f"c-{n}", f"person {n % people}", n % 4 > 0) for n in range(cases)]
     rows = [row | {"case_id": case, "person": name, "value": v, "blind_value": v} for case, name, v in cells]
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)

@@ -15,7 +15,6 @@ from memalign_server.people.people import Role, add_person
 from memalign_server.review.answers import (
     TEACHES,
     Answer,
-    draft_of,
     position,
     previous_case,
     review_of,
@@ -24,9 +23,9 @@ from memalign_server.review.answers import (
 )
 from memalign_server.review.cases import add_cases, next_cases, progress_of
 from memalign_server.review.disputes import (
-    differences,
+    difference,
     keep_answer,
-    open_settlements,
+    open_settlement,
     refresh_disputes,
     settle,
     take_over,
@@ -75,18 +74,18 @@ def say(connection: Connection, person: str, case: str, value: Any = None, words
     before = review_of(connection, JUDGE, person, case)
     form = {"state": "skipped" if value is None else "answered", "form": new_id(), "rationale": words, **form}
     answer = Answer(value=value, revision=before.revision if before else 0, **form)
-    assert save(connection, JUDGE, person, case, answer, kind=YES_NO).outcome == "saved"
+    assert save(connection, JUDGE, person, case, answer, kind=YES_NO) is None
 
 
 def waiting(connection: Connection, person: str) -> list[tuple[str, list[str]]]:
-    """The differences that wait for a person: the case, and who says otherwise."""
-    rows = differences(connection, JUDGE, person, kind=YES_NO)
-    return [(row.case.example.id, [other.person for other in row.answers]) for row in rows]
+    """The first difference that waits for a person: the case, and who says otherwise."""
+    row = difference(connection, JUDGE, person, kind=YES_NO)
+    return [] if row is None else [(row.case.case_id, [other.person for other in row.answers])]
 
 
 def for_owners(connection: Connection) -> list[tuple[str, list[str]]]:
-    rows = open_settlements(connection, JUDGE, kind=YES_NO)
-    return [(row.case.example.id, [answer.person for answer in row.answers]) for row in rows]
+    row = open_settlement(connection, JUDGE, kind=YES_NO)
+    return [] if row is None else [(row.case.case_id, [answer.person for answer in row.answers])]
 
 
 def taught(connection: Connection, case: str) -> list[str]:
@@ -116,11 +115,11 @@ def test_a_case_that_is_held_out_comes_after_three_others(tables: Connection, dr
     for _ in range(20):
         (case,) = next_cases(tables, JUDGE, "ana", n=1)
         kinds.append(case.held_out)
-        say(tables, "ana", case.example.id, None if len(kinds) % 5 == 0 else True)
+        say(tables, "ana", case.case_id, None if len(kinds) % 5 == 0 else True)
     assert [place for place, held_out in enumerate(kinds) if held_out] == [3, 7]
     assert next_cases(tables, JUDGE, "ana", n=1) == []
     coming = next_cases(tables, JUDGE, "ben", n=5)
-    assert [case.held_out for case in coming] == [False, False, False, True, False]
+    assert [case.held_out for case in coming] == [0, 0, 0, 1, 0]
 
 
 def test_no_answer_on_a_case_that_is_held_out_is_taught(tables: Connection) -> None:
@@ -149,12 +148,14 @@ def test_both_see_each_other_once_both_have_answered_differently(tables: Connect
 def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection) -> None:
     say(tables, "ana", "c-00", False, "We cannot promise that.")
     say(tables, "ben", "c-00", True, "She is safe.")
-    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO)
+    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
     own = review_of(tables, JUDGE, "ana", "c-00")
     assert own is not None
     assert (own.value, own.rationale, own.blind_value) == (True, None, False)
-    assert say_drafts(tables, JUDGE, "ana", kind=YES_NO) == []  # as before a teaching
-    assert draft_of(tables, JUDGE, "ana", "c-00").words == "We cannot promise that."
+    say_drafts(tables, JUDGE, "ana", kind=YES_NO)  # as before a teaching
+    own = review_of(tables, JUDGE, "ana", "c-00")
+    assert own is not None
+    assert own.draft == "We cannot promise that."
     assert waiting(tables, "ana") == waiting(tables, "ben") == []
     assert taught(tables, "c-00") == ["ana", "ben"]
 
@@ -162,10 +163,8 @@ def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection
 def test_what_a_colleague_has_changed_since_is_not_taken_over(tables: Connection) -> None:
     say(tables, "ana", "c-00", False)
     say(tables, "ben", "c-00", True)
-    ((difference),) = differences(tables, JUDGE, "ana", kind=YES_NO)
     say(tables, "ben", "c-00", True, "With words.")
-    revision = difference.answers[0].revision
-    assert take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=revision).outcome == "conflict"
+    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
     own = review_of(tables, JUDGE, "ana", "c-00")
     assert own is not None
     assert own.value is False
@@ -336,9 +335,8 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     def note(_connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any) -> None:
         sizes.append(len(parameters))
 
-    of_ben = differences(tables, JUDGE, "ben", kind=YES_NO, limit=1)
-    of_owners = open_settlements(tables, JUDGE, kind=YES_NO, limit=1)
-    assert [row.case.example.id for row in (*of_ben, *of_owners)] == ["d-00"]
+    rows = (difference(tables, JUDGE, "ben", kind=YES_NO), open_settlement(tables, JUDGE, kind=YES_NO))
+    assert [row.case.case_id for row in rows if row is not None] == ["d-00"]
     assert max(sizes) < 40, "values of one statement"
     assert len(sizes) < 8, "statements"
 
@@ -348,5 +346,4 @@ def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connectio
         for person, value in (("ana", False), ("ben", True)):
             say(tables, person, case, value)
     tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
-    (first,) = differences(tables, JUDGE, "ana", kind=YES_NO, limit=1)
-    assert first.case.example.id == "c-01"
+    assert waiting(tables, "ana") == [("c-01", ["ben"])]

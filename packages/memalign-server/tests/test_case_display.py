@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from memalign import Example, Judge
 from memalign_server.pages.content import Block, blocks_of
-from memalign_server.pages.texts import code, prose, visible
+from memalign_server.pages.texts import prose, visible
 from server_support import world
 from server_support.reviewing import answer, put_in
 
@@ -79,7 +78,7 @@ def only(content: dict[str, Any]) -> Block:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_becomes_no_element(text: str) -> None:
     allowed = {"p", "div", "span", "pre", "code", "small", "strong", "em", "table", "thead", "tbody", "tr", "th", "td"}
-    for html in (prose(text), code(text, "sql"), code(text, "nothing known"), visible(text)):
+    for html in (prose(text), visible(text)):
         parsed = tags(str(html))
         assert set(parsed.tags) <= allowed
         assert parsed.active == []
@@ -141,22 +140,8 @@ def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
     )
 
 
-@pytest.mark.parametrize(("content", "failed", "line"), [
-    ("Error: no such order", True, "no such order"), ({"status": "failed", "message": "shipped"}, True, "shipped"),
-    ({"success": False, "reason": "locked"}, True, "locked"), ({"success": True, "result": "Ok"}, False, "Ok"),
-    ({"error": None, "result": "found"}, False, "found"), ("no error was found", False, "no error was found"),
-    ("w " * 200, False, ("w " * 70).strip() + " …"),
-])  # fmt: skip
-def test_a_tool_that_failed_says_so(content: Any, failed: bool, line: str) -> None:
-    turns = [{"role": "assistant", "tool_calls": CALLS[:1]}, {"role": "tool", "tool_call_id": "1", "content": content}]
-    (tool,) = cut({"conversation": turns})
-    assert (tool.failed, str(tool.html)) == (failed, line)
-
-
-def test_sql_and_code_have_colours() -> None:
-    assert '<span class="k">SELECT</span>' in only({"outputs": "SELECT a FROM b WHERE c > 3"}).html
-    assert '<span class="k">SELECT</span>' in only({"outputs": {"sql": "SELECT 1 FROM t"}}).html
-    assert "k" in re.findall(r'class="(\w+)"', only({"outputs": "def f():\n    return 1"}).html)
+def test_code_in_markdown_has_colours() -> None:
+    assert '<span class="k">SELECT</span>' in only({"outputs": "```sql\nSELECT a FROM b\n```"}).html
 
 
 def test_json_is_folded_traces_are_trees() -> None:
@@ -177,10 +162,7 @@ def test_a_long_text_is_shown_whole_in_its_paragraphs() -> None:
     assert block.html.count("<p") == 2
 
 
-def test_a_pair_has_its_differences_marked_if_it_is_alike() -> None:
+def test_a_pair_stands_side_by_side() -> None:
     sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
     blocks = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
     assert [(block.kind, block.label) for block in blocks[1:]] == [("side", "A"), ("side", "B")]
-    assert [re.findall("<mark>(.*?)</mark>", block.html) for block in blocks[1:]] == [["Monday"], ["Friday"]]
-    other = cut({"outputs": {**sides, "B": "We do not know."}}, "A|B|tie")
-    assert not any("<mark>" in block.html for block in other)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from sqlalchemy import MetaData, Table, func, select
 from typer.testing import CliRunner
 
-from memalign_server.store import Store
-from memalign_server.work.jobs import Jobs
-from memalign_server.work.kinds import Work
+from memalign.cli.app import app
 from server_support import world
 from server_support.reviewing import answer, post, put_in, wait
-from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -58,22 +51,13 @@ def number_of(url: str, judge: str) -> int:
         return int(connection.execute(select(judges.c.id).where(judges.c.name == judge)).scalar_one())
 
 
-@pytest.mark.parametrize("way", ["page", "command"])
-def test_a_deleted_judge_leaves_no_row(way: str, shared: world.Shared) -> None:
+def test_a_deleted_judge_leaves_no_row(shared: world.Shared) -> None:
     owner, url = shared.signed_in("owner"), shared.server.registry.url
     taught(owner)
     number = number_of(url, "tone")
     assert {"memalign_server_queue", "memalign_server_reviews", "memalign_server_jobs"} <= set(rows_of(url, number))
-    if way == "page":
-        page = owner.get("/judges/tone/setup").text
-        assert "/judges/tone/delete" in page
-        assert post(owner, "/judges/tone/delete", name="another").status_code == 422
-        assert post(owner, "/judges/tone/delete", name="tone").headers["location"] == "/"
-    else:
-        from memalign.cli.app import app
-
-        done = CliRunner().invoke(app, ["delete", "tone", "--yes", "--registry", url])
-        assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["delete", "tone", "--yes", "--registry", url])
+    assert done.exit_code == 0, done.output
     assert rows_of(url, number) == {}
     assert world.tables_with(url, "Okafor", "okafor-1", WORDS) == set()
 
@@ -83,42 +67,15 @@ def test_a_judge_that_is_gone_has_no_jobs_and_its_heir_nothing(shared: world.Sha
     taught(owner, "other")
     jobs = [job.id for job in shared.server.jobs.recent("other")]
     assert jobs
-    assert post(owner, "/judges/other/delete", name="other").status_code == 303
+    shared.server.registry.delete("other")
     heir: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "kind": "bool"}
     for made in (False, True):
         if made:
             assert post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b").status_code == 303
         for job in jobs:
             assert owner.get(f"/api/v1/judges/other/jobs/{job}").status_code == 404
-            for path in ("/judges/other/jobs/{}", "/judges/other/changed?job={}"):
+            for path in ("/judges/other/jobs/{}", "/judges/other/learned?job={}"):
                 assert owner.get(path.format(job)).status_code in (404, 422), path
     assert shared.server.jobs.recent("other") == []
-    assert "Okafor" not in owner.get("/judges/other/download/cases.jsonl").text
-    for path in ("review", "trust", "data", "memory"):
+    for path in ("review", "trust", "setup", "learned"):
         assert "Okafor" not in owner.get(f"/judges/other/{path}").text, path
-
-
-def test_work_under_way_for_a_deleted_judge_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memalign_server.work.jobs._CHECK", 0.1)
-    begun, cancelled = threading.Event(), threading.Event()
-
-    async def endless(_work: Work) -> dict[str, Any]:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-        return {}
-
-    registry = world.registry(tmp_path)
-    jobs = Jobs(Store(registry.url), registry, kinds={"teach": endless})
-    jobs.open()
-    job = jobs.start("teach", "tone", {}, asked_by="ana")
-    assert begun.wait(PATIENCE)
-    registry.delete("tone")
-    registry.create(world.judge("tone"))
-    assert cancelled.wait(PATIENCE)
-    jobs.close()
-    assert jobs.find(job.id) is None
-    assert jobs.recent("tone") == []

@@ -12,14 +12,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from memalign.errors import InputError
 from memalign_server.store import Store
 from memalign_server.store.tables import jobs as table
 from memalign_server.store.tables import later
 from memalign_server.work.jobs import Job, Jobs
-from memalign_server.work.kinds import Work
+from memalign_server.work.judging import Work
 from server_support import world
-from server_support.reviewing import post
 from tests.support.patience import PATIENCE
 
 FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
@@ -74,28 +72,6 @@ def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
     assert version(local) == 1
 
 
-def test_stopped_work_says_so_and_is_started_again_once(tmp_path: Path) -> None:
-    started = threading.Event()
-
-    async def never(_request: Any) -> dict[str, Any]:
-        started.set()
-        await asyncio.sleep(PATIENCE)
-        raise AssertionError("not stopped")
-
-    world.registry(tmp_path)
-    with TestClient(world.server(tmp_path, script=never), base_url=world.ADDRESS) as client:
-        job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
-        assert started.wait(PATIENCE)
-    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
-        stopped = ended(client, job)
-        assert (stopped["state"], stopped["stopped"], "start it again" in stopped["problem"]) == ("failed", True, True)
-        assert "Try again" in client.get(f"/judges/tone/learned?job={job['id']}").text
-        again = post(client, f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
-        assert ended(client, {"judge": "tone", "id": again})["state"] == "done"
-        assert learned(client) == {"t-1@ana": "learned", "t-2@ana": "learned"}
-        assert post(client, f"/judges/tone/jobs/{job['id']}/again").status_code == 422
-
-
 def undone(folder: Path, state: str, kind: str, arguments: dict[str, Any]) -> tuple[Jobs, str]:
     """A job that a process had asked for or begun when it was killed."""
     registry = world.registry(folder)
@@ -113,21 +89,26 @@ def test_work_of_a_killed_server_says_so(state: str, tmp_path: Path) -> None:
     jobs.close()
     found = jobs.find(job)
     assert found is not None
-    assert (found.state, found.stopped) == ("failed", True)
+    assert (found.state, "ask for it again" in str(found.problem)) == ("failed", True)
 
 
-def test_work_that_an_erasure_took_says_so_and_cannot_be_started_again(tmp_path: Path) -> None:
-    jobs, job = undone(tmp_path, "running", "align", {"feedback": FEEDBACK})
-    jobs.open()
-    jobs.close()
-    registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
-    registry.align("tone", FEEDBACK)
-    registry.erase("tone", ["t-1"])
-    stopped = jobs.find(job)
-    assert stopped is not None
-    assert (stopped.stopped, "an erasure took" in str(stopped.problem)) == (False, True)
-    with pytest.raises(InputError, match="an erasure took what this was to work on"):
-        jobs.start_again(stopped, asked_by="ana")
+def test_work_of_a_server_that_is_stopped_says_so(tmp_path: Path) -> None:
+    started = threading.Event()
+
+    async def never(_request: Any) -> dict[str, Any]:
+        started.set()
+        await asyncio.sleep(PATIENCE)
+        raise AssertionError("not stopped")
+
+    world.registry(tmp_path)
+    with TestClient(world.server(tmp_path, script=never), base_url=world.ADDRESS) as client:
+        job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
+        assert started.wait(PATIENCE)
+    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
+        stopped = ended(client, job)
+        assert (stopped["state"], "ask for it again" in stopped["problem"]) == ("failed", True)
+        again = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
+        assert ended(client, again)["state"] == "done"
 
 
 def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:
@@ -139,36 +120,13 @@ def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:
     jobs.close()
     found = jobs.find(job)
     assert found is not None
-    assert (found.state, found.stopped) == ("done", False)
+    assert found.state == "done"
     assert found.result["counts"].startswith("1 case, 1 comment")
     assert found.result["complete"] is False
     assert "before what is left was searched" in found.result["problem"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "asked_by", "person", "status"),
-    [
-        ("erase", "owner", "reviewer", 403),
-        ("erase", "reviewer", "reviewer", 403),  # who was an owner when it was asked for
-        ("pull", "reviewer", "reviewer", 403),
-        ("teach", "owner", "reviewer", 403),
-        ("teach", "reviewer", "reviewer", 303),
-        ("teach", "reviewer", "owner", 303),
-    ],
-)
-def test_a_reviewer_starts_only_their_own_work_again(
-    kind: str, asked_by: str, person: str, status: int, shared: world.Shared
-) -> None:
-    idle = Jobs(shared.server.store, shared.server.registry)  # of the process before this one
-    job = idle.start(kind, "tone", {"keys": ["t-1"]} if kind == "erase" else {}, asked_by=asked_by)
-    idle.end(job.id, "failed", problem="the server was stopped", again=True)
-    assert post(shared.signed_in(person), f"/judges/tone/jobs/{job.id}/again").status_code == status
-    found = shared.server.jobs.find(job.id)
-    assert found is not None
-    assert found.stopped is (status == 403)  # what was refused waits for whoever may
-
-
-def test_an_erasure_takes_what_a_third_job_waits_with(tmp_path: Path) -> None:
+def test_an_erasure_takes_all_work_of_the_judge(tmp_path: Path) -> None:
     begun, finish = threading.Semaphore(0), threading.Event()
     most = running = 0
 
@@ -179,7 +137,7 @@ def test_an_erasure_takes_what_a_third_job_waits_with(tmp_path: Path) -> None:
         begun.release()
         await asyncio.to_thread(finish.wait, PATIENCE)
         running -= 1
-        return {}
+        return {"guidelines": ["A customer such as Ms Okafor gets a call."]}
 
     registry = world.registry(tmp_path)
     jobs = Jobs(Store(registry.url), registry, kinds={"align": held})
@@ -196,35 +154,10 @@ def test_an_erasure_takes_what_a_third_job_waits_with(tmp_path: Path) -> None:
     finally:
         finish.set()
         jobs.close()
-    assert [job.state for job in done] == ["done", "done", "failed", "done"]
-    assert "an erasure took what this was to work on" in str(done[2].problem)
+    assert [job.state for job in done] == ["failed"] * 4
+    assert all("an erasure took what this was to work on" in str(job.problem) for job in done)
+    assert [job.result for job in done] == [None] * 4, "which may repeat what went"
     assert most == 2
-
-
-def test_what_work_gave_is_not_kept_if_an_erasure_ran_meanwhile(tmp_path: Path) -> None:
-    begun, erased = threading.Event(), asyncio.Event()
-
-    async def teach(_work: Work) -> dict[str, Any]:
-        begun.set()
-        await erased.wait()
-        return {"guidelines": ["A customer such as Ms Okafor gets a call."]}
-
-    async def erase(_work: Work) -> dict[str, Any]:
-        erased.set()
-        return {"complete": True}
-
-    registry = world.registry(tmp_path)
-    jobs = Jobs(Store(registry.url), registry, kinds={"teach": teach, "erase": erase})
-    jobs.open()
-    teaching = jobs.start("teach", "tone", {}, asked_by="ana")
-    assert begun.wait(PATIENCE)
-    receipt = job_ended(jobs, jobs.start("erase", "tone", {}, asked_by="olga").id)
-    ending = job_ended(jobs, teaching.id)
-    jobs.close()
-    assert receipt.result == {"complete": True}
-    assert (ending.state, ending.result) == ("failed", None)
-    assert ending.problem is not None
-    assert "an erasure took" in ending.problem
 
 
 def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
@@ -234,10 +167,3 @@ def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
         connection.execute(update(table).values(state="done", ended_at=later(-31 * 86400)))
     jobs.start("queue", "tone", {}, asked_by="ana")
     assert {job.kind for job in jobs.recent("tone")} == {"erase", "queue"}
-
-
-def test_whoever_waits_reads_no_result(tmp_path: Path) -> None:
-    jobs, job = undone(tmp_path, "done", "teach", {})
-    with jobs.store.write() as connection:
-        connection.execute(update(table).values(result="no JSON"))
-    assert [found.result for found in (jobs.find(job, result=False), *jobs.recent("tone")) if found] == [None, None]

@@ -10,10 +10,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from sqlalchemy import select
 
 from memalign import Example
 from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
+from memalign_server.store.tables import reviews
 from server_support import world
 from server_support.process import Process
 from test_jobs import FEEDBACK, ended
@@ -32,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def test_work_under_way_can_be_started_again_for_nothing(url: str) -> None:
+def test_work_under_way_is_asked_for_again_for_nothing(url: str) -> None:
     asked, killed, requests = threading.Event(), threading.Event(), list[str]()
 
     def answer(body: dict[str, Any]) -> Answer:
@@ -49,9 +51,9 @@ def test_work_under_way_can_be_started_again_for_nothing(url: str) -> None:
         first.end(signal.SIGKILL)
         killed.set()
         second = Process(url, base_url=model.base_url)
-        assert ended(second.client, job)["stopped"] is True
-        again = second.client.post(f"/judges/tone/jobs/{job['id']}/again").headers["location"].rpartition("=")[2]
-        assert ended(second.client, {"judge": "tone", "id": again})["state"] == "done"
+        assert "ask for it again" in ended(second.client, job)["problem"]
+        again = second.client.post(f"{TONE}/align", json={"feedback": FEEDBACK}).json()
+        assert ended(second.client, again)["state"] == "done"
         assert second.client.get("/api/v1/judges").json()[0]["feedback"] == 2
         assert second.end(signal.SIGINT) == 0
 
@@ -84,25 +86,19 @@ def test_every_answer_that_was_acknowledged_is_there_once(url: str) -> None:
     first.end(signal.SIGKILL)
 
     second = Process(url)
-    assert set(acknowledged) <= set(answers(second.client))
+    assert set(acknowledged) <= set(answers(url))
     for case in CASES:  # a browser sends what was not acknowledged again, and some of it was saved
         assert say(second.client, case).status_code == 200
-    assert answers(second.client) == {case: (f"About {case}.", 1) for case in CASES}
+    assert answers(url) == {case: (f"About {case}.", 1) for case in CASES}
     assert second.end(signal.SIGINT) == 0
 
 
 def say(client: httpx2.Client, case: str) -> httpx2.Response:
-    answer = {"value": False, "rationale": f"About {case}.", "form": f"form of {case}"}
-    return client.put(f"{TONE}/cases/{case}/answer", json=answer)
+    form = {"case": case, "form": f"form of {case}", "revision": "0", "value": "false", "rationale": f"About {case}."}
+    return client.post("/judges/tone/review", data=form, headers={"hx-request": "true"})
 
 
-def answers(client: httpx2.Client) -> dict[str, tuple[str, int]]:
+def answers(url: str) -> dict[str, tuple[str, int]]:
     """The words of every answered case, with how often it was answered."""
-    answered: dict[str, tuple[str, int]] = {}
-    after: int | None = 0
-    while after is not None:
-        query: dict[str, str | int] = {"state": "answered", "limit": 200, "after": after}
-        piece = client.get(f"{TONE}/cases", params=query).json()
-        answered |= {case["id"]: (case["own"]["rationale"], case["own"]["revision"]) for case in piece["items"]}
-        after = piece["next"]
-    return answered
+    with Store(url).read() as connection:
+        return {row.case_id: (row.rationale, row.revision) for row in connection.execute(select(reviews))}

@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import select, update
+from sqlalchemy import Row, select, update
 
 from memalign import Example, Judge
 from memalign.errors import ModelUnavailable
-from memalign_server.review.answers import Answer, review_of, save
-from memalign_server.review.cases import QueuedCase, add_cases, cases_of, next_cases
+from memalign_server.review.answers import Answer, is_untaught, review_of, save
+from memalign_server.review.cases import add_cases, cases_of, next_cases
 from memalign_server.review.learned import turned_unanswered
-from memalign_server.review.teaching import teachable_count
 from memalign_server.store.tables import jobs, new_id, queue, reviews
 from server_support import world
 from server_support.reviewing import post, put_in, wait
 
 if TYPE_CHECKING:
     from memalign.models.base import ChatRequest
-    from memalign_server.review.answers import Review
     from memalign_server.server import Server
 
 HELD_OUT = ("c1", "c2", "c3")
@@ -65,13 +63,13 @@ class Site:
             form = Answer(state="answered", value=value, rationale=words, form=new_id(), revision=revision)
             save(connection, "tone", person, case, form, kind=self.judge.value_type)
 
-    def review(self, case: str, person: str = "local") -> Review:
+    def review(self, case: str, person: str = "local") -> Row[Any]:
         with self.server.store.read() as connection:
             review = review_of(connection, "tone", person, case)
         assert review is not None
         return review
 
-    def case(self, case: str) -> QueuedCase:
+    def case(self, case: str) -> Row[Any]:
         with self.server.store.read() as connection:
             return cases_of(connection, "tone", [case])[0]
 
@@ -242,8 +240,6 @@ def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:
     from memalign_server.pages.learned import ask_to_teach
 
     explain_three(site)
-    with site.server.store.read() as connection:
-        assert teachable_count(connection, "tone", "local") == 3
     page = site.page("/judges/tone/teach")
     assert "You explained 3 things. Teach the judge? About 10 seconds. Then you see what it understood." in page
     assert page.index("No sympathy at all.") < page.index("Where is the sorry?")
@@ -341,31 +337,7 @@ def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site)
     site.answer("c5", False, "What I found out since.")
     site.do("learned/take-back", row=site.judge.memory.semantic[0].id)
     assert site.judge.memory.semantic == ()
-    assert (site.review("c5").rationale, site.review("c5").untaught) == ("What I found out since.", True)
-
-
-def test_taking_back_goes_on_where_the_server_died_in_the_middle(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    keys = [f"{case}@local" for case in ("c5", "c6", "c7")]
-    site.server.registry.unalign("tone", *keys)  # what the job did before the server was killed
-    site.server.jobs.start("unalign", "tone", {"keys": keys, "words": True}, asked_by="local")
-    wait(site.client)
-    assert [job.state for job in site.server.jobs.recent("tone") if job.kind == "unalign"] == ["done"]
-    assert [site.review(case).rationale for case in ("c5", "c6", "c7")] == [None] * 3
-
-
-def test_a_sentence_is_taken_out_of_use_and_back(site: Site) -> None:
-    site.answer("c5", False, "No sympathy at all.")
-    site.teach()
-    (rule,) = site.judge.memory.semantic
-    page = site.do("learned/use", guideline=rule.id, used="false")
-    assert "not used Use it again" in page
-    assert not site.judge.memory.semantic
-    judgment = site.case("c5").judgment
-    assert judgment is not None
-    assert judgment.value is True, "judged again at once"
-    assert "not used" not in site.do("learned/use", guideline=rule.id, used="true")
+    assert (site.review("c5").rationale, is_untaught(site.review("c5"))) == ("What I found out since.", True)
 
 
 def test_an_erased_case_is_in_no_report_of_a_trial(site: Site) -> None:
@@ -375,8 +347,7 @@ def test_an_erased_case_is_in_no_report_of_a_trial(site: Site) -> None:
     receipt = site.server.registry.erase("tone", ["c5"])
     assert receipt.complete
     with site.server.store.read() as connection:
-        results = "".join(connection.execute(select(jobs.c.result).where(jobs.c.result.is_not(None))).scalars())
-    assert '"c5"' not in results
+        assert not connection.execute(select(jobs.c.result).where(jobs.c.result.is_not(None))).all()
 
 
 def test_no_case_that_measures_the_judge_is_asked_because_its_verdict_turned(site: Site) -> None:
@@ -401,7 +372,6 @@ def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None
         assert site.page().count("Say it better") == 2, "in their own row, and in the list of all"
         forms: dict[str, dict[str, Any]] = {
             "better": {"text": "Be brief.", "action": "keep"},
-            "use": {"used": "false"},
         }
         for page, fields in forms.items():
             refused = post(site.client, f"/judges/tone/learned/{page}", guideline=theirs.id, **fields)
@@ -474,7 +444,7 @@ def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
     site.teach()
     for text in ("reply 9", "REPLY  9", "reply 9. bye"):
         assert "1 case holds it. “Reply 9.” Look at it" in site.page(find=text)
-    assert "“Reply 10.” Answer it" in site.page(find="REPLY 10")
+    assert "“Reply 10.” Look at it" in site.page(find="REPLY 10")
     assert "No case holds it." in site.page(find="reply 99")
 
 
@@ -488,7 +458,7 @@ def test_whoever_reviews_on_always_has_the_new_versions_verdict(site: Site) -> N
     site.teach()
     with site.server.store.write() as connection:
         coming = next_cases(connection, "tone", "local", n=40)
-        old = [case.example.id for case in coming[1:]]
+        old = [case.case_id for case in coming[1:]]
         connection.execute(update(queue).where(queue.c.case_id.in_(old)).values(version=1))
     before = len(site.server.jobs.recent("tone"))
     for _ in range(2):

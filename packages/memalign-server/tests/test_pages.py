@@ -67,4 +67,3 @@ def test_an_erased_case_is_gone_with_a_receipt(taught: TestClient, tmp_path: Pat
     assert b"three weeks late" not in (tmp_path / "memalign.db").read_bytes()
     assert b"Show sympathy first" not in (tmp_path / "memalign.db").read_bytes()
     assert taught.get("/judges/tone/review", params={"case": "late"}).status_code == 410
-    assert "late" not in taught.get("/judges/tone/download/cases.jsonl").text

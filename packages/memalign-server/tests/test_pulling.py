@@ -57,11 +57,9 @@ def test_an_experiments_traces_come_into_the_queue(local: TestClient, tracking: 
 
 def test_who_signed_in_names_no_tracking_uri(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
-    page = owner.get(SETUP).text
-    assert "MLFLOW_TRACKING_URI=" in page
-    assert 'name="uri"' not in page
-    for uri, status in (("http://evil.example", 403), ("file:///etc", 403), ("", 422)):
-        assert post(owner, PULL, experiment="shop", uri=uri).status_code == status
+    assert 'name="uri"' not in owner.get(SETUP).text
+    for uri in ("http://evil.example", "file:///etc", ""):
+        assert post(owner, PULL, experiment="shop", uri=uri).status_code == 422
     unnamed = shared.browser()
     assert unnamed.post(PULL, data={"experiment": "shop"}).status_code == 401
     assert shared.server.jobs.recent("tone") == []
@@ -80,4 +78,4 @@ def test_owners_pull_from_the_servers_own(tmp_path: Path) -> None:
 def test_without_mlflow_it_says_what_to_install(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     assert "MLflow" not in local.get(SETUP).text
-    assert "3.11.1" in post(local, PULL, experiment="shop", uri="http://localhost").text
+    assert "where MLflow is installed" in post(local, PULL, experiment="shop", uri="http://localhost").text

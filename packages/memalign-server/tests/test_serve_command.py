@@ -67,7 +67,7 @@ def test_secrets_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "token").write_text("a token that is long enough for programs\n")
     assert invoke("serve", "--add-owner", "ana").code == 0
     both = invoke("serve", "--add-owner", "ben")  # the command before this one set it
-    assert (both.code, "both set" in both.err) == (2, True)
+    assert (both.code, "is set too" in both.err) == (2, True)
 
 
 def test_a_short_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,10 +89,10 @@ def test_a_provider_needs_every_variable_and_a_list(missing: str, monkeypatch: p
     assert (refused.code, "MEMALIGN_OPENID_REVIEWERS" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize("held", ["", "\n", "a\0b"])
+@pytest.mark.parametrize("held", ["", "\n"])
 def test_an_empty_secret_file_is_refused(held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "")
     monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
     (tmp_path / "key").write_text(held)
     refused = invoke("serve", "--add-owner", "ana")
-    assert (refused.code, "holds no secret" in refused.err) == (2, True)
+    assert (refused.code, "which is empty" in refused.err) == (2, True)

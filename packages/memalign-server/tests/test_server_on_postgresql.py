@@ -66,7 +66,6 @@ def local_there() -> Iterator[TestClient]:
         test_people.test_a_link_used_twice_at_once_admits_one,
         test_people.test_a_session_ends_in_the_database,
         test_people.test_who_is_removed_is_out_and_finds_their_answers_again,
-        test_api.test_no_thumb_changes_what_somebody_said_on_the_page,
     ],
     ids=named,
 )
@@ -78,7 +77,7 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     "statement",
     [
         test_jobs.test_an_align_is_a_job_with_a_result,
-        test_api.test_a_thumb_down_becomes_feedback_that_is_learned,
+        test_api.test_cases_of_a_program_are_reviewed_on_the_page_and_taught,
         partial(test_api.test_what_no_database_holds_is_no_error_of_ours, "\\u0000"),
         test_trust.test_as_many_answers_as_the_button_says_are_enough,
     ],

@@ -257,9 +257,10 @@ def test_pairs_and_conversations_are_taken_in(
     path = "/judges/other/setup/cases"
     assert "Add 1 case<" in local.post(path, files={"file": (name, body)}).text
     local.post(path, files={"file": (name, body)}, data={"what": "cases"})
-    (case,) = map(json.loads, local.get("/judges/other/download/cases.jsonl").text.splitlines())
-    assert {field: case[field] for field in content} == content
-    assert case["id"].startswith("c-")
+    with local.app.state.server.store.read() as connection:  # type: ignore[attr-defined]  # a FastAPI
+        (case,) = connection.execute(queue.select())
+    assert case.example.content == content
+    assert case.case_id.startswith("c-")
 
 
 def test_a_side_of_a_pair_may_be_in_any_column(local: TestClient) -> None:
@@ -268,34 +269,6 @@ def test_a_side_of_a_pair_may_be_in_any_column(local: TestClient) -> None:
     file, columns = {"file": ("a.csv", "asked,inputs,b\nq,one,two\n")}, ["asked", "inputs", "b"]
     page = local.post("/judges/other/setup/cases", files=file, data={"column": columns})
     assert "<td>q</td><td>one</td><td>two</td>" in page.text
-
-
-def test_feedback_in_a_file_is_taught_by_its_own_button(local: TestClient) -> None:
-    lines = "\n".join(json.dumps({**case, "value": True, "rationale": "Fine."}) for case in CASES[:2])
-    assert "2 rows have a verdict or a comment of a person." in sent(local, "f.jsonl", lines).text
-    sent(local, "f.jsonl", lines, "feedback")
-    wait(local)
-    assert {note.source for note in registry_of(local).load("tone").memory.annotations()} == {"local"}
-    rows = map(json.loads, local.get("/judges/tone/download/feedback.jsonl").text.splitlines())
-    assert [row["source"] for row in rows] == ["local", "local"]
-
-
-def test_feedback_on_a_case_that_measures_the_judge_is_not_taught(local: TestClient) -> None:
-    put_in(local)
-    with local.app.state.server.store.write() as connection:  # type: ignore[attr-defined]  # a FastAPI
-        connection.execute(queue.update().values(held_out=queue.c.case_id == "late"))
-    rows = [{**case, "id": f"other-{case['id']}", "value": True, "rationale": "Fine."} for case in CASES[:2]]
-    lines = "\n".join(map(json.dumps, rows))
-    page = " ".join(sent(local, "f.jsonl", lines).text.split())
-    assert "1 row has a verdict or a comment of a person." in page
-    assert "1 measures the judge and is not taught." in page
-    page = " ".join(sent(local, "f.jsonl", f"{json.dumps(rows[1])}\n{json.dumps(CASES[0])}").text.split())
-    assert ("1 row has a verdict" in page, "measures the judge" in page) == (True, False)
-    sent(local, "f.jsonl", lines, "feedback")
-    wait(local)
-    assert [case.id for case in registry_of(local).load("tone").memory.cases] == ["other-twice"]
-    refused = sent(local, "f.jsonl", json.dumps(rows[0]), "feedback")
-    assert (refused.status_code, "measures the judge" in refused.text) == (422, True)
 
 
 def test_cases_that_a_model_could_not_judge_are_judged_later(tmp_path: Path) -> None:

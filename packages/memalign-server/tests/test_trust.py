@@ -14,15 +14,15 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from memalign import Judge, ValueType
-from memalign.evaluation import review_feedback
+from memalign import Judge, Registry
 from memalign.testing import HashEmbedding
 from memalign_server.people.people import Role
 from memalign_server.review.cases import cases_of
 from memalign_server.review.disputes import settle
-from memalign_server.review.teaching import judge_cases
 from memalign_server.server import Server
+from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
+from memalign_server.work.judging import Work
 from server_support import world
 from server_support.reviewing import answer, card, post, put_in, send, wait
 
@@ -128,11 +128,11 @@ def taught(client: TestClient, registry_url: str, words: str = "Show sympathy fi
     judge, store = registry.load("tone"), server(client).store
     with store.read() as connection:
         examples = [case.example for case in cases_of(connection, "tone", [case["id"] for case in CASES])]
-    asyncio.run(judge_cases(store, judge, registry.history("tone")[-1].number, examples, latest=unused))
+    asyncio.run(work(registry, store).judge_cases(judge, registry.history("tone")[-1].number, examples))
 
 
-async def unused() -> tuple[Judge, int]:
-    raise AssertionError("nothing was erased")
+def work(registry: Registry, store: Store) -> Work:
+    return Work(registry=registry, store=store, judge="tone", arguments={}, progress=lambda *_: None)
 
 
 def turning(request: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) 
     with store.read() as connection:
         examples = [case.example for case in cases_of(connection, "tone", ["c-00"])]
     for version in (3, 2):
-        asyncio.run(judge_cases(store, judge, version, examples, latest=unused))
+        asyncio.run(work(server(queued).registry, store).judge_cases(judge, version, examples))
     with store.read() as connection:
         assert [case.version for case in cases_of(connection, "tone", ["c-00"])] == [3]
 
@@ -192,13 +192,6 @@ def test_an_answer_after_the_verdict_was_shown_changes_nothing(queued: TestClien
     assert "It is most often wrong here" not in page(queued)
     answer_all(queued, "nnnnnnnnnn")
     assert heading(queued).endswith("it agreed with you on 10.")
-
-
-def test_a_program_that_has_seen_the_verdict_proves_nothing(queued: TestClient) -> None:
-    case = {name: CASES[0][name] for name in ("inputs", "outputs")}
-    assert queued.post("/api/v1/judges/tone/judge", json=case).status_code == 200
-    answer_all(queued, "yy")
-    assert heading(queued) == "9 more answers and you will know."
 
 
 def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
@@ -264,32 +257,6 @@ def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
         assert "You and ben agree on 10 of 10." in page(people[0])
 
 
-def test_the_download_has_what_a_statistician_asks_for(tmp_path: Path) -> None:
-    labels = {"c-00": (1, 2), "c-01": (1, 5)} | {f"c-{2 + n:02}": (v, v) for n, v in enumerate([5, 1, *[3] * 8])}
-    rows = [
-        {**case, "value": value, "source": who}
-        for case in CASES
-        for who, value in zip(("ana", "ben"), labels.get(case["id"], ()), strict=False)
-    ]
-    with scoring(tmp_path, "int:1..5", 3) as people:
-        for place, person in enumerate(people):
-            for case, values in labels.items():
-                answer(person, case, value=str(values[place]))
-        download = people[0].get(f"{TRUST}/figures.json")
-    figures = download.json()
-    assert download.headers["content-disposition"] == 'attachment; filename="figures.json"'
-    assert figures["people"]["krippendorff_alpha"] == pytest.approx(
-        review_feedback(rows, ValueType.of("int:1..5")).alpha
-    )
-    assert figures["people"]["cases_that_several_answered"] == 12
-    now = figures["held_out_cases"]["now"]
-    assert (now["cases"], now["agreed"], now["cohen_kappa"]) == (10, 8, pytest.approx(0.0))
-    assert now["interval"]["low"] < now["share"] < now["interval"]["high"]
-    assert figures["held_out_cases"]["before_teaching"] == {"cases": 0}
-    assert "owner" not in download.text
-    assert "ana" not in download.text
-
-
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: world.Shared) -> None:
     world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
@@ -328,7 +295,6 @@ def test_too_few_cases_for_a_figure_tell_their_number_alone(tmp_path: Path) -> N
         "now": {"cases": 1},
         "before_teaching": {"cases": 0},
     }
-    assert figures["people"] == {"krippendorff_alpha": None, "cases_that_several_answered": 1}
 
 
 def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""The API, `/api/v1`: twelve routes for applications, and for programs that review and teach, in OpenAPI's words."""
+"""The API, `/api/v1`: eight routes for applications and for programs that teach, in OpenAPI's words."""
 
 from __future__ import annotations
 
@@ -6,51 +6,31 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Self, cast
 
-import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from sqlalchemy import Connection
 
-from memalign import Example, Judge, Judgment
+from memalign import Example, Judgment
 from memalign.errors import InputError
-from memalign.io import read_feedback
+from memalign.io import Examples, read_feedback
 from memalign.registry import JudgeSummary
 from memalign.registry.residue import strings
-from memalign.types import FeedbackKey
 from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.people import PROGRAM, Person
 from memalign_server.problems import Problem
-from memalign_server.review.answers import LONGEST, Answer, Review, mark_seen, review_of, reviewed, save
-from memalign_server.review.cases import (
-    CaseState,
-    QueuedCase,
-    add_cases,
-    case_of,
-    list_cases,
-    measuring_names,
-    next_cases,
-    store_judgments,
-)
-from memalign_server.server import JUDGE, Here, Server
-from memalign_server.store.tables import new_id
+from memalign_server.review.cases import add_cases, measuring_names
+from memalign_server.server import JUDGE, Here
 from memalign_server.work.jobs import Job
 
 PREFIX = "/api/v1"
 
-router = APIRouter()
+router = APIRouter(dependencies=[OWNER])
 of_judge = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
-Label = bool | int | float | str | None
 JudgeName = Annotated[str, Path(max_length=200, description="The judge's name.")]
-CaseId = Annotated[str, Path(min_length=1, max_length=500, description="The case's id.")]
 JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
-Words = Annotated[str, Field(max_length=LONGEST)]
-_THUMB = "thumb"  # in place of a form: nobody said it in the review, so another thumb may replace it
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
@@ -68,7 +48,7 @@ class _Body(BaseModel):
 class Case(_Body):
     """One case: at least one of its fields."""
 
-    id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    id: Annotated[str, Field(min_length=1, max_length=500)] = "item"
     inputs: Any = None
     outputs: Any = None
     expectations: Any = None
@@ -81,33 +61,6 @@ class Cases(_Body):
     """Cases for review: rows of an example's fields."""
 
     cases: Rows
-
-
-class CaseAnswer(_Body):
-    """Your answer on a case, which replaces the one before: a `value`, or words, unless you skip it or cannot tell.
-
-    `revision` is that of the answer that you saw: 0 for the first one. An answer that comes twice with one `form`, a
-    random text of yours, is saved once.
-    """
-
-    state: Literal["answered", "skipped", "unclear"] = "answered"
-    value: Label = None
-    rationale: Words = ""
-    revision: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    form: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-
-
-class Thumb(_Body):
-    """What somebody thinks of a verdict that was kept: `up` agrees. Words, and the right value, say more than a thumb.
-
-    Unless the verdict is yes or no, a thumb down needs a `value` or a `rationale`. `source` is whose thumb it is; you,
-    without.
-    """
-
-    up: bool
-    value: Label = None
-    rationale: Words = ""
-    source: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
 class NewFeedback(_Body):
@@ -140,134 +93,6 @@ class Erasure(Withdrawal):
     matching: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
-class AnswerState(BaseModel):
-    """One person's answer on a case. `taught` says that the judge has learned it as it is now."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    person: str
-    state: Literal["answered", "skipped", "unclear", "undone"]
-    value: Label
-    rationale: str | None
-    revision: int
-    taught: bool
-    updated_at: str
-
-
-class ReviewCase(BaseModel):
-    """One case of the queue. While it is `hidden`, `judgment` is null and `others` is empty: you are asked first.
-
-    `own` is your answer, and `agree` whether the judge says the same; `problem` is why it could not be judged.
-    """
-
-    id: str
-    example: dict[str, Any]
-    hidden: bool
-    own: AnswerState | None
-    judgment: Judgment | None
-    version: int | None
-    agree: bool | None
-    others: list[AnswerState]
-    problem: str | None
-
-
-class ReviewCases(BaseModel):
-    """A piece of the queue; `next` is the `after` of the piece that follows, null at the end."""
-
-    items: list[ReviewCase]
-    next: int | None
-
-
-@router.get("/openapi.json", include_in_schema=False)
-def describe_api(request: Request) -> dict[str, Any]:
-    """The API's description, OpenAPI 3.1."""
-    return cast("dict[str, Any]", request.app.openapi())
-
-
-@router.get("/me", tags=["people"], response_model_exclude={"id"})
-def show_me(person: Asking) -> Person:
-    """Who you are: the name is the source of your feedback, `role` what you may do, `by` how you are known."""
-    return person
-
-
-@router.get("/judges", tags=["judges"])
-def list_judges(server: Here) -> list[JudgeSummary]:
-    """The judges in their latest versions, by name."""
-    return list(server.registry.list())
-
-
-@of_judge.post("/judge", tags=["judging"])
-async def judge_one(
-    judge: JudgeName,
-    case: Case,
-    server: Here,
-    person: Asking,
-    keep: Annotated[bool, Query(description="Keep the case and its verdict for review, and for a thumb.")] = False,
-) -> Judgment:
-    """Judge one case now. A model that fails is a problem with its reason.
-
-    Of a case that waits for review you have seen the verdict then: your answer on it is no blind one. A case that is
-    kept and has no `id` gets one made of its content; the judgment has it.
-    """
-    latest = await asyncio.to_thread(server.judges.latest, judge)
-    fields = {name: value for name, value in case.model_dump().items() if value is not None}
-    example = Example(**{"id": "item"} | fields)
-    if keep and case.id is None:
-        example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
-    judgment = await latest.judge.ajudge(example)
-    if keep:
-        await asyncio.to_thread(_keep, server, latest.judge, latest.version, example, judgment)
-    await asyncio.to_thread(mark_seen, server.store, judge, person.name, example.content_hash)
-    return judgment
-
-
-def _keep(server: Server, judge: Judge, version: int, example: Example, judgment: Judgment) -> None:
-    with server.store.write() as connection:
-        add_cases(connection, judge.name, [example])
-        queued = case_of(connection, judge.name, example.id)
-        if queued is None or queued.example.content_hash != example.content_hash:
-            raise Problem(409, f"another case has the id {example.id!r}, or the same content has another id")
-        store_judgments(connection, judge, version, [(example, judgment, None)])
-
-
-@of_judge.post("/cases/{case}/thumb", tags=["judging"])
-def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, person: Asking) -> AnswerState:
-    """Agree with a kept verdict, or not; a second thumb of the same source replaces the first.
-
-    The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge. What the
-    source has said in the review is never replaced: 409.
-    """
-    source = _own_source(person, thumb.source or person.name)
-    kind = server.judges.latest(judge).judge.value_type
-    with server.store.write() as connection:
-        queued = case_of(connection, judge, case)
-        if queued is None or queued.judgment is None:
-            raise Problem(404, f"no verdict is kept on case {case!r}: judge it with keep=true first")
-        value, verdict = thumb.value, queued.judgment.value
-        if value is None and thumb.up:
-            value = verdict
-        elif value is None and isinstance(verdict, bool):
-            value = not verdict
-        before = review_of(connection, judge, source, case)
-        replaceable = before is None or before.state == "undone" or before.form == _THUMB or source == PROGRAM.name
-        if not replaceable:
-            raise Problem(409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is")
-        revision = 0 if before is None else before.revision
-        answer = Answer(
-            state="answered", value=value, rationale=thumb.rationale, form=_THUMB, revision=revision, seen=True
-        )
-        return _answer(save(connection, judge, source, case, answer, kind=kind).review)
-
-
-def _own_source(person: Person, source: str) -> str:
-    """The source, if the person may hand in its feedback."""
-    if source != person.name and not person.owner:
-        raise Problem(
-            403, f"a reviewer hands in feedback as {person.name!r} alone; that of {source[:100]!r} needs an owner"
-        )
-    return source
-
-
 def _beginning(
     request: Request, response: Response, judge: JudgeName, server: Here, person: Asking
 ) -> Callable[[str, Mapping[str, Any]], Job]:
@@ -283,97 +108,49 @@ Begin = Annotated[Callable[[str, Mapping[str, Any]], Job], Depends(_beginning)]
 """A parameter of a route: `begin("align", arguments)` asks for work on the path's judge."""
 
 
+@router.get("/openapi.json", include_in_schema=False)
+def describe_api(request: Request) -> dict[str, Any]:
+    """The API's description, OpenAPI 3.1."""
+    return cast("dict[str, Any]", request.app.openapi())
+
+
+@router.get("/judges", tags=["judges"])
+def list_judges(server: Here) -> list[JudgeSummary]:
+    """The judges in their latest versions, by name."""
+    return list(server.registry.list())
+
+
+@of_judge.post("/judge", tags=["judging"])
+async def judge_one(judge: JudgeName, case: Case, server: Here) -> Judgment:
+    """Judge one case now. A model that fails is a problem with its reason."""
+    latest = await asyncio.to_thread(server.judges.latest, judge)
+    return await latest.judge.ajudge(Example(**case.model_dump(exclude_none=True)))
+
+
 @of_judge.post("/cases", status_code=202, tags=["review"])
-def put_cases(cases: Cases, begin: Begin) -> Job:
+def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
     """Put cases in the queue, and judge those that are not judged. Content that is in it already stays as it is."""
-    return begin("queue", {"examples": cases.cases})
-
-
-@of_judge.get("/cases", tags=["review"])
-def list_review_cases(
-    judge: JudgeName,
-    server: Here,
-    person: Asking,
-    state: Annotated[CaseState | None, Query(description="What they are for you; open ones wait for you.")] = None,
-    order: Annotated[
-        Literal["added", "useful"], Query(description="`useful`: open or skipped ones in the order of the pages.")
-    ] = "added",
-    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
-    after: Annotated[
-        int, Query(ge=0, le=2**31 - 1, description="`next` of the piece before; in the order `added`.")
-    ] = 0,
-) -> ReviewCases:
-    """Cases of the queue. The next one for you is `?order=useful&limit=1`."""
-    latest = server.judges.latest(judge).judge
-    if order == "useful" and (state not in (None, "open", "skipped") or after):
-        raise Problem(422, "the order `useful` is for cases that are open or skipped, and has no `after`")
-    with server.store.read() as connection:
-        if order == "useful":
-            cases = next_cases(connection, judge, person.name, n=limit, again=state == "skipped")
-        else:
-            cases = list_cases(connection, judge, person.name, state=state, after=after, limit=limit + 1)
-        items = [_review_case(connection, latest, person.name, case) for case in cases[:limit]]
-    return ReviewCases(items=items, next=cases[limit - 1].number if len(cases) > limit else None)
-
-
-@of_judge.put("/cases/{case}/answer", tags=["review"])
-def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here, person: Asking) -> ReviewCase:
-    """Answer a case, skip it, or say that you cannot tell; after an answer the case shows what the judge said.
-
-    An answer over another `revision` than that of now changes nothing: 409, with your answer of now as `own`.
-    """
-    latest = server.judges.latest(judge).judge
-    form = Answer(**answer.model_dump() | {"form": answer.form or new_id()})
+    columns = server.judges.latest(judge).judge.columns
+    cases = list(Examples.of(body.cases, columns=columns)) if body.cases else []
     with server.store.write() as connection:
-        queued = case_of(connection, judge, case)
-        if queued is None:
-            raise Problem(404, f"case {case!r} is not in the queue of {judge!r}: it was erased or never put in")
-        saved = save(connection, judge, person.name, case, form, kind=latest.value_type)
-        if saved.outcome != "conflict":
-            return _review_case(connection, latest, person.name, queued)
-    raise Problem(
-        409,
-        f"your answer on {case!r} has changed elsewhere; it is revision {saved.review.revision} now: look at it, "
-        "and send that `revision`",
-        own=_answer(saved.review).model_dump(),
-    )
-
-
-def _review_case(connection: Connection, judge: Judge, person: str, case: QueuedCase) -> ReviewCase:
-    view = reviewed(connection, judge, person, case)
-    return ReviewCase(
-        id=case.example.id,
-        example=case.example.to_dict(),
-        hidden=view.hidden,
-        own=None if view.own is None else _answer(view.own),
-        judgment=view.judgment,
-        version=case.version,
-        agree=view.agree,
-        others=[_answer(review) for review in view.others],
-        problem=case.problem,
-    )
-
-
-def _answer(review: Review) -> AnswerState:
-    return AnswerState.model_validate(replace(review, taught=bool(review.taught) and not review.untaught))
+        add_cases(connection, judge, cases)
+    return begin("queue", {})
 
 
 @of_judge.post("/teach", status_code=202, tags=["learning"])
 def teach_answers(begin: Begin) -> Job:
-    """Let the judge learn what people said on the pages and by thumbs, and has not learned yet."""
+    """Let the judge learn what people said on the pages and has not learned yet."""
     return begin("teach", {})
 
 
 @of_judge.post("/align", status_code=202, tags=["learning"])
 def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here, person: Asking) -> Job:
-    """Learn from experts' feedback: a new version. A reviewer hands in their own.
+    """Learn from experts' feedback, or from what users of an application think of a verdict: a new version.
 
     Feedback on cases that are held out to measure the judge is refused, under whatever id: 409, with the ids as
     `held_out`.
     """
-    rows = [row if row.get("source") else {**row, "source": person.name} for row in body.feedback]
-    for row in rows:
-        _own_source(person, str(row["source"]))
+    rows = [{**row, "source": row.get("source") or person.name} for row in body.feedback]
     with server.store.read() as connection:
         measuring = measuring_names(connection, judge)
     held_out = {id_ for row in rows if (id_ := str(row.get("id"))) in measuring}
@@ -389,35 +166,24 @@ def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here,
 
 
 @of_judge.post("/unalign", status_code=202, tags=["learning"])
-def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
-    """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
-    if not person.owner and body.source != person.name:
-        raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
+def unalign_judge(body: Withdrawal, begin: Begin) -> Job:
+    """Forget feedback from the next version on; older versions keep it."""
     return begin("unalign", body.model_dump())
 
 
-@of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])
+@of_judge.post("/erase", status_code=202, tags=["learning"])
 def erase(body: Erasure, begin: Begin) -> Job:
     """Take feedback out of every version, for good; the job's result is the receipt."""
     return begin("erase", body.model_dump())
 
 
 @of_judge.get("/jobs/{job}", tags=["jobs"])
-def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
+def show_job(judge: JudgeName, job: JobId, server: Here) -> Job:
     """One job: its state, how far it is, and what it gave."""
-    latest = server.jobs.find(job)
-    if latest is None or latest.judge != judge:
+    found = server.jobs.find(job)
+    if found is None or found.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
-    return latest if person.owner else replace(latest, result=_open_result(latest, person.name))
-
-
-def _open_result(job: Job, person: str) -> Any:
-    """What anybody may know of a job's result: counts of a queue; of learning the version, and one's own feedback."""
-    if job.result is None or job.kind in ("queue", "pull") or (job.kind == "try" and job.asked_by == person):
-        return job.result
-    keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
-    rows = [row for row in keyed if FeedbackKey.parse(row["key"]).source == person]
-    return {"version": job.result.get("version"), "rows": rows}
+    return found
 
 
 router.include_router(of_judge)

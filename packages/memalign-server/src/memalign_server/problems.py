@@ -52,26 +52,13 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class Problem(HTTPException):
-    """An answer that is an error.
+    """An answer that is an error: its status, an English sentence that pages translate, and `more` for programs.
 
-    Args:
-        status: The HTTP status.
-        english: What is wrong and what to do; pages say it in the reader's language.
-        parts: What takes the places of `{names}` in the sentence.
-        headers: Headers of the answer.
-        more: Further fields for programs.
+    `parts` take the places of `{names}` in the sentence.
     """
 
-    def __init__(
-        self,
-        status: int,
-        english: str,
-        *,
-        parts: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-        **more: Any,
-    ) -> None:
-        super().__init__(status, english.format_map(parts) if parts else english, headers)
+    def __init__(self, status: int, english: str, *, parts: Mapping[str, object] | None = None, **more: Any) -> None:
+        super().__init__(status, english.format_map(parts) if parts else english)
         self.english, self.parts, self.more = english, dict(parts or {}), more
 
 
@@ -89,21 +76,14 @@ def unreachable() -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Describe one of the errors in RAISED for whoever sent the request.
-
-    Args:
-        error: The error.
-
-    Returns:
-        The error itself if it is a Problem, else one with the same words.
-    """
+    """Describe one of the errors in RAISED for whoever sent the request."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, HTTPException):
-        return Problem(error.status_code, str(error.detail), headers=error.headers)
+        return Problem(error.status_code, str(error.detail))
     if isinstance(error, RequestValidationError):
-        faults = [{"at": ".".join(map(str, fault["loc"])), "reason": fault["msg"]} for fault in error.errors()]
-        return Problem(422, "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5]), faults=faults)
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+        return Problem(422, "; ".join(faults[:5]), faults=faults)
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     more: dict[str, Any] = {"error": type(error).__name__}
     if isinstance(error, InvalidRows):

@@ -6,7 +6,7 @@ import ipaddress
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final
 
 from memalign.errors import ConfigurationError
 
@@ -38,10 +38,9 @@ class OpenIdProvider:
     client_secret: str = field(repr=False)
     owners: frozenset[str] = frozenset()
     reviewers: frozenset[str] = frozenset()
-    name: str = "single sign-on"  # on the button
 
     @classmethod
-    def of_environment(cls) -> Self | None:
+    def of_environment(cls) -> OpenIdProvider | None:
         """Read the provider of the variables MEMALIGN_OPENID_…, None if none is set.
 
         Raises ConfigurationError if one is missing.
@@ -52,8 +51,7 @@ class OpenIdProvider:
         if not (issuer and client and secret and (owners or reviewers)):
             raise ConfigurationError(
                 "OpenID Connect needs MEMALIGN_OPENID_ISSUER, MEMALIGN_OPENID_CLIENT, MEMALIGN_OPENID_CLIENT_SECRET, "
-                "and a list of whom to let in: MEMALIGN_OPENID_OWNERS or MEMALIGN_OPENID_REVIEWERS, of addresses such "
-                "as ana@example.org, and @example.org for all of a domain"
+                "and whom to let in: MEMALIGN_OPENID_OWNERS or MEMALIGN_OPENID_REVIEWERS, such as ana@example.org"
             )
         return cls(
             issuer=issuer,
@@ -63,13 +61,11 @@ class OpenIdProvider:
             reviewers=_entries(reviewers),
         )
 
-    def role_of(self, subject: str, email: str | None) -> Literal["owner", "reviewer"] | None:
-        """Look up somebody's role by their subject or verified e-mail address; None if they are not on the list."""
-        address = (email or "").casefold()
-        entries = {subject, address, f"@{address.rpartition('@')[2]}"} - {"", "@"}
-        if entries & self.owners:
-            return "owner"
-        return "reviewer" if entries & self.reviewers else None
+
+def _entries(text: str) -> frozenset[str]:
+    """The entries of a list: addresses in small letters, subjects as they are."""
+    entries = (entry.strip() for entry in text.split(","))
+    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries if entry)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +89,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
-            raise ConfigurationError(
-                f"the public URL {self.public_url!r} must start with https:// or http://, such as "
-                "https://judges.example.org"
-            )
+            raise ConfigurationError(f"the public URL {self.public_url!r} must start with https:// or http://")
         if self.api_token is not None and len(self.api_token) < _SHORTEST_TOKEN:
             raise ConfigurationError(
                 f"the API token has fewer than {_SHORTEST_TOKEN} characters: take a random one, as of "
@@ -120,26 +113,13 @@ class Settings:
 
 
 def read_secret_files() -> None:
-    """Set each of the SECRETS whose file is named to what the file holds, without its last line end.
-
-    Raises ConfigurationError if a variable is given both ways, or its file is empty or cannot be read.
-    """
+    """Set each of the SECRETS whose file is named to what the file holds. Raises ConfigurationError."""
     for name in SECRETS:
-        path = os.environ.get(f"{name}_FILE")
-        if not path:
-            continue
-        if os.environ.get(name):
-            raise ConfigurationError(f"{name} and {name}_FILE are both set; take one away")
-        try:
-            secret = Path(path).read_text("utf-8").rstrip("\r\n")
-        except (OSError, UnicodeError) as error:
-            raise ConfigurationError(f"{name}_FILE names {path}, which cannot be read: {error}") from None
-        if not secret.strip() or "\0" in secret:
-            raise ConfigurationError(f"{name}_FILE names {path}, which holds no secret: it is empty or has a null byte")
-        os.environ[name] = secret
-
-
-def _entries(text: str) -> frozenset[str]:
-    """The entries of a list: addresses in small letters, subjects as they are."""
-    entries = (entry.strip() for entry in text.split(","))
-    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries if entry)
+        if path := os.environ.get(f"{name}_FILE"):
+            try:
+                secret = Path(path).read_text("utf-8").strip()
+            except (OSError, UnicodeError) as error:
+                raise ConfigurationError(f"{name}_FILE names {path}, which cannot be read: {error}") from None
+            if not secret or os.environ.get(name):
+                raise ConfigurationError(f"{name}_FILE names {path}, which is empty, or {name} is set too")
+            os.environ[name] = secret

@@ -1,8 +1,7 @@
-"""A case as what it is: a request and a reply, a conversation with its tools, a pair, code, JSON, Markdown, a trace."""
+"""A case as what it is: a request and a reply, a conversation with its tools, a pair, JSON, Markdown, a trace."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from memalign.errors import InputError
 from memalign.judge import Judge
 from memalign.registry.residue import strings
 from memalign.types import Example
-from memalign_server.pages.texts import code, prose, visible
+from memalign_server.pages.texts import prose, visible
 
 __all__ = ["Block", "Node", "blocks_of", "case_text", "label_of"]
 
 Speaker = Literal["customer", "company", "reply", "reference", "steps", "system"]
 
-_NOTHING = Markup()
 _ORDER = ("conversation", "inputs", "outputs", "expectations", "trace")
 _SPEAKERS: Mapping[str, Speaker] = {
     "inputs": "customer", "outputs": "reply", "expectations": "reference", "trace": "steps",
@@ -30,20 +28,8 @@ _SPEAKERS: Mapping[str, Speaker] = {
 }  # fmt: skip
 _LABEL = r"([^\W\d_][\w' -]{{0,30}}?)\s*:\s*\{{\{{-?\s*{}\b"
 _MOST_NODES = 2_000
-_MOST_CODE = 32_000  # characters that are coloured: the rest of a longer text would wait for seconds
 _LINE = 140  # characters of a tool's line
-_CODE_KEYS = {
-    "sql": "sql", "query_sql": "sql", "code": None, "patch": "diff", "diff": "diff", "python": "python", "json": "json",
-}  # fmt: skip
-_SQL = re.compile(
-    r"\s*(--[^\n]*\n\s*)*(select|with|insert|update|delete|create|alter)\b.*\b(from|into|set|table|as|view)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-_CODE = re.compile(
-    r"\s*(#!|import \w|from \w+ import|def \w+\(|class \w+[(:]|function \w+\(|package \w|#include|public class )"
-)
 _FAILED = re.compile(r"\s*(error|failed|failure|exception|traceback)\b[\s:]*", re.IGNORECASE)
-_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +59,7 @@ class Block:
     kind: Literal["bubble", "tool", "side"]
     speaker: Speaker = "reply"
     label: str = ""
-    html: Markup = _NOTHING
+    html: Markup
     nodes: tuple[Node, ...] = ()
     failed: bool = False
 
@@ -90,14 +76,12 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
     blocks: list[Block] = []
     for name in _ORDER:
         value = content.get(name)
-        if value is None:
-            continue
-        label = label_of(name, judge)
         if sides and isinstance(value, dict) and sides.items() <= value.items():
             value = {key: part for key, part in value.items() if key not in sides}
-            blocks += _sides(sides)
-        if value != {}:
-            blocks += _field(name, value, label, judged="outputs" not in content)
+            texts = {label: side if isinstance(side, str) else _json(side) for label, side in sides.items()}
+            blocks += [Block(kind="side", label=label, html=prose(text)) for label, text in texts.items()]
+        if value not in (None, {}):
+            blocks += _field(name, value, label_of(name, judge), judged="outputs" not in content)
     return blocks
 
 
@@ -114,35 +98,26 @@ def label_of(field: str, judge: Judge) -> str:
 
 
 def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block]:
-    key = ""
     if isinstance(value, dict) and len(value) == 1 and not isinstance(next(iter(value.values())), dict):
-        ((key, value),) = value.items()
-    if name == "conversation" or _is_turns(value):
+        (value,) = value.values()
+    turns = None
+    if name == "conversation" or (isinstance(value, list) and all(isinstance(t, dict) and "role" in t for t in value)):
         try:
             turns = turns_of(value)
         except InputError:
             turns = None
-        if turns:
-            yield from _conversation(turns, judged=judged and name == "conversation")
-            return
-    speaker = _SPEAKERS.get(name, "company")
-    if name == "trace" and (tree := span_tree(value)) is not None:
-        yield Block(kind="bubble", speaker=speaker, label=label, nodes=_spans(tree.spans))
-    else:
-        html, nodes = _rendered(value, str(key))
-        yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
+    if turns:
+        yield from _conversation(turns, judged=judged and name == "conversation")
+        return
+    tree = span_tree(value) if name == "trace" else None
+    html, nodes = _rendered(value) if tree is None else (Markup(), _spans(tree.spans))
+    yield Block(kind="bubble", speaker=_SPEAKERS.get(name, "company"), label=label, html=html, nodes=nodes)
 
 
-def _rendered(value: Any, key: str = "") -> tuple[Markup, tuple[Node, ...]]:
+def _rendered(value: Any) -> tuple[Markup, tuple[Node, ...]]:
     """A value as text, or as folded parts."""
-    if isinstance(value, str):
-        if (language := _language(value, key)) is not None:
-            return code(value, language if len(value) <= _MOST_CODE else "text"), ()
-        parsed = _json_inside(value)
-        if parsed is None:
-            return prose(value), ()
-        value = parsed
-    return Markup(), _parts(value, [_MOST_NODES])
+    inside = _json_inside(value) if isinstance(value, str) else value
+    return (prose(value), ()) if inside is None else (Markup(), _parts(inside, [_MOST_NODES]))
 
 
 def _json_inside(text: str) -> dict[str, Any] | list[Any] | None:
@@ -153,33 +128,19 @@ def _json_inside(text: str) -> dict[str, Any] | list[Any] | None:
     return parsed if isinstance(parsed, dict | list) else None
 
 
-def _language(text: str, key: str) -> str | None:
-    if key.lower() in _CODE_KEYS:
-        return _CODE_KEYS[key.lower()] or ("sql" if _SQL.match(text) else "python")
-    if len(text) < _MOST_CODE and _SQL.match(text):
-        return "sql"
-    if _CODE.match(text):
-        return "python"
-    return "diff" if text.startswith(("diff --git ", "--- a/")) else None
-
-
 # -- conversations -----------------------------------------------------------------------------------------------------
-
-
-def _is_turns(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(turn, dict) and "role" in turn for turn in value)
 
 
 def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
     """Turns as bubbles, each tool call as one line with its result; the last turn of the company is what is judged."""
-    results = [turn for turn in turns if _is_result(turn)]
-    spoken = [turn for turn in turns if _SPEAKERS.get((turn.role or "").lower()) == "company" and turn.content]
+    results = [turn for turn in turns if _role(turn) in ("tool", "function")]
+    spoken = [turn for turn in turns if _SPEAKERS.get(_role(turn)) == "company" and turn.content]
     for turn in turns:
-        if _is_result(turn):
+        if _role(turn) in ("tool", "function"):
             if turn in results:  # of no call that is shown
                 yield _tool({"name": turn.rest.get("name")}, turn)
             continue
-        speaker = _SPEAKERS.get((turn.role or "").lower(), "system")
+        speaker = _SPEAKERS.get(_role(turn), "system")
         if judged and spoken and turn is spoken[-1]:
             speaker = "reply"
         content = turn.content if turn.content not in (None, "", [], {}) else turn.rest or None
@@ -195,25 +156,25 @@ def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
             yield _tool(call, result)
 
 
-def _is_result(turn: Turn) -> bool:
-    return (turn.role or "").lower() in ("tool", "function")
+def _role(turn: Turn) -> str:
+    return (turn.role or "").lower()
 
 
 def _tool(call: Mapping[str, Any], result: Turn | None) -> Block:
+    """A tool's call as one line with what it gave, or why it failed; what it was given is folded."""
     answer: Any = None if result is None else result.content
     if isinstance(answer, str):
         answer = _json_inside(answer) or answer
     inside = answer if isinstance(answer, dict) else {}
-    error = inside.get("error") or (str(inside.get("status", "")).lower() in ("error", "failed") and inside)
+    failed = bool(inside.get("error")) or False in (inside.get("success"), inside.get("ok"))
+    failed = failed or str(inside.get("status", "")).lower() in ("error", "failed")
+    words: Any = next(
+        (inside[key] for key in ("error", "message", "detail", "reason", "result") if inside.get(key)), ""
+    )
     if isinstance(answer, str) and (start := _FAILED.match(answer)):
-        error = answer[start.end() :] or answer
-    failed = bool(error) or False in (inside.get("success"), inside.get("ok"))
-    failed = failed or (result is not None and result.rest.get("is_error") is True)
-    words = error if failed and error and error is not True else answer
-    if isinstance(words, dict):
-        words = next((words[key] for key in ("message", "detail", "reason", "result") if words.get(key)), words)
-    text = words if isinstance(words, str) else "" if words is None else _json(words)
-    line = " ".join(text.split())
+        failed, words = True, answer[start.end() :]
+    words = words if isinstance(words, str) and words else answer
+    line = " ".join((words if isinstance(words, str) else "" if words is None else _json(words)).split())
     parts = {"arguments": call.get("arguments"), "result": answer if len(line) > _LINE or inside else None}
     parts = {key: part for key, part in parts.items() if part not in (None, "", {}, [])}
     return Block(
@@ -221,74 +182,47 @@ def _tool(call: Mapping[str, Any], result: Turn | None) -> Block:
         label=str(call.get("name") or "").replace("_", " "),
         html=visible(line if len(line) <= _LINE else f"{line[:_LINE]}…"),
         nodes=_parts(parts, [_MOST_NODES]) if parts else (),
-        failed=failed,
+        failed=failed or (result is not None and result.rest.get("is_error") is True),
     )
 
 
-# -- pairs, JSON, traces -----------------------------------------------------------------------------------------------
+# -- JSON and traces ---------------------------------------------------------------------------------------------------
 
 
 def _json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def _sides(sides: Mapping[str, Any]) -> list[Block]:
-    """The sides that are compared; of two that are much alike, what differs is marked."""
-    texts = {label: side if isinstance(side, str) else _json(side) for label, side in sides.items()}
-    htmls = [prose(text) for text in texts.values()]
-    if len(texts) == 2:
-        one, other = (_WORDS.findall(text) for text in texts.values())
-        matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
-        if len(one) * len(other) < 4_000_000 and matcher.ratio() >= 0.6:  # else marks would cover most of them
-            codes = matcher.get_opcodes()
-            htmls = [
-                _marked((one[a:b], tag) for tag, a, b, _, _ in codes),
-                _marked((other[a:b], tag) for tag, _, _, a, b in codes),
-            ]
-    return [Block(kind="side", label=label, html=html) for label, html in zip(texts, htmls, strict=True)]
-
-
-def _marked(parts: Iterator[tuple[list[str], str]]) -> Markup:
-    mark = Markup("<mark>{}</mark>")
-    texts = ((visible("".join(words)), tag) for words, tag in parts if words)
-    marked = Markup().join(text if tag == "equal" else mark.format(text) for text, tag in texts)
-    return Markup('<p class="text">{}</p>').format(marked)
-
-
 def _parts(value: Any, room: list[int]) -> tuple[Node, ...]:
-    items = value.items() if isinstance(value, dict) else enumerate(value, 1) if isinstance(value, list) else ()
+    """The parts of a JSON value, as many as there is room for; a plain value is one."""
+    if not isinstance(value, dict | list):
+        return (Node(name="", text=visible(_json(value))),)
     nodes = []
-    for name, part in items:
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value, 1):
+        name = visible(str(key))
         room[0] -= 1
         if room[0] < 0:
             nodes.append(Node(name="…", text=Markup("…")))
             break
         if isinstance(part, dict | list) and part:
-            nodes.append(Node(name=visible(str(name)), parts=_parts(part, room), note=str(len(part))))
-        elif isinstance(part, str):
-            text = code(part, language) if (language := _language(part, str(name))) else prose(part)
-            nodes.append(Node(name=visible(str(name)), text=text))
+            nodes.append(Node(name=name, parts=_parts(part, room), note=str(len(part))))
         else:
-            nodes.append(Node(name=visible(str(name)), text=escape(_json(part))))
-    return tuple(nodes) if items else (Node(name="", text=visible(_json(value))),)
+            nodes.append(Node(name=name, text=prose(part) if isinstance(part, str) else escape(_json(part))))
+    return tuple(nodes)
 
 
 def _spans(spans: Any) -> tuple[Node, ...]:
-    below: dict[str | None, list[Any]] = {}
-    for span in spans:
-        below.setdefault(span.parent, []).append(span)
+    """A trace's spans, each with what it was given and gave, and the spans below it."""
     room = [_MOST_NODES]
 
-    def nodes(parent: str | None, depth: int) -> tuple[Node, ...]:
-        made = []
-        for span in below.get(parent, ()):
-            own = {name: part for name in ("inputs", "outputs") if (part := getattr(span, name)) is not None}
-            own |= {"attributes": span.attributes} if span.attributes else {}
-            parts = _parts(own, room) if own else ()
-            parts += nodes(span.id, depth + 1) if depth < 40 else ()
-            timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
-            note = visible(" · ".join(filter(None, (span.kind, timed, span.message))))
-            made.append(Node(name=visible(span.name), parts=parts, note=note, failed=span.status == "error"))
-        return tuple(made)
+    def nodes(parent: str | None, depth: int) -> Iterator[Node]:
+        for span in spans:
+            if span.parent == parent and depth < 40:
+                own = {"inputs": span.inputs, "outputs": span.outputs, "attributes": span.attributes or None}
+                parts = _parts({name: part for name, part in own.items() if part is not None}, room)
+                timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
+                note = visible(" · ".join(filter(None, (span.kind, timed, span.message))))
+                parts += tuple(nodes(span.id, depth + 1))
+                yield Node(name=visible(span.name), parts=parts, note=note, failed=span.status == "error")
 
-    return nodes(None, 0)
+    return tuple(nodes(None, 0))

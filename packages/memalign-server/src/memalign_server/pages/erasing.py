@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ from memalign_server.pages.setup import Screen, Setup
 from memalign_server.people.access import OWNER
 from memalign_server.people.people import name_key
 from memalign_server.problems import Refused
-from memalign_server.review.cases import cases_of, parts_of
+from memalign_server.review.cases import cases_of
 from memalign_server.server import JUDGE, Here, Server
-from memalign_server.store.tables import drafts, jobs, reviews, to_json
+from memalign_server.store.tables import jobs, reviews
 from memalign_server.work.jobs import Job
 
 __all__ = ["Mention", "router"]
@@ -47,7 +47,6 @@ _COUNT = re.compile(r" \((\d+) rows?\)$")
 _PLACES = {
     "memalign_server_queue.": "cases",
     "memalign_server_reviews.": "comments",
-    "memalign_server_drafts.": "comments",
     "memalign_server_people.": "people",
     "memalign_server_": "notes",
 }
@@ -115,7 +114,7 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
         rules = {mention.name for mention in chosen if mention.kind == "sentence"}
         sentences = [rule.text for rule in setup.latest.memory.guidelines if rule.id in rules]
         unticked = {mention.name for mention in mentions} - {mention.name for mention in chosen}
-        with suppress(UnknownKey):  # what goes with what is ticked had no tick of its own
+        with suppress(UnknownKey):  # what goes along with what is ticked
             along = setup.server.registry.erase(setup.judge, keys, dry_run=True)
             unticked -= {*along.cases, *map(str, along.keys), *along.guidelines}
         job = setup.start("erase", keys=keys, sentences=sentences, kept=len(unticked))
@@ -128,12 +127,8 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
 
 
 def _mentions(setup: Setup, text: str) -> list[Mention]:
-    """What holds a text, or was said by a person of that name: cases, comments, sentences.
-
-    Comments of cases that go, cases that go with their only comment, and sentences learned from what goes, are listed
-    only where they hold the text.
-    """
-    finder, receipts, sources = Finder(text), list[Receipt](), _sources(setup, text)
+    """What goes with a text, or with a person of that name: cases, comments on other cases, sentences that hold it."""
+    finder, memory, receipts, sources = Finder(text), setup.latest.memory, list[Receipt](), _sources(setup, text)
     selections: list[dict[str, Any]] = [{"matching": text}, *({"source": source} for source in sources)]
     for selection in selections:
         with suppress(UnknownKey):
@@ -141,30 +136,23 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
     cases = sorted({case for receipt in receipts for case in receipt.cases})
     keys = sorted({key for receipt in receipts for key in receipt.keys})
     rules = {rule for receipt in receipts for rule in receipt.guidelines}
-    memory, mentions = setup.latest.memory, list[Mention]()
-    words = defaultdict[FeedbackKey, list[str]](list)
-    for note in memory.annotations():
-        words[note.key].append(note.rationale or "")
+    words = {note.key: [note.rationale or ""] for note in memory.annotations()}
     with setup.server.store.read() as connection:
-        examples = {case.example.id: case.example for case in cases_of(connection, setup.judge, cases)}
-        for column in (reviews.c.rationale, drafts.c.words):
-            table = column.table.c
-            query = select(table.case_id, table.person, column).where(table.judge == setup.judge, column.is_not(None))
-            for part in parts_of(key.id for key in keys):
-                for case_id, source, comment in connection.execute(query.where(table.case_id.in_(part))):
-                    words[FeedbackKey(case_id, source)].append(comment)
+        examples = {case.case_id: case.example for case in cases_of(connection, setup.judge, cases)}
+        written = select(reviews.c.case_id, reviews.c.person, reviews.c.rationale, reviews.c.draft)
+        for case_id, source, *comments in connection.execute(written.where(reviews.c.judge == setup.judge)):
+            words.setdefault(FeedbackKey(case_id, source), []).extend(filter(None, comments))
+    mentions = list[Mention]()
     for case_id in cases:
         learned = memory.case(case_id)
         example = examples.get(case_id) or (learned and learned.example)
         texts = [*strings(example.outputs), *strings(example.content), case_id] if example else []
-        if example and any(key.id == case_id for key in keys) and not finder.within([*texts, example.meta]):
-            continue
         mentions.append(Mention(kind="case", name=case_id, taught=bool(learned), line=_line(texts, finder)))
-    listed = {mention.name for mention in mentions}
     for key in keys:
-        if key.id not in listed or key.source in sources or any(map(finder.holds, words[key])):
+        comments = words.get(key, [])
+        if key.id not in cases or key.source in sources or any(map(finder.holds, comments)):
             whose = "" if key.source == setup.person.name else key.source
-            mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=_line(words[key], finder)))
+            mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=_line(comments, finder)))
     for rule in memory.guidelines:
         if rule.id in rules and finder.holds(rule.text):
             whose = ", ".join(sorted(rule.people - {setup.person.name}))
@@ -185,8 +173,7 @@ def _line(texts: Sequence[str], finder: Finder) -> str:
     text = " ".join(next(filter(finder.holds, texts), next(iter(texts), "")).split())
     at = text.lower().find(" ".join(finder.text.lower().split()))
     start = text.rfind(" ", 0, at - _LINE // 3) + 1 if at > _LINE // 2 else 0
-    end = start + _LINE
-    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+    return f"{'…' if start else ''}{text[start : start + _LINE]}{'…' if start + _LINE < len(text) else ''}"
 
 
 def _counts(ticks: Iterable[str]) -> Counter[str]:
@@ -217,7 +204,7 @@ def save_reference(setup: Screen, erasure: Erasure, reference: Annotated[str, Fo
     """Keep the reference under which the receipt is filed."""
     result = {**_receipt(erasure), "reference": reference.strip()}
     with setup.server.store.write() as connection:
-        connection.execute(update(jobs).where(jobs.c.id == erasure.id).values(result=to_json(result)))
+        connection.execute(update(jobs).where(jobs.c.id == erasure.id).values(result=result))
     return setup.redirect(f"receipts/{erasure.id}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign import Judge
-from memalign.align import dismiss_conflict, edit_guideline
+from memalign.align import dismiss_conflict
 from memalign.errors import InputError
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
@@ -20,7 +20,7 @@ from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import hidden_from, previous_case, say_drafts
+from memalign_server.review.answers import previous_case, say_drafts
 from memalign_server.review.cases import cases_of, find_cases, progress_of
 from memalign_server.review.learned import (
     Turn,
@@ -31,7 +31,7 @@ from memalign_server.review.learned import (
     turns_of,
     withdrawal_of,
 )
-from memalign_server.review.teaching import teachable_count, untaught_words
+from memalign_server.review.teaching import untaught_words
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.work.jobs import Job
 
@@ -44,7 +44,6 @@ LATER = "memalign_later"
 ENOUGH = 3
 """Explained answers from which on a person is asked whether to teach."""
 _LEARNING = ("teach", "align", "unalign", "refresh", "erase")
-_OF_OWNERS = ("erase", "pull")
 
 
 # -- teaching ----------------------------------------------------------------------------------------------------------
@@ -101,7 +100,7 @@ def teach_judge(judge: str, server: Here, person: Asking) -> Response:
 def teach_later(judge: str, server: Here, person: Asking) -> Response:
     """Go on reviewing: the person is asked again after three more explained answers."""
     with server.store.read() as connection:
-        waiting = teachable_count(connection, judge, person.name)
+        waiting = len(untaught_words(connection, judge, person.name).get("waiting", ()))
     answer = RedirectResponse(link(judge, "review"), 303)
     answer.set_cookie(LATER, str(waiting), path=link(judge, ""), httponly=True, samesite="lax")
     return answer
@@ -125,15 +124,6 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
     if (running.phase, running.done) == (phase, done):
         return Response(status_code=204)
     return render(request, "working.html", judge=judge, job=running)
-
-
-@router.post("/jobs/{job}/again")
-def start_again(judge: str, job: str, server: Here, person: Asking) -> Response:
-    """Start work again that died with its server; then show it."""
-    old = _job(server, judge, job)
-    if not person.owner and (old.kind in _OF_OWNERS or old.asked_by != person.name):
-        raise Problem(403, "this is for owners: ask one")
-    return RedirectResponse(_page_of(server.jobs.start_again(old, asked_by=person.name)), 303)
 
 
 def _start(server: Server, judge: str, person: Person, kind: str, **arguments: Any) -> Response:
@@ -193,7 +183,7 @@ def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str,
     for name, comments in words.items():
         comments.sort(key=_time, reverse=True)
         cases = {comment.id for comment in comments}
-        concerned = [turn for turn in turns if name in turn.guidelines or turn.case.example.id in cases]
+        concerned = [turn for turn in turns if name in turn.guidelines or turn.case.case_id in cases]
         row = Row(id=name, comments=comments, taught=name not in idle, guideline=active.get(name), turns=concerned)
         rows.append(row)
     return sorted(rows, key=lambda row: _time(row.comments[0]), reverse=True)
@@ -229,8 +219,7 @@ def learned_page(
         awaiting = turned_unanswered(connection, judge, person.name)
         idle = untaught_words(connection, judge, person.name)
         results = find_cases(connection, loaded, find)
-        hidden = hidden_from(connection, judge, person.name, [case.id for case in results])
-        queued = {case.example.id for case in cases_of(connection, judge, [case.id for case in results])}
+        queued = {case.case_id for case in cases_of(connection, judge, [case.id for case in results])}
     waiting = len(idle.pop("waiting", ()))
     rows = _rows(memory, person.name, turns, idle)
     return render(
@@ -254,7 +243,6 @@ def learned_page(
         waiting=waiting,
         find=find,
         results=results,
-        hidden=hidden,
         queued=queued,
         case_text=case_text,
     )
@@ -298,12 +286,6 @@ def _changeable(server: Server, judge: str, guideline: str, person: Person) -> J
     return latest
 
 
-def _change(server: Server, judge: str, person: Person, change: Callable[[Judge], Judge]) -> Response:
-    """Commit a change by hand, and have the new version judge again what people see next and what they answered."""
-    server.registry.update(judge, change)
-    return _start(server, judge, person, "refresh")
-
-
 def _better(
     request: Request,
     server: Server,
@@ -317,8 +299,7 @@ def _better(
     """One guideline and a person's wording: before, while and after it is tried, or as it was typed, with a problem."""
     memory = _changeable(server, judge, wording["guideline"], person).memory
     rule = memory.guideline(wording["guideline"])
-    untried = {"text": rule.text, "checks": [check.question for check in rule.checks], "cases": (), "problem": None}
-    wording = {**untried, **wording}
+    wording = {"text": rule.text, "cases": (), "problem": None, **wording}
     with server.store.read() as connection:
         cases = cases_of(connection, judge, [outcome["id"] for outcome in wording["cases"]])
     return render(
@@ -332,7 +313,7 @@ def _better(
         rule=rule,
         wording=wording,
         words=[memory.annotation(key) for key in memory.sources_of(rule) if key.source == person.name],
-        texts={case.example.id: case_text(case.example) for case in cases},
+        texts={case.case_id: case_text(case.example) for case in cases},
     )
 
 
@@ -345,28 +326,19 @@ def say_better(
     guideline: Annotated[str, Form()],
     text: Annotated[str, Form(max_length=2000)],
     action: Annotated[str, Form()],
-    checks: Annotated[list[str], Form(default_factory=list)],
     tried: Annotated[str, Form()] = "",
 ) -> Response:
     """Try a person's wording of a guideline, or keep it as it was `tried`: it is theirs from then on."""
-    wording: dict[str, Any] = {"guideline": guideline, "text": text, "checks": checks}
+    wording: dict[str, Any] = {"guideline": guideline, "text": text}
     try:
         rephrased(_changeable(server, judge, guideline, person), **wording, by=person.name)
     except InputError as error:
         return _better(request, server, judge, person, wording, problem=error_text(request, error))
     if action == "keep" and text.split() == tried.split():
-        return _change(server, judge, person, lambda old: rephrased(old, **wording, by=person.name))
+        server.registry.update(judge, lambda old: rephrased(old, **wording, by=person.name))
+        return _start(server, judge, person, "refresh")  # what people see next, and what they answered
     job = server.jobs.start("try", judge, {**wording, "person": person.name}, asked_by=person.name)
     return _better(request, server, judge, person, wording, job=job)
-
-
-@router.post("/learned/use")
-def use(
-    judge: str, server: Here, person: Asking, guideline: Annotated[str, Form()], used: Annotated[bool, Form()]
-) -> Response:
-    """Take a sentence out of use, or back into it."""
-    _changeable(server, judge, guideline, person)
-    return _change(server, judge, person, lambda old: edit_guideline(old, guideline, retired=not used, by=person.name))
 
 
 @router.post("/learned/take-back")

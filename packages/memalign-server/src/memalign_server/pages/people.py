@@ -12,8 +12,9 @@ from memalign_server.pages.rendering import LANGUAGE_COOKIE, LANGUAGES, link, re
 from memalign_server.pages.setup import Screen, Setup
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import COOKIE, OWNER, Asking
-from memalign_server.people.openid import OpenId
+from memalign_server.people.openid import person_of, send_away, take_back
 from memalign_server.people.people import (
+    OPENID_SECONDS,
     SESSION_SECONDS,
     Role,
     add_person,
@@ -27,7 +28,7 @@ from memalign_server.people.people import (
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.cases import progress_of
 from memalign_server.server import JUDGE, Here, Server
-from memalign_server.settings import Settings
+from memalign_server.settings import OpenIdProvider, Settings
 
 __all__ = ["doors", "experts", "inside", "link_address", "router"]
 
@@ -98,13 +99,13 @@ def _used() -> Problem:
     return Problem(404, "this link was used, replaced or is too old; ask an owner for a new one")
 
 
-def _provider(server: Here) -> OpenId:
+def _provider(server: Here) -> OpenIdProvider:
     if server.settings.openid is None:
         raise Problem(404, "this server knows no OpenID provider")
-    return OpenId(server.settings.openid)
+    return server.settings.openid
 
 
-Provider = Annotated[OpenId, Depends(_provider)]
+Provider = Annotated[OpenIdProvider, Depends(_provider)]
 
 
 @doors.get("/openid/start")
@@ -112,11 +113,11 @@ async def openid_start(request: Request, server: Here, provider: Provider, back:
     """Send the browser to the provider."""
     base = server.settings.public_url or str(request.base_url)
     request.session["back"] = back
-    return await provider.send_away(request, f"{base.rstrip('/')}/openid/callback")
+    return await send_away(provider, request, f"{base.rstrip('/')}/openid/callback")
 
 
 async def _claims(request: Request, provider: Provider) -> dict[str, Any]:
-    return await provider.take_back(request)
+    return await take_back(provider, request)
 
 
 @doors.get("/openid/callback")
@@ -127,7 +128,8 @@ def openid_callback(
     back = str(request.session.get("back", "/"))
     request.session.clear()
     with server.store.write() as connection:
-        session = start_session(connection, provider.person(connection, claims))
+        person = person_of(provider, connection, claims)
+        session = start_session(connection, person, seconds=OPENID_SECONDS)
     return _enter(request, server, session, back)
 
 

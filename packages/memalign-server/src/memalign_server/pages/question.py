@@ -32,7 +32,7 @@ from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
 from memalign_server.problems import Refused
 from memalign_server.review.answers import mark_seen
-from memalign_server.review.cases import list_cases
+from memalign_server.review.cases import first_case
 from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
 
@@ -107,14 +107,15 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
             setup = Setup(request, draft.judge, server, person)
             judge = _changed(setup.latest, draft, person, fixed=setup.fixed)
             with server.store.read() as connection:
-                case = next(iter(list_cases(connection, draft.judge, person.name, limit=1)), None)
+                case = first_case(connection, draft.judge)
         else:
             judge = _new(draft, person, set())
         # Without its memory, for what an expert has said of a case is answered without the model.
         trial = judge.replace(memory=Memory()).ajudge(case.example if case else _invented(judge))
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
         if case is not None:
-            mark_seen(server.store, draft.judge, person.name, case.example.content_hash)
+            with server.store.write() as connection:
+                mark_seen(connection, draft.judge, person.name, case.case_id)
     except (MemalignError, TimeoutError) as error:
         fault = next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
         fault = "key" if re.search(r"needs a key|a provider's key", str(error)) else fault

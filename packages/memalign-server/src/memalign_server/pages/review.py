@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
@@ -18,11 +19,12 @@ from memalign_server.pages.verdicts import choices_of, question_of, scale_ends, 
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.problems import Problem, Refused
 from memalign_server.review import answers, disputes
-from memalign_server.review.answers import LONGEST, Answer, draft_of, mark_seen, review_of, reviewed, save_draft
-from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
+from memalign_server.review.answers import Answer, mark_seen, review_of, same_value, save_draft
+from memalign_server.review.cases import case_of, is_behind, next_cases, progress_of
 from memalign_server.review.evidence import is_measured
-from memalign_server.review.teaching import teachable_count
+from memalign_server.review.teaching import untaught_words
 from memalign_server.server import JUDGE, Here, Loaded
+from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
 
@@ -40,15 +42,15 @@ class Reviewing:
     server: Here
     person: Asking
 
-    @property
+    @cached_property
     def loaded(self) -> Loaded:
         """The judge as it is now."""
         return self.server.judges.latest(self.judge)
 
-    @property
-    def busy(self) -> bool:
-        """Whether the judge may be reading cases."""
-        return bool(self.server.jobs.recent(self.judge, active=True))
+    @cached_property
+    def working(self) -> list[Job]:
+        """The jobs under way: the judge may be reading cases."""
+        return self.server.jobs.recent(self.judge, active=True)
 
     @property
     def is_part(self) -> bool:
@@ -65,16 +67,15 @@ class Reviewing:
         if not any(job.kind in ("queue", "pull") for job in self.server.jobs.recent(self.judge, active=True)):
             self.server.jobs.start("queue", self.judge, {"first": case}, asked_by=self.person.name)
 
-    def common(self, connection: Connection, loaded: Loaded, card: QueuedCase | None) -> dict[str, Any]:
+    def common(self, connection: Connection, card: Row[Any] | None) -> dict[str, Any]:
         """What every foot needs; `previous` is the case before this one."""
-        language, judge = speaking(self.request), loaded.judge
-        previous = answers.previous_case(connection, judge.name, self.person.name, card.example.id if card else None)
+        language, kind = speaking(self.request), self.loaded.judge.value_type
         return {
-            "judge": judge.name,
+            "judge": self.judge,
             "card": card,
             "form": secrets.token_hex(8),
-            "verdict": lambda value: verdict_text(judge.value_type, value, language),
-            "previous": previous,
+            "verdict": lambda value: verdict_text(kind, value, language),
+            "previous": answers.previous_case(connection, self.judge, self.person.name, card.case_id if card else None),
             "turned": False,
             "problem": None,
             "conflict": None,
@@ -82,24 +83,18 @@ class Reviewing:
 
     def foot_of(self, case: str, *, front: bool = False, word: bool = False) -> dict[str, Any]:
         """What the foot of a named case needs, as it is now."""
-        loaded, busy = self.loaded, self.busy
+        _ = self.loaded, self.working  # read before this connection is open
         with self.server.store.read() as connection:
-            card = _named(connection, self.judge, case)
-            return self.foot(connection, loaded, card, front=front, word=word, busy=busy)
+            return self.foot(connection, _named(connection, self.judge, case), front=front, word=word)
 
-    def foot(
-        self, connection: Connection, loaded: Loaded, card: QueuedCase, *, front: bool, word: bool, busy: bool
-    ) -> dict[str, Any]:
+    def foot(self, connection: Connection, card: Row[Any], *, front: bool, word: bool) -> dict[str, Any]:
         """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say.
 
-        `front` shows the side on which an answered case is answered, `word` its field although both agree. `busy` says
-        that the judge may be reading it.
+        `front` shows the side on which an answered case is answered, `word` its field although both agree.
         """
-        judge = loaded.judge
-        view = reviewed(connection, judge, self.person.name, card)
-        parts = self.common(connection, loaded, card)
-        own = view.own
-        if front or own is None or own.value is None or view.hidden:
+        judge, parts = self.loaded.judge, self.common(connection, card)
+        own = review_of(connection, self.judge, self.person.name, card.case_id)
+        if front or own is None or own.state != "answered" or own.value is None:
             return parts | {
                 "foot": "front.html",
                 "own": own,
@@ -108,18 +103,17 @@ class Reviewing:
                 "ends": scale_ends(judge),
                 "revision": 0 if own is None else own.revision,
             }
-        draft = draft_of(connection, judge.name, self.person.name, card.example.id)
-        words = (own.rationale or "") if draft.words is None else draft.words
-        differ = view.judgment is not None and not view.agree
+        judgment, words = card.judgment, (own.rationale or "") if own.draft is None else own.draft
+        agree = judgment is not None and same_value(judgment.value, own.value, judge.value_type)
         return parts | {
             "foot": "turned.html",
             "own": own,
-            "judgment": view.judgment,
-            "agree": view.agree,
-            "field": not card.held_out and (word or bool(words) or differ),
+            "judgment": judgment,
+            "agree": agree,
+            "field": not card.held_out and (word or bool(words) or (judgment is not None and not agree)),
             "words": words,
-            "revision": draft.revision,
-            "asked": view.judgment is None and busy,
+            "revision": own.draft_revision,
+            "asked": judgment is None and bool(self.working),
         }
 
 
@@ -135,41 +129,38 @@ def review_page(
     That is a case on which they and a colleague differ, one that waits for an owner, the question whether to teach what
     they explained, or the next case. `again` is one that they skipped. `word` opens the field although both agree.
     """
-    judge, name, loaded = screen.judge, screen.person.name, screen.loaded
-    kind = loaded.judge.value_type
-    card: QueuedCase | None = None
-    waiting: disputes.Difference | None = None
-    template, behind = None, False
-    busy = screen.busy
+    judge, name, loaded, _ = screen.judge, screen.person.name, screen.loaded, screen.working
+    kind, card, waiting, template, behind = loaded.judge.value_type, None, None, None, False
     with screen.server.store.read() as connection:
         if case is not None:
             card = _named(connection, judge, case)
-        elif differing := disputes.differences(connection, judge, name, kind=kind, limit=1):
-            waiting, template = differing[0], "differ.html"
-        elif screen.person.owner and (open_ones := disputes.open_settlements(connection, judge, kind=kind, limit=1)):
-            waiting, template = open_ones[0], "settle.html"
-        elif not again and ask_to_teach(screen.request, teachable_count(connection, judge, name)):
+        elif waiting := disputes.difference(connection, judge, name, kind=kind):
+            template = "differ.html"
+        elif screen.person.owner and (waiting := disputes.open_settlement(connection, judge, kind=kind)):
+            template = "settle.html"
+        elif not again and ask_to_teach(
+            screen.request, len(untaught_words(connection, judge, name).get("waiting", ()))
+        ):
             return RedirectResponse(link(judge, "teach"), 303)
         else:
             measuring = MEASURING in screen.request.cookies and not is_measured(connection, judge, kind)
             coming = next_cases(connection, judge, name, n=_SOON, again=again, measuring=measuring)
             card = next(iter(coming), None)
-            behind = any(ahead.is_behind(loaded.version) and ahead.problem is None for ahead in coming)
+            behind = any(is_behind(ahead, loaded.version) and ahead.problem is None for ahead in coming)
         if waiting is not None:
             card = waiting.case
         if card is None or waiting is not None:
-            parts = screen.common(connection, loaded, card) | {"foot": template, "waiting": waiting}
+            parts = screen.common(connection, card) | {"foot": template, "waiting": waiting}
         else:
-            parts = screen.foot(connection, loaded, card, front=front, word=word, busy=busy)
+            parts = screen.foot(connection, card, front=front, word=word)
         parts["progress"] = progress = progress_of(connection, judge, name)
-        case_id = card.example.id if card else None
-        parts["number"] = answers.position(connection, judge, name, progress, case_id)
+        parts["number"] = answers.position(connection, judge, name, progress, card.case_id if card else None)
     if card is not None and template == "settle.html":  # who reads what others say answers it blind no more
-        mark_seen(screen.server.store, judge, name, card.example.content_hash)
+        with screen.server.store.write() as connection:
+            mark_seen(connection, judge, name, card.case_id)
     if card is not None and behind:
-        screen.ask(card.example.id)
-    question = question_of(loaded.judge)
-    blocks = blocks_of(card.example, loaded.judge) if card else []
+        screen.ask(card.case_id)
+    question, blocks = question_of(loaded.judge), blocks_of(card.example, loaded.judge) if card else []
     return render(screen.request, "review.html", page="review", question=question, blocks=blocks, **parts)
 
 
@@ -198,13 +189,11 @@ def save_answer(
     judge, name, kind = screen.judge, screen.person.name, screen.loaded.judge.value_type
     problem, conflict = None, None
     with screen.server.store.write() as connection:
-        card = _named(connection, judge, case)
-        before = review_of(connection, judge, name, case)
+        card, before = _named(connection, judge, case), review_of(connection, judge, name, case)
         words = rationale if rationale is not None else (before and before.rationale) or ""
+        answer = Answer(state=state, value=value.strip() or None, rationale=words, form=form, revision=revision)
         try:
-            answer = Answer(state=state, value=value.strip() or None, rationale=words, form=form, revision=revision)
-            saved = answers.save(connection, judge, name, case, answer, kind=kind)
-            conflict = saved.review if saved.outcome == "conflict" else None
+            conflict = answers.save(connection, judge, name, case, answer, kind=kind)
         except (InputError, InvalidValue) as error:
             problem = error_text(screen.request, error)
     status = 409 if conflict else 422 if problem else 200
@@ -233,35 +222,32 @@ def save_words(
     judge, name, kind = screen.judge, screen.person.name, screen.loaded.judge.value_type
     with screen.server.store.write() as connection:
         _named(connection, judge, case)
-        if words is None:  # a foot without a field says nothing of words that are there
-            draft = draft_of(connection, judge, name, case)
-        else:
-            draft = save_draft(connection, judge, name, case, words, revision=revision)
-        too_long = go and answers.say_drafts(connection, judge, name, case, kind=kind)
-        revision = draft_of(connection, judge, name, case).revision
-    if too_long and go != "leave":
-        length = len((draft.words or "").strip())
-        error = Refused("your words have {n} characters; keep them under {most}", n=length, most=LONGEST)
-        parts = screen.foot_of(case, word=True) | {"problem": error_text(screen.request, error)}
-        return render(screen.request, parts["foot"], status=422, **parts)
+        if words is not None:  # a foot without a field says nothing of words that are there
+            save_draft(connection, judge, name, case, words, revision=revision)
+        if go:
+            answers.say_drafts(connection, judge, name, case, kind=kind)
+        own = review_of(connection, judge, name, case)
+    if own is None:
+        raise Refused("answer this case first")
     if go == "back":
         return screen.go(case=case, front="true")
     if go == "next" or not screen.is_part:
         return screen.go()
-    return JSONResponse({"revision": revision, "words": draft.words or ""})
+    words = (own.rationale if own.draft is None else own.draft) or ""
+    return JSONResponse({"revision": own.draft_revision, "words": words})
 
 
 @router.post("/review/differ")
 def choose(screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, Form()] = "") -> Response:
     """Take over a colleague's answer, `theirs` being its revision and who gave it (`3:Ben`); else keep one's own."""
     judge, name, kind = screen.judge, screen.person.name, screen.loaded.judge.value_type
-    revision, _, other = theirs.partition(":")
+    revision, other = _revision_and_name(theirs)
     with screen.server.store.write() as connection:
         _named(connection, judge, case)
-        if not other:
+        if other:
+            disputes.take_over(connection, judge, name, case, other, kind=kind, revision=revision)
+        else:
             disputes.keep_answer(connection, judge, name, case)
-        elif revision.isdecimal() and len(revision) < 10:
-            disputes.take_over(connection, judge, name, case, other, kind=kind, revision=int(revision))
     return screen.go()
 
 
@@ -271,17 +257,21 @@ def settle(screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, 
 
     What another owner has settled meanwhile stays, and an answer that has changed since it was read is shown again.
     """
-    revision, _, name = holder.partition(":")
-    judge = screen.judge
+    revision, name = _revision_and_name(holder)
     with screen.server.store.write() as connection:
-        queued = _named(connection, judge, case)
-        answer = review_of(connection, judge, name, case) if name else None
-        if queued.disputed and (not name or (answer is not None and str(answer.revision) == revision)):
-            disputes.settle(connection, judge, case, name)
+        queued = _named(connection, screen.judge, case)
+        answer = review_of(connection, screen.judge, name, case) if name else None
+        if queued.disputed and (not name or (answer is not None and answer.revision == revision)):
+            disputes.settle(connection, screen.judge, case, name)
     return screen.go()
 
 
-def _named(connection: Connection, judge: str, case: str) -> QueuedCase:
+def _revision_and_name(text: str) -> tuple[int, str]:
+    revision, _, name = text.partition(":")
+    return int(revision) if revision.isdecimal() and len(revision) < 10 else -1, name
+
+
+def _named(connection: Connection, judge: str, case: str) -> Row[Any]:
     queued = case_of(connection, judge, case)
     if queued is None:
         raise Problem(410, "this case is not in the queue any more: it was erased or removed")

@@ -7,28 +7,24 @@ signed in cannot name a tracking URI: whoever runs the server does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
-from fastapi.responses import RedirectResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import func, select
 
 from memalign import Judge
 from memalign.errors import InputError
-from memalign.io import RowSource, read_feedback
-from memalign.types import Feedback, as_json, json_line
 from memalign_server.pages.content import label_of
 from memalign_server.pages.rendering import error_text, link, render
-from memalign_server.pages.uploads import SUFFIXES, Upload, read_upload
+from memalign_server.pages.uploads import SUFFIXES, read_upload
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import list_people
-from memalign_server.problems import Problem, Refused
-from memalign_server.review.cases import add_cases, list_cases, measuring_names, new_cases
+from memalign_server.problems import Refused
+from memalign_server.review.cases import add_cases, new_cases
 from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
 from memalign_server.work.jobs import Job
@@ -39,10 +35,8 @@ router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 
 Block = Literal["question", "cases", "experts", "erase", ""]
 
-INSTALL = 'pip install "mlflow>=3.11.1"'
 MOST = 10_000
 """Traces that one pull may read."""
-_AT_ONCE = 500
 _NEWS = ("job", "added", "repeated", "guest", "personal_link", "matching", "mentions", "genuine")
 
 
@@ -67,6 +61,13 @@ class Setup:
         with self.server.store.read() as connection:
             answered = connection.execute(query).first() is not None
         return answered or bool(self.latest.memory.cases)
+
+    @property
+    def tracking(self) -> str | None:
+        """The MLflow that cases are read from, "" where the reader may name one; None where there is none."""
+        if find_spec("mlflow") is None:
+            return None
+        return self.server.settings.mlflow or ("" if self.person.by == "open" else None)
 
     def start(self, kind: str, **arguments: Any) -> Job:
         """Ask for work on the judge."""
@@ -95,7 +96,6 @@ class Setup:
             "suffixes": ",".join(SUFFIXES),
             "members": members,
             "answers": answers,
-            "mlflow": find_spec("mlflow") is not None,
             "most": MOST,
             **dict.fromkeys(_NEWS),
         }
@@ -112,17 +112,14 @@ def setup_page(setup: Screen, open: Block = "", job: str = "", added: int = 0, r
     return setup.render(open, job=setup.server.jobs.find(job), added=added, repeated=repeated)
 
 
-# -- cases -------------------------------------------------------------------------------------------------------------
-
-
 @router.post("/setup/cases")
 def take_cases(
     setup: Screen,
     file: Annotated[UploadFile | None, File()] = None,
     column: Annotated[list[str] | None, Form()] = None,
-    what: Annotated[Literal["show", "cases", "feedback", "judge"], Form()] = "show",
+    what: Annotated[Literal["show", "cases", "judge"], Form()] = "show",
 ) -> Response:
-    """Show what a file holds, put its cases in the queue, teach its feedback; or judge what is not judged yet."""
+    """Show what a file holds, or put its cases in the queue; or judge what is not judged yet."""
     if what == "judge":
         return setup.redirect(open="cases", job=setup.start("queue").id)
     if file is None or not file.filename:
@@ -130,7 +127,10 @@ def take_cases(
     try:
         upload = read_upload(file.file, file.filename, setup.latest, column or ())
         if what == "show":
-            return _preview(setup, upload)
+            with setup.server.store.read() as connection:
+                new = len(new_cases(connection, setup.judge, upload.cases))
+            labels = {field: label_of(field, setup.latest) for field in setup.latest.fields}
+            return render(setup.request, "upload.html", judge=setup.judge, upload=upload, labels=labels, new=new)
     except InputError as error:
         if what != "show":
             raise
@@ -138,108 +138,22 @@ def take_cases(
         return render(setup.request, "upload.html", judge=setup.judge, upload=None, problem=problem)
     if not upload.cases:
         raise Refused("no row of {name} can be used as it is", name=upload.name)
-    if what == "feedback":
-        feedback, _ = _teachable(setup, upload)
-        if not feedback:
-            raise Refused(
-                "no row of {name} can be taught: each is without words, or measures the judge", name=upload.name
-            )
-        job = setup.start("align", feedback=list(map(as_json, feedback)), skip_invalid=True)
-        return setup.redirect("learned", job=job.id)
     with setup.server.store.write() as connection:
         added, repeated = add_cases(connection, setup.judge, upload.cases)
     judging = setup.start("queue").id if added else None
     return setup.redirect(open="cases", job=judging, added=added, repeated=repeated)
 
 
-def _preview(setup: Setup, upload: Upload) -> Response:
-    with setup.server.store.read() as connection:
-        new = len(new_cases(connection, setup.judge, upload.cases))
-    feedback, silent = _teachable(setup, upload)
-    labels = {field: label_of(field, setup.latest) for field in setup.latest.fields}
-    counts = {"new": new, "labelled": len(feedback), "silent": silent}
-    return render(setup.request, "upload.html", judge=setup.judge, upload=upload, labels=labels, **counts)
-
-
-def _teachable(setup: Setup, upload: Upload) -> tuple[list[Feedback], int]:
-    """A file's feedback, what is nobody's as the person's; and how many rows are left out: they measure the judge."""
-    source = RowSource.of(upload.labelled, name=upload.name, source=setup.person.name)
-    rows = read_feedback(source, value_type=setup.latest.value_type, skip_invalid=True).rows
-    with setup.server.store.read() as connection:
-        measuring = measuring_names(connection, setup.judge)
-    teachable = [row for row in rows if measuring.isdisjoint((row.id, row.content_hash))]
-    return teachable, len(rows) - len(teachable)
-
-
-class Pull(BaseModel):
-    """Which traces to read."""
-
-    model_config = ConfigDict(str_strip_whitespace=True)
-    experiment: str = Field("", max_length=500)
-    uri: str = Field("", max_length=2000)
-    filter: str = Field("", max_length=2000)
-    most: int = Field(500, ge=1, le=MOST)
-
-
 @router.post("/pull")
-def pull_cases(setup: Screen, pull: Annotated[Pull, Form()]) -> Response:
+def pull_cases(
+    setup: Screen,
+    experiment: Annotated[str, Form(min_length=1, max_length=500)],
+    uri: Annotated[str, Form(max_length=2000)] = "",
+    most: Annotated[int, Form(ge=1, le=MOST)] = 500,
+) -> Response:
     """Begin to read an experiment's traces into the queue, and to judge them."""
-    if find_spec("mlflow") is None:
-        raise Refused("MLflow is not installed beside this server. Run: {command}", command=INSTALL)
-    if pull.uri and setup.person.by != "open":
-        raise Problem(403, "a tracking URI cannot be named here: the server's credentials would go there")
-    uri = pull.uri or setup.server.settings.mlflow
-    if not uri:
-        raise Refused(
-            "name a tracking URI, such as http://localhost:5000; the variable MLFLOW_TRACKING_URI sets one for all"
-        )
-    if not pull.experiment:
-        raise Refused("name an experiment, or give its id")
-    job = setup.start("pull", **pull.model_dump() | {"uri": uri, "filter": pull.filter or None})
+    place = uri.strip() if uri and setup.person.by == "open" else setup.tracking
+    if setup.tracking is None or not place:
+        raise Refused("cases can be read from the MLflow that MLFLOW_TRACKING_URI names, where MLflow is installed")
+    job = setup.start("pull", experiment=experiment.strip(), uri=place, most=most)
     return setup.redirect(open="cases", job=job.id)
-
-
-# -- all of it out, and the end ----------------------------------------------------------------------------------------
-
-
-@router.get("/download/{name}")
-def download(setup: Screen, name: str) -> Response:
-    """A file with everything of one kind."""
-    files = {"judge.json": _judge, "feedback.jsonl": _feedback, "cases.jsonl": _cases}
-    if name not in files:
-        raise Refused("there is no download '{name}'; there are {allowed}", name=name, allowed=", ".join(files))
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(map(json_line, files[name](setup)), media_type="application/jsonl", headers=headers)
-
-
-def _judge(setup: Setup) -> Iterator[dict[str, Any]]:
-    yield setup.server.registry.export(setup.judge)
-
-
-def _feedback(setup: Setup) -> Iterator[dict[str, Any]]:
-    for case in setup.latest.memory.cases:
-        for annotation in case.annotations:
-            own = {name: getattr(annotation, name) for name in ("value", "rationale", "source", "created_at")}
-            fields = {"id": case.id, **case.example.content, **own}
-            yield {name: value for name, value in fields.items() if value is not None}
-
-
-def _cases(setup: Setup) -> Iterator[dict[str, Any]]:
-    last: int | None = 0
-    while last is not None:
-        with setup.server.store.read() as connection:
-            cases = list_cases(connection, setup.judge, "", after=last, limit=_AT_ONCE)
-        for case in cases:
-            judgment = None if case.judgment is None else case.judgment.to_dict()
-            example = {name: value for name, value in case.example.to_dict().items() if value not in (None, {})}
-            yield {**example, "judgment": judgment, "version": case.version}
-        last = cases[-1].number if len(cases) == _AT_ONCE else None
-
-
-@router.post("/delete")
-def delete_judge_page(setup: Screen, name: Annotated[str, Form(max_length=200)] = "") -> Response:
-    """Delete a judge with all that belongs to it, once its name is typed."""
-    if name.strip() != setup.judge:
-        raise Refused("type the judge's name to delete it: '{judge}'", judge=setup.judge)
-    setup.server.registry.delete(setup.judge)
-    return RedirectResponse("/", 303)

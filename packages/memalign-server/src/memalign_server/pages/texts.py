@@ -1,4 +1,4 @@
-"""Judged text as safe HTML: Markdown without links and images, code in colours, hidden characters made plain."""
+"""Judged text as safe HTML: Markdown without links and images, its code in colours, hidden characters made plain."""
 
 from __future__ import annotations
 
@@ -16,27 +16,15 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-__all__ = ["code", "prose", "visible"]
+__all__ = ["prose", "visible"]
 
 _MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\]\n]+\]\(", re.MULTILINE)
 _LINES = str.maketrans("", "", "\n\t")
-_FORMAT = HtmlFormatter(nowrap=True)
 
 
 def visible(text: str) -> Markup:
     """`text` escaped, with characters that a reader cannot see, or that turn its order around, as their numbers."""
     return escape(_readable(text))
-
-
-def code(text: str, language: str) -> Markup:
-    """A block of code with its colours; plain where the language is not known."""
-    safe = _readable(text)
-    try:
-        lexer = get_lexer_by_name(language, stripnl=False)
-    except ClassNotFound:
-        return Markup('<pre class="code" tabindex="0">{}</pre>').format(safe)
-    # Pygments escapes what it is given.
-    return Markup('<pre class="code" tabindex="0">{}</pre>').format(Markup(highlight(safe, lexer, _FORMAT)))
 
 
 def prose(text: str) -> Markup:
@@ -63,18 +51,21 @@ def _plain(letter: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table").disable("image")
-    parser.add_render_rule("link_open", _link_open)
+    parser = MarkdownIt("commonmark", {"html": False, "highlight": _code}).enable("table").disable("image")
+    parser.add_render_rule("link_open", lambda *_: '<span class="link">')
     parser.add_render_rule("link_close", _link_close)
     return parser
 
 
-def _highlighted(text: str, language: str, _attributes: str) -> str:
-    return str(code(text, language or "text"))
-
-
-def _link_open(_renderer: RendererHTML, _tokens: list[Token], _at: int, _options: OptionsDict, _env: object) -> str:
-    return '<span class="link">'
+def _code(text: str, language: str, _attributes: str) -> str:
+    """A block of code with its colours; plain where the language is not known."""
+    try:
+        inside = Markup(
+            highlight(text, get_lexer_by_name(language or "text"), HtmlFormatter(nowrap=True))
+        )  # it escapes
+    except ClassNotFound:
+        inside = escape(text)
+    return str(Markup('<pre class="code" tabindex="0">{}</pre>').format(inside))
 
 
 def _link_close(_renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,8 +44,7 @@ class Upload:
         columns: The columns that it has.
         questions: The fields whose columns must be known; of a pair its sides, A and B.
         chosen: A column for each question; empty where none fits.
-        rows: The rows that can be used, by their fields; none as long as a column is to be chosen.
-        cases: Their cases.
+        cases: The cases of the rows that can be used; none as long as a column is to be chosen.
         bad: The rows that cannot be used, in order.
     """
 
@@ -54,7 +52,6 @@ class Upload:
     columns: Sequence[str]
     questions: Sequence[str]
     chosen: Sequence[str]
-    rows: Sequence[Row] = ()
     cases: Sequence[Example] = ()
     bad: Sequence[RowError] = ()
 
@@ -62,11 +59,6 @@ class Upload:
     def complete(self) -> bool:
         """Whether every question has a column of its own."""
         return "" not in self.chosen and len(set(self.chosen)) == len(self.questions)
-
-    @property
-    def labelled(self) -> list[Row]:
-        """The rows that hold a verdict or a comment."""
-        return [row for row in self.rows if not all(map(_is_empty, map(row.fields.get, ("value", "rationale"))))]
 
     def text(self, case: Example, question: str) -> str:
         """What a case has for a question."""
@@ -86,7 +78,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
     Raises:
         InputError: The file is of no kind that is read, or is empty.
     """
-    name = _readable(filename)
+    name = re.split(r"[/\\]", filename)[-1][:100]
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
         raise Refused("{name}: a file is one of {allowed}", name=name, allowed=", ".join(SUFFIXES))
@@ -108,33 +100,28 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
     upload = Upload(name=name, columns=columns, questions=questions, chosen=chosen)
     if not upload.complete:
         return upload
-    usable = _by_fields(upload, written, judge, bad)
-    cases: list[Example] | None = None
-    while cases is None:
+    usable, cases = list[Row](), list[Example]()
+    for row in written:
+        if empty := [column for column in chosen if _is_empty(row.fields.get(column))]:
+            bad.append(RowError(line=row.line, reason=f"nothing is in {' or '.join(empty)}"))
+        else:
+            usable.append(replace(row, fields=_by_fields(row.fields, dict(zip(questions, chosen, strict=True)))))
+    while usable and not cases:
         try:
             cases = list(Examples.of(RowSource.of(usable, name=name)))
         except InvalidRows as error:  # without its rows the others can be used
             bad += error.rows
             lines = {row.line for row in error.rows}
             usable = [row for row in usable if row.line not in lines]
-    return replace(upload, rows=usable, cases=cases, bad=sorted(bad, key=lambda error: error.line))
+    return replace(upload, cases=cases, bad=sorted(bad, key=lambda error: error.line))
 
 
-def _by_fields(upload: Upload, written: Sequence[Row], judge: Judge, bad: list[RowError]) -> list[Row]:
-    """The rows by their fields; one that lacks content is left out and added to the `bad` ones."""
-    chosen = dict(zip(upload.questions, upload.chosen, strict=True))
-    sides = {side: chosen.pop(side) for side in _SIDES if side in chosen}
-    labels = {field: column for field, column in judge.columns.items() if field in _LABELS and column in upload.columns}
-    columns, rows = Columns(labels | chosen), list[Row]()
-    for row in written:
-        if empty := [column for column in upload.chosen if _is_empty(row.fields.get(column))]:
-            bad.append(RowError(line=row.line, reason=f"nothing is in {' or '.join(empty)}"))
-            continue
-        fields = columns.renamed({name: row.fields[name] for name in row.fields if name not in sides.values()})
-        if sides:
-            fields["outputs"] = {side: row.fields[column] for side, column in sides.items()}
-        rows.append(replace(row, fields=fields))
-    return rows
+def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
+    """A row by its fields, with its id and what else it has; of a pair the sides are the outputs."""
+    sides = {side: row[column] for side, column in chosen.items() if side in _SIDES}
+    columns = Columns({field: column for field, column in chosen.items() if field not in _SIDES})
+    rest = {name: value for name, value in row.items() if name not in {chosen[side] for side in sides}}
+    return columns.renamed(rest) | ({"outputs": sides} if sides else {})
 
 
 def _questions(judge: Judge, row: Mapping[str, Any]) -> list[str]:
@@ -165,9 +152,3 @@ def _as_written(row: Row) -> Row:
 
 def _is_empty(value: Any) -> bool:
     return value is None or value == [] or (isinstance(value, str) and not value.strip())
-
-
-def _readable(name: str) -> str:
-    """What errors call the person's file: its last part, without characters that nobody sees."""
-    last = name.replace("\\", "/").rpartition("/")[2]
-    return "".join(letter for letter in last if unicodedata.category(letter)[0] != "C")[:100] or "the file"

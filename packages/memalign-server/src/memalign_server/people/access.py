@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 COOKIE = "memalign_session"
 _OF_PROXIES = ("forwarded", "via", "x-real-ip")
-_CHALLENGE: Final = {"www-authenticate": "Bearer"}
 
 
 class Identity:
@@ -85,9 +84,9 @@ def _person(server: Server, request: Request) -> Person | None:
             own = settings.api_token is not None and hmac.compare_digest(digest(settings.api_token), digest(token))
             if in_place and own:
                 return PROGRAM
-            raise Problem(401, "this is not the server's API token; it is for addresses under /api", headers=_CHALLENGE)
+            raise Problem(401, "this is not the server's API token; it is for addresses under /api")
         session = request.cookies.get(COOKIE)
-        if session and (member := person_of_session(connection, session, settings.openid)) is not None:
+        if session and (member := person_of_session(connection, session)) is not None:
             return member
         if settings.local and settings.openid is None and not has_people(connection):
             _check_direct(request)
@@ -126,7 +125,7 @@ def _anybody(request: Request) -> None:
 def _member(request: Request) -> Person:
     _anybody(request)
     if request.state.person is None:
-        raise Problem(401, "sign in, or send the API token as `Authorization: Bearer …`", headers=_CHALLENGE)
+        raise Problem(401, "sign in, or send the API token as `Authorization: Bearer …`")
     return cast("Person", request.state.person)
 
 

@@ -15,10 +15,11 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from memalign_server.problems import Refused
-from memalign_server.settings import OpenIdProvider
 from memalign_server.store.tables import later, new_id, now, people, reviews, sessions
 
 SESSION_SECONDS = 90 * 86400
+OPENID_SECONDS = 12 * 3600
+"""After so long the provider and the list are asked again."""
 _LINK_SECONDS = 7 * 86400
 
 
@@ -81,8 +82,8 @@ def name_taken(connection: Connection, name: str) -> bool:
     return key in (LOCAL.name, PROGRAM.name) or connection.execute(same).first() is not None
 
 
-def add_person(connection: Connection, name: str, role: Role, **from_provider: str | None) -> str:
-    """Add somebody to the team, of a provider with `issuer`, `subject` and `email`; returns the id of their row.
+def add_person(connection: Connection, name: str, role: Role) -> str:
+    """Add somebody to the team; returns the id of their row.
 
     Raises InputError for a text that is no name, and for a name that is taken.
     """
@@ -96,7 +97,7 @@ def add_person(connection: Connection, name: str, role: Role, **from_provider: s
     name = next((spelling for spelling in spellings if name_key(spelling) == name_key(name)), name)
     person = new_id()
     values = {"id": person, "name": name, "name_key": name_key(name), "role": role.value, "created_at": now()}
-    connection.execute(insert(people).values(**values, **from_provider))
+    connection.execute(insert(people).values(**values))
     return person
 
 
@@ -142,7 +143,7 @@ def person_of_link(connection: Connection, secret: str) -> Person | None:
     """Whom a link is for, while it is good."""
     good = (people.c.link == digest(secret), people.c.link_until >= now())
     row = connection.execute(select(people).where(*good)).first()
-    return None if row is None else _person(row, row.role)
+    return None if row is None else _person(row)
 
 
 def take_link(connection: Connection, secret: str) -> str | None:
@@ -154,11 +155,11 @@ def take_link(connection: Connection, secret: str) -> str | None:
     return start_session(connection, person.id)
 
 
-def start_session(connection: Connection, person: str) -> str:
-    """Start a session of ninety days for somebody; returns its secret."""
+def start_session(connection: Connection, person: str, *, seconds: int = SESSION_SECONDS) -> str:
+    """Start a session for somebody; returns its secret."""
     secret = secrets.token_urlsafe(32)
     connection.execute(delete(sessions).where(sessions.c.expires_at < now()))
-    values = {"digest": digest(secret), "person": person, "expires_at": later(SESSION_SECONDS)}
+    values = {"digest": digest(secret), "person": person, "expires_at": later(seconds)}
     connection.execute(insert(sessions).values(**values))
     return secret
 
@@ -168,16 +169,13 @@ def end_session(connection: Connection, secret: str) -> None:
     connection.execute(delete(sessions).where(sessions.c.digest == digest(secret)))
 
 
-def person_of_session(connection: Connection, secret: str, provider: OpenIdProvider | None) -> Person | None:
-    """Whose session it is, None if it has ended. The provider's list of today says what its people may do."""
+def person_of_session(connection: Connection, secret: str) -> Person | None:
+    """Whose session it is, None if it has ended."""
     joined = people.join(sessions, sessions.c.person == people.c.id)
     good = (sessions.c.digest == digest(secret), sessions.c.expires_at >= now())
     row = connection.execute(select(people).select_from(joined).where(*good)).first()
-    if row is None or row.subject is None:
-        return None if row is None else _person(row, row.role)
-    role = None if provider is None else provider.role_of(row.subject, row.email)
-    return None if role is None else _person(row, role)
+    return None if row is None else _person(row)
 
 
-def _person(row: Row[Any], role: str) -> Person:
-    return Person(name=row.name, role=Role(role), by="session", id=row.id)
+def _person(row: Row[Any]) -> Person:
+    return Person(name=row.name, role=Role(row.role), by="session", id=row.id)

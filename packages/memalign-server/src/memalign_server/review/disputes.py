@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, or_, select, update
+from sqlalchemy import Connection, Row, func, or_, select, update
 
 from memalign.values import ValueType
 from memalign_server.people.people import LOCAL
@@ -19,10 +19,7 @@ from memalign_server.review.answers import (
     TAKEN_OVER,
     VERDICT,
     Answer,
-    Review,
-    Saved,
     differ,
-    draft_of,
     mark_dispute,
     own_row,
     review_of,
@@ -31,7 +28,7 @@ from memalign_server.review.answers import (
     save_draft,
     verdicts_on,
 )
-from memalign_server.review.cases import QueuedCase, cases_of, own_review
+from memalign_server.review.cases import case_of, own_review
 from memalign_server.store.tables import people, queue, reviews
 
 
@@ -43,15 +40,13 @@ class Difference:
     owner, because everybody has kept theirs.
     """
 
-    case: QueuedCase
-    answers: tuple[Review, ...]
-    own: Review | None = None
+    case: Row[Any]
+    answers: tuple[Row[Any], ...]
+    own: Row[Any] | None = None
 
 
-def differences(
-    connection: Connection, judge: str, person: str, *, kind: ValueType, limit: int = 20
-) -> list[Difference]:
-    """The cases that a person and somebody else answered differently, and that wait for this person's choice.
+def difference(connection: Connection, judge: str, person: str, *, kind: ValueType) -> Difference | None:
+    """The first case that a person and somebody else answered differently, and that waits for this person's choice.
 
     Nearly equal scores of a `kind` are no difference. Cases that the person has kept or an owner has settled do not
     wait. The person's earliest answer comes first.
@@ -64,47 +59,36 @@ def differences(
         for own in verdicts
         if own.person == person
     )
-    return _first_cases(connection, judge, waiting, limit)
+    return _first_case(connection, judge, waiting)
 
 
 def take_over(
-    connection: Connection,
-    judge: str,
-    person: str,
-    case_id: str,
-    other: str,
-    *,
-    kind: ValueType,
-    revision: int | None = None,
-) -> Saved:
+    connection: Connection, judge: str, person: str, case_id: str, other: str, *, kind: ValueType, revision: int
+) -> None:
     """Give a person's answer the verdict of the `other` one, a colleague: they agree now.
 
     The person's own words were about the verdict that they give up. They become a draft, so that they are not lost, and
-    are not taught with the new verdict. It is a conflict if the colleague's answer is not of this `revision` any more.
-    Raises InputError if one of the two has no answer on the case.
+    are not taught with the new verdict. Nothing changes if the colleague's answer is not of this `revision` any more.
     """
     own, theirs = (review_of(connection, judge, name, case_id) for name in (person, other))
     if own is None or theirs is None or own.value is None or theirs.value is None:
         raise Refused("you and {other} have not both answered this case any more: look at it again", other=other)
-    if revision is not None and revision != theirs.revision:
-        return Saved(outcome="conflict", review=own)
-    if same_value(own.value, theirs.value, kind):
-        return Saved(outcome="repeated", review=own)
-    typed = draft_of(connection, judge, person, case_id)
-    if own.rationale is not None and typed.words is None:  # nothing newer was typed
-        save_draft(connection, judge, person, case_id, own.rationale, revision=typed.revision)
+    if revision != theirs.revision or same_value(own.value, theirs.value, kind):
+        return
+    if own.rationale is not None and own.draft is None:  # nothing newer was typed
+        save_draft(connection, judge, person, case_id, own.rationale, revision=own.draft_revision)
     answer = Answer(state="answered", value=theirs.value, form=TAKEN_OVER, revision=own.revision, seen=True)
-    return save(connection, judge, person, case_id, answer, kind=kind)
+    save(connection, judge, person, case_id, answer, kind=kind)
 
 
 def keep_answer(connection: Connection, judge: str, person: str, case_id: str) -> None:
     """Note that a person has seen a colleague's answer and keeps their own: an owner chooses once everybody does."""
-    own = (own_row(reviews, judge, person, case_id), reviews.c.state == "answered")
+    own = (own_row(judge, person, case_id), reviews.c.state == "answered")
     connection.execute(update(reviews).where(*own).values(kept_revision=reviews.c.revision))
 
 
-def open_settlements(connection: Connection, judge: str, *, kind: ValueType, limit: int = 20) -> list[Difference]:
-    """The cases that only an owner can settle: everybody who differs has kept their answer, or has left the team."""
+def open_settlement(connection: Connection, judge: str, *, kind: ValueType) -> Difference | None:
+    """The first case that only an owner can settle: all who differ have kept their answer, or have left the team."""
     team = {LOCAL.name, *connection.execute(select(people.c.name)).scalars()}
     chosen = or_(reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team))
     of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, VERDICT)
@@ -116,7 +100,7 @@ def open_settlements(connection: Connection, judge: str, *, kind: ValueType, lim
         if (differing := tuple(v for v in verdicts if any(not same_value(v.value, w.value, kind) for w in verdicts)))
         and all(answer.kept_revision == answer.revision or answer.person not in team for answer in differing)
     )
-    return _first_cases(connection, judge, waiting, limit)
+    return _first_case(connection, judge, waiting)
 
 
 def settle(connection: Connection, judge: str, case_id: str, holder: str) -> None:
@@ -136,25 +120,24 @@ def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> 
     in_question = or_(
         queue.c.disputed == 1, queue.c.settled.is_not(None), queue.c.case_id.in_(of_several.having(func.count() > 1))
     )
-    query = select(queue.c.case_id, queue.c.disputed, queue.c.settled).where(queue.c.judge == judge, in_question)
-    before = {row.case_id: row for row in connection.execute(query)}
-    for case_id, verdicts in verdicts_on(connection, judge, before):
-        row = before[case_id]
-        settled = row.settled if row.settled in {"", *(answer.person for answer in verdicts)} else None
-        disputed = settled is None and differ(verdicts, kind)
-        if (disputed, settled) != (bool(row.disputed), row.settled):
-            mark_dispute(connection, judge, case_id, disputed, settled)
+    query = select(queue.c.case_id, queue.c.settled).where(queue.c.judge == judge, in_question)
+    settlements: dict[str, str | None] = dict(connection.execute(query).all())
+    for case_id, verdicts in verdicts_on(connection, judge, settlements):
+        settled = settlements[case_id]
+        settled = settled if settled in {"", *(answer.person for answer in verdicts)} else None
+        mark_dispute(connection, judge, case_id, settled is None and differ(verdicts, kind), settled)
 
 
-def _disputed(judge: str) -> Select[Any]:
+def _disputed(judge: str) -> Any:
     """The ids of cases on which people differ; both kinds are named because the index begins with them."""
     return select(queue.c.case_id).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
 
 
-def _first_cases(
-    connection: Connection, judge: str, waiting: Iterable[tuple[tuple[Review, ...], Review | None]], limit: int
-) -> list[Difference]:
-    """The first that wait, with their cases; where answers have gone since, nobody may differ any more."""
-    first = {answers[0].case_id: (answers, own) for answers, own in islice(filter(lambda row: row[0], waiting), limit)}
-    pairs = ((case, *first[case.example.id]) for case in cases_of(connection, judge, list(first)))
-    return [Difference(case=case, answers=answers, own=own) for case, answers, own in pairs]
+def _first_case(
+    connection: Connection, judge: str, waiting: Iterable[tuple[tuple[Row[Any], ...], Row[Any] | None]]
+) -> Difference | None:
+    """The first that waits, with its case; where answers have gone since, nobody may differ any more."""
+    for answers, own in islice(filter(lambda row: row[0], waiting), 1):
+        if (case := case_of(connection, judge, answers[0].case_id)) is not None:
+            return Difference(case=case, answers=answers, own=own)
+    return None

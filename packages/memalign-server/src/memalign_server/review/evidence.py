@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, select
 
 from memalign.errors import InvalidValue
-from memalign.evaluation import agreement_of_people
-from memalign.metrics import ccc, cohen_kappa, wilson_interval
+from memalign.metrics import wilson_interval
 from memalign.types import Example
 from memalign.values import Value, ValueType
 from memalign_server.review.answers import VERDICT
 from memalign_server.review.cases import cases_of, own_review
-from memalign_server.store.tables import from_json, queue, reviews
+from memalign_server.store.tables import queue, reviews
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
@@ -43,10 +41,17 @@ class Agreement:
         """The share of the cases, 0 without cases."""
         return self.agreed / self.n if self.n else 0.0
 
-    @cached_property
+    @property
     def interval(self) -> tuple[float, float]:
         """Wilson's interval of the share, at 95 %, as in the library's reports."""
         return wilson_interval(self.agreed, self.n) or (0.0, 1.0)
+
+    def figures(self) -> dict[str, Any]:
+        """The same as JSON values; of too few cases only how many: a figure of one would tell a colleague's answer."""
+        if self.n < ENOUGH:
+            return {"cases": self.n}
+        interval = {"low": self.interval[0], "high": self.interval[1], "confidence": 0.95, "method": "wilson"}
+        return {"cases": self.n, "agreed": self.agreed, "share": self.share, "interval": interval}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +114,7 @@ class _Measured:
 def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -> Trust:
     """What a person is told of a judge: nothing of a case that they have not answered."""
     cases = _measured(connection, judge, kind)
-    now = _agreement(((case.verdict, case.answer) for case in cases), kind)
-    before = _agreement(_firsts(cases), kind)
+    now, before = _agreements(cases, kind)
     answered = exists().where(own_review(judge, person), reviews.c.state != "undone")
     waiting = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1, ~answered)
     return Trust(
@@ -129,17 +133,9 @@ def is_measured(connection: Connection, judge: str, kind: ValueType) -> bool:
 
 
 def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str, Any]:
-    """All figures of a judge for a program or a report, as JSON has them."""
-    cases = _measured(connection, judge, kind)
-    alpha, common = _people_agreement(connection, judge, kind)
-    return {
-        "judge": judge,
-        "held_out_cases": {
-            "now": _figures([(case.verdict, case.answer) for case in cases], kind),
-            "before_teaching": _figures(_firsts(cases), kind),
-        },
-        "people": {"krippendorff_alpha": alpha, "cases_that_several_answered": common},
-    }
+    """The figures of a judge for a program or a report, as JSON has them."""
+    now, before = _agreements(_measured(connection, judge, kind), kind)
+    return {"judge": judge, "held_out_cases": {"now": now.figures(), "before_teaching": before.figures()}}
 
 
 def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Measured]:
@@ -165,62 +161,40 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
         if row.settled is None or row.settled == row.person:
             by_case[row.case_id].append(row)
     cases = []
-    for case_id, rows in by_case.items():
-        first, *others = (_value(row.blind_value) for row in rows)
-        verdict = _parsed(kind, rows[0].verdict)
-        if verdict is None or not all(kind.agree(first, other) for other in others):
+    for case_id, (row, *others) in by_case.items():
+        try:
+            verdict = kind.parse(row.verdict)
+        except InvalidValue:  # of a judge that answered otherwise once
             continue
-        cases.append(
-            _Measured(
-                case_id=case_id,
-                answer=first,
-                people={row.person: _value(row.value) for row in rows},
-                verdict=verdict,
-                version=rows[0].version,
-                first=_value(rows[0].first_value),
-                first_version=rows[0].first_version,
+        if all(kind.agree(row.blind_value, other.blind_value) for other in others):
+            cases.append(
+                _Measured(
+                    case_id=case_id,
+                    answer=row.blind_value,
+                    people={each.person: each.value for each in (row, *others)},
+                    verdict=verdict,
+                    version=row.version,
+                    first=row.first_value,
+                    first_version=row.first_version,
+                )
             )
-        )
     newest = max((case.version for case in cases), default=0)
     of_newest = [case for case in cases if case.version == newest]
     return of_newest if len(of_newest) >= ENOUGH else cases
 
 
-@lru_cache(maxsize=1_000)
-def _value(text: str | None) -> Any:
-    """A column's value, as `from_json` has it; the same few are decoded again and again."""
-    return from_json(text)
-
-
-def _parsed(kind: ValueType, text: str) -> Value | None:
-    try:
-        return kind.parse(text)
-    except InvalidValue:  # of a judge that answered otherwise once
-        return None
+def _agreements(cases: Sequence[_Measured], kind: ValueType) -> tuple[Agreement, Agreement]:
+    """With the newest verdicts, and with those of the empty memory; none while the judge has learned nothing since."""
+    firsts = [(case.first, case.answer) for case in cases if case.first is not None]
+    untaught = all(case.version == case.first_version for case in cases)
+    return _agreement([(case.verdict, case.answer) for case in cases], kind), _agreement(
+        [] if untaught else firsts, kind
+    )
 
 
 def _agreement(pairs: Iterable[tuple[Value, Value]], kind: ValueType) -> Agreement:
     same = [kind.agree(one, other) for one, other in pairs]
     return Agreement(n=len(same), agreed=sum(same))
-
-
-def _firsts(cases: Sequence[_Measured]) -> list[tuple[Value, Value]]:
-    """The verdicts of the empty memory with people's answers; none while the judge has learned nothing since."""
-    if all(case.version == case.first_version for case in cases):
-        return []
-    return [(case.first, case.answer) for case in cases if case.first is not None]
-
-
-def _figures(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> dict[str, Any]:
-    agreement = _agreement(pairs, kind)
-    if agreement.n < ENOUGH:  # a figure of one case would tell a colleague's answer
-        return {"cases": agreement.n}
-    low, high = agreement.interval
-    one, other = zip(*pairs, strict=True)
-    kappa = (ccc if kind.numeric else cohen_kappa)(one, other) if kind.closed else None
-    interval = {"low": low, "high": high, "confidence": 0.95, "method": "wilson"}
-    shares = {"cases": agreement.n, "agreed": agreement.agreed, "share": agreement.share, "interval": interval}
-    return {**shares, "cohen_kappa": kappa}
 
 
 def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
@@ -246,7 +220,7 @@ def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) 
     common, agreed = Counter[str](), Counter[str]()
     for colleague, one, other, n in connection.execute(query):
         common[colleague] += n
-        agreed[colleague] += n * kind.agree(_value(one), _value(other))
+        agreed[colleague] += n * kind.agree(one, other)
     pairs = ((name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN))
     return tuple(Pair(one=person, other=name, agreement=agreement) for name, agreement in pairs)
 
@@ -261,18 +235,5 @@ def _mistakes(
         if now is not None and not (kind.agree(case.verdict, case.answer) or kind.agree(case.verdict, now)):
             wrong[case.case_id] = case
     latest = cases_of(connection, judge, list(wrong)[:_SHOWN])
-    pairs = ((row.example, wrong[row.example.id]) for row in latest)
+    pairs = ((row.example, wrong[row.case_id]) for row in latest)
     return tuple(Mistake(example=example, verdict=case.verdict, answer=case.answer) for example, case in pairs)
-
-
-def _people_agreement(connection: Connection, judge: str, kind: ValueType) -> tuple[float | None, int]:
-    """Krippendorff's alpha of people against each other, and on how many cases that two or more answered."""
-    answered = (reviews.c.judge == judge, VERDICT)
-    common = select(reviews.c.case_id).where(*answered).group_by(reviews.c.case_id).having(func.count() > 1)
-    common = common.order_by(func.max(reviews.c.created_at).desc()).limit(_MOST)
-    query = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.case_id.in_(common))
-    units: dict[str, list[Value]] = defaultdict(list)
-    for case_id, value in connection.execute(query):
-        units[case_id].append(_value(value))
-    enough = kind.closed and len(units) >= ENOUGH
-    return (agreement_of_people(list(units.values()), kind) if enough else None), len(units)

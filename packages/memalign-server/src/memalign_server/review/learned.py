@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, select
+from sqlalchemy import Connection, Row, and_, exists, func, select
 
 from memalign.align import edit_guideline
 from memalign.align.forget import forget
@@ -13,14 +14,15 @@ from memalign.judge import Judge
 from memalign.memory import Memory
 from memalign.types import FeedbackKey
 from memalign.values import Value, value_text
-from memalign_server.review.answers import Review, review
-from memalign_server.review.cases import VERDICT_LENGTH, QueuedCase, queued
-from memalign_server.store.tables import from_json, later, queue, reviews
+from memalign_server.review.cases import VERDICT_LENGTH
+from memalign_server.store.tables import later, queue, reviews
 
 MOST = 200
 """Of a person's answers the latest so many are looked at."""
 TODAY = 12 * 3600
 """Seconds of a day's work. Where the reader's midnight is, the server does not know."""
+TRIED = 20
+"""Cases that a wording is tried on."""
 
 _OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
 
@@ -30,16 +32,14 @@ class Turn:
     """A case that the judge was asked about again after a person had answered it, with the case hidden from the judge.
 
     Attributes:
-        case: The case, with the judgment of now.
-        answer: What the person says of it, and what the judge said then.
+        case: The case, with the judgment of now, the person's `value`, and the `judge_value` of then.
         guidelines: The ids of those that bore on the judgment of now.
         was_right: Whether the judge agreed with the person then.
         right: Whether it agrees now.
         turned: Whether it says something else than then.
     """
 
-    case: QueuedCase
-    answer: Review
+    case: Row[Any]
     guidelines: frozenset[str]
     was_right: bool
     right: bool
@@ -51,20 +51,18 @@ def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
 
     Cases that are held out are not among them: what a person says of those teaches nothing.
     """
-    query = select(queue, reviews).join(reviews, _OF_CASE).where(reviews.c.judge == judge.name)
-    query = query.where(reviews.c.person == person, reviews.c.state == "answered", queue.c.held_out == 0)
-    query = query.where(queue.c.version > reviews.c.judge_version).order_by(reviews.c.updated_at.desc()).limit(MOST)
+    query = select(queue, reviews.c.value, reviews.c.judge_value).join(reviews, _OF_CASE)
+    query = query.where(reviews.c.judge == judge.name, reviews.c.person == person, reviews.c.state == "answered")
+    query = query.where(queue.c.held_out == 0, queue.c.version > reviews.c.judge_version)
     agree, turns = judge.value_type.agree, []
-    for row in connection.execute(query):
-        case, answer = queued(row), review(row)
-        judgment, before, own = case.judgment, answer.judge_value, answer.value
+    for case in connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(MOST)):
+        judgment, before, own = case.judgment, case.judge_value, case.value
         if judgment is None or judgment.value is None or before is None or own is None:
             continue
         named = (finding.guideline for finding in judgment.findings if finding.guideline and finding.answer != "n/a")
         turns.append(
             Turn(
                 case=case,
-                answer=answer,
                 guidelines=frozenset((*judgment.guideline_ids, *named)),
                 was_right=agree(before, own),
                 right=agree(judgment.value, own),
@@ -82,11 +80,8 @@ def turned_unanswered(connection: Connection, judge: str, person: str) -> list[s
     answered = exists().where(_OF_CASE, reviews.c.person == person, reviews.c.state == "answered")
     query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict).where(queue.c.judge == judge, ~answered)
     query = query.where(queue.c.held_out == 0, queue.c.version != queue.c.first_version)
-    return [
-        row.case_id
-        for row in connection.execute(query.order_by(queue.c.number).limit(MOST))
-        if value_text(from_json(row.first_value))[:VERDICT_LENGTH] != row.verdict
-    ]
+    rows = connection.execute(query.order_by(queue.c.number).limit(MOST))
+    return [row.case_id for row in rows if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict]
 
 
 def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]:
@@ -97,10 +92,6 @@ def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]
     return int(answers), int(with_words)
 
 
-TRIED = 20
-"""Cases that a wording is tried on."""
-
-
 def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
     """A judge with a guideline whose wording a person confirms; what another confirmed before stays theirs too."""
     rule = judge.memory.guideline(guideline)
@@ -109,25 +100,22 @@ def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
     return edit_guideline(judge, guideline, pinned=True, by=by)
 
 
-def rephrased(judge: Judge, guideline: str, text: str, *, checks: Collection[str], by: str) -> Judge:
-    """A judge with a guideline in a person's words; of what it asks about each case, the questions `checks` stay."""
-    staying = [check for check in judge.memory.guideline(guideline).checks if check.question in checks]
-    return edit_guideline(judge, guideline, text=text, checks=staying, by=by)
+def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
+    """A judge with a guideline in a person's words, which asks of each case what it asked before."""
+    return edit_guideline(judge, guideline, text=text, checks=judge.memory.guideline(guideline).checks, by=by)
 
 
-def cases_for_trial(
-    connection: Connection, judge: Judge, person: str, guideline: str
-) -> list[tuple[QueuedCase, Value]]:
+def cases_for_trial(connection: Connection, judge: Judge, person: str, guideline: str) -> list[tuple[Row[Any], Value]]:
     """Up to twenty cases with what the person says of them: those behind the guideline first, then the latest ones.
 
     Cases that are held out stay so: what measures the judge must not choose its words.
     """
     behind = [key.id for key in judge.memory.sources_of(judge.memory.guideline(guideline))]
-    own = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = select(queue, reviews.c.value).join(reviews, own).where(queue.c.judge == judge.name, queue.c.held_out == 0)
+    query = select(queue, reviews.c.value).join(reviews, _OF_CASE)
+    query = query.where(queue.c.judge == judge.name, queue.c.held_out == 0, reviews.c.person == person)
     query = query.where(reviews.c.state == "answered", reviews.c.value.is_not(None))
     query = query.order_by(queue.c.case_id.in_(behind).desc(), reviews.c.updated_at.desc()).limit(TRIED)
-    return [(queued(row), from_json(row.value)) for row in connection.execute(query)]
+    return [(row, row.value) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from sqlalchemy import insert, select
 
 from memalign.registry.database import Database
 from memalign.registry.tables import without_statistics
-from memalign_server.store.tables import JUDGE, metadata, server_settings
+from memalign_server.store.tables import metadata, server_settings
 
 __all__ = ["Store"]
 
 _columns = (column for table in metadata.sorted_tables for column in table.columns)
-without_statistics(*(column for column in _columns if column.info and column.info != JUDGE))
+without_statistics(*(column for column in _columns if column.info))
 
 
 class Store(Database):

@@ -1,29 +1,30 @@
 """What an erasure in the registry does to the server's tables, in the same transaction, and what it reads there.
 
 A row about a case, or about what somebody said of it, goes with the case or with that feedback. Another case's row
-stays: what it shares with the erased text, people wrote of their own accord. Everything else that repeats the erased
-text, such as a job's result, loses it.
+stays, without a model's words that repeat the erased text. Work of the judge loses what it was given and what it gave.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, update
+from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from memalign.registry.other_tables import Erased, Passage, Words
-from memalign.registry.residue import strings
-from memalign.types import FeedbackKey
-from memalign_server.store import tables as marks
-from memalign_server.store.tables import from_json, jobs, metadata, queue, to_json
+from memalign.registry.residue import Residue, strings
+from memalign.types import Example, FeedbackKey, Judgment
+from memalign_server.store.tables import jobs, people, queue, reviews
 
-_ERASED = "(erased)"
+__all__ = ["ERASED", "TABLES", "forget_judgments"]
+
+ERASED: Final = "an erasure took what this was to work on; ask again, with what is left"
+"""Why work failed that an erasure took its arguments from."""
+_GONE = "(erased)"
 _SENTENCE = 500  # characters: longer texts name no key in passing
 _LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is nobody's words
-_NOT_OURS = ("problem", "reference")  # of a receipt: what others may have written; the rest are its own fixed words
 _OF_CASES = frozenset(("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale"))
+_OF_MODELS = {queue: ("judgment", "verdict", "first_value", "problem"), reviews: ("judge_value",)}
 
 
 class ServerTables:
@@ -33,38 +34,78 @@ class ServerTables:
 
     def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
         """Read every case and comment of a judge; of work, those that its JSON values copy."""
-        for table in _tables(connection):
-            if table.judge is None:
-                continue
-            for row in table.rows(connection, judge):
-                if table.case is None:
-                    for column in table.people:
-                        yield from _copies(_json(row, column))
-                else:
-                    yield table.passage(row)
+        for row in connection.execute(select(queue.c.case_id, queue.c.example).where(queue.c.judge == judge)):
+            yield Passage(id=row.case_id, source=None, content=[list(row.example.to_dict().values())])
+        for row in connection.execute(select(reviews).where(reviews.c.judge == judge)):
+            values = [value for value in (row.value, row.blind_value) if value is not None]
+            words = [value for value in values if isinstance(value, str) and len(value.split()) > _LABEL]
+            content = [text for text in (*words, row.rationale, row.draft) if text]
+            labels = [value for value in values if value not in words]
+            if labels and not content:
+                content = [""]  # a verdict without a word is feedback too
+            yield Passage(id=row.case_id, source=row.person, content=content or None, labels=labels)
+        for row in connection.execute(select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)):
+            yield from _copies([row.arguments, row.result])
 
     def forget(self, connection: Connection, erased: Erased) -> int:
         """Remove what is erased, and what repeats it; returns how many rows were touched."""
-        receipt = erased.receipt
+        receipt, residue, judge = erased.receipt, erased.residue, erased.receipt.judge
         touched = forget_judgments(
             connection,
-            receipt.judge,
+            judge,
             guidelines=receipt.guidelines,
             cases=erased.cases | {key.id for key in erased.keys},
             versions={version.number for version in receipt.versions if version.guidelines},
         )
-        touched += sum(table.forget(connection, erased) for table in _tables(connection))
-        # Work that erases here gets the receipt in the same transaction, without names, and loses its arguments.
-        erasing = (jobs.c.judge == receipt.judge, jobs.c.kind == "erase", jobs.c.state == "running")
-        result = to_json(receipt.without_names())
-        connection.execute(update(jobs).where(*erasing).values(result=result, arguments=None))
+        for table, names in _OF_MODELS.items():
+            for row in connection.execute(select(table).where(table.c.judge == judge)).all():
+                this = and_(*(column == row._mapping[column] for column in table.primary_key))  # a public name
+                source = row.person if table is reviews else None
+                blank = {name: None for name in names if _holds(residue, getattr(row, name))}
+                if table is queue and _is_name(residue, row.settled):
+                    blank["settled"] = None
+                if row.case_id in erased.cases or (source and FeedbackKey(row.case_id, source) in erased.keys):
+                    connection.execute(delete(table).where(this))
+                elif blank:
+                    connection.execute(update(table).where(this).values(blank))
+                else:
+                    continue
+                touched += 1
+        self._forget_work(connection, erased)
         return touched
+
+    def _forget_work(self, connection: Connection, erased: Erased) -> None:
+        """Take all texts from the judge's work; work that erases here gets the receipt, without names."""
+        own, erases = jobs.c.judge == erased.receipt.judge, jobs.c.kind == "erase"
+        emptied = update(jobs).where(own, ~erases)
+        connection.execute(emptied.values(arguments=None, result=None))
+        connection.execute(emptied.where(jobs.c.state != "done").values(problem=ERASED))
+        erasing = update(jobs).where(own, erases, jobs.c.state == "running")
+        connection.execute(erasing.values(result=erased.receipt.without_names(), arguments=None))
+        for row in connection.execute(select(jobs).where(own)).all():
+            this = update(jobs).where(jobs.c.id == row.id)
+            if _is_name(erased.residue, row.asked_by):
+                connection.execute(this.values(asked_by=_GONE))
+            if texts := [name for name, text in _written(row).items() if _holds(erased.residue, text)]:
+                connection.execute(this.values(result=row.result | dict.fromkeys(texts, _GONE)))
 
     def words(self, connection: Connection) -> Iterator[Words]:
         """Read every text of people and of judged systems, decoded."""
-        for table in _tables(connection):
-            for row in connection.execute(select(table.table)):
-                yield from table.words(row)
+        for row in connection.execute(select(people)):
+            yield from _texts(people.name, None, row, ("name", "name_key"), is_name=True)
+        for row in connection.execute(select(queue)):
+            yield from _texts(queue.name, row.judge, row, ("case_id",), is_id=True)
+            yield from _texts(queue.name, row.judge, row, ("settled",), is_name=True)
+            yield from _texts(queue.name, row.judge, row, ("example",))
+            yield from _texts(queue.name, row.judge, row, _OF_MODELS[queue], in_passing=True)
+        for row in connection.execute(select(reviews)):
+            yield from _texts(reviews.name, row.judge, row, ("case_id",), is_id=True)
+            yield from _texts(reviews.name, row.judge, row, ("person",), is_name=True)
+            yield from _texts(reviews.name, row.judge, row, ("value", "blind_value", "rationale", "draft"))
+            yield from _texts(reviews.name, row.judge, row, _OF_MODELS[reviews], in_passing=True)
+        for row in connection.execute(select(jobs)):
+            yield from _texts(jobs.name, row.judge, row, ("asked_by",), is_name=True)
+            yield from _texts(jobs.name, row.judge, row, ("arguments", "result", "problem"), in_passing=True)
 
 
 TABLES = ServerTables()
@@ -88,160 +129,53 @@ def forget_judgments(
     empty: dict[str, Any] = {"judgment": None, "verdict": None, "version": None, "rank": 0.5}
     judged = (queue.c.judge == judge, queue.c.judgment.is_not(None))
     for row in connection.execute(select(queue.c.number, queue.c.judgment, queue.c.version).where(*judged)).all():
-        judgment = from_json(row.judgment)
-        applied = {*judgment["guideline_ids"], *(finding["guideline"] for finding in judgment["findings"])}
+        applied = {*row.judgment.guideline_ids, *(finding.guideline for finding in row.judgment.findings)}
         of_version = bool(rules) and (row.version is None or row.version in versions)
-        by_model = of_version and judgment["decided_by"] != "expert"
-        if by_model or rules & applied or examples & set(judgment["example_ids"]):
+        by_model = of_version and row.judgment.decided_by != "expert"
+        if by_model or rules & applied or examples & set(row.judgment.example_ids):
             connection.execute(update(queue).where(queue.c.number == row.number).values(empty))
             count += 1
     return count
 
 
-class _MarkedTable:
-    """A table, by the marks of its columns."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self.judge, self.case, self.source = (
-            next(self._marked(mark), None) for mark in (marks.JUDGE, marks.CASE_ID, marks.SOURCE)
-        )
-        self.people, self.models, self.persons, self.searched = (
-            list(self._marked(mark)) for mark in (marks.TEXT, marks.MODEL_TEXT, marks.PERSON, marks.SEARCHED)
-        )
-
-    def _marked(self, mark: dict[str, str]) -> Iterator[Column[Any]]:
-        return (column for column in self.table.columns if column.info == mark)
-
-    def rows(self, connection: Connection, judge: str) -> list[Row[Any]]:
-        """The rows of a judge; all of a table that is of none."""
-        query = select(self.table)
-        return list(connection.execute(query if self.judge is None else query.where(self.judge == judge)))
-
-    def passage(self, row: Row[Any]) -> Passage:
-        """The case of a row, or what somebody said of it."""
-        content, labels = list[Any](), list[Any]()
-        for column in self.people:
-            value = _json(row, column)
-            # A choice such as "A" is kept as JSON, with its quotes; people's words are kept as they are.
-            choice = isinstance(value, str) and value != _text(row, column) and len(value.split()) <= _LABEL
-            if choice or isinstance(value, bool | int | float):
-                labels.append(value)
-            elif value:
-                content.append(list(value.values()) if isinstance(value, dict) else value)
-        if labels and not content:
-            content = [""]  # a verdict without a word is feedback too
-        source = _text(row, self.source)
-        return Passage(id=str(_text(row, self.case)), source=source, content=content or None, labels=labels)
-
-    def forget(self, connection: Connection, erased: Erased) -> int:
-        """Delete rows of what is erased, and empty columns that repeat it; returns how many rows were touched."""
-        touched = 0
-        for row in self.rows(connection, erased.receipt.judge):
-            same = [key == row._mapping[key] for key in self.table.primary_key]  # SQLAlchemy's public name for it
-            if self._goes(row, erased):
-                connection.execute(delete(self.table).where(*same))
-            elif blank := self._blank(row, erased):
-                connection.execute(update(self.table).where(*same).values(blank))
-            else:
-                continue
-            touched += 1
-        return touched
-
-    def _goes(self, row: Row[Any], erased: Erased) -> bool:
-        case, source = _text(row, self.case), _text(row, self.source)
-        if case is None or not source:
-            return case in erased.cases
-        return case in erased.cases or FeedbackKey(case, source) in erased.keys
-
-    def _blank(self, row: Row[Any], erased: Erased) -> dict[str, Any]:
-        """The columns of a row that repeat what is erased, with what takes its place."""
-        empty = dict[str, Any]()
-        for column in (*self.models, *(self.people if self.case is None else ())):
-            if _holds(erased, _without_fixed_words(row, column)):
-                value = _json(row, column)
-                receipt = column is jobs.c.result and row.kind == "erase" and isinstance(value, dict)
-                blanked = {name: _ERASED for name in _NOT_OURS if receipt and _holds(erased, value.get(name))}
-                empty[column.name] = to_json({**value, **blanked}) if receipt else None  # a receipt is for good
-        for column in self.persons:
-            name = _text(row, column)
-            if name and (name == erased.residue.person or erased.residue.certain(name)):
-                empty[column.name] = None if column.nullable else _ERASED
-        return empty
-
-    def words(self, row: Row[Any]) -> Iterator[Words]:
-        """Every text of a row's marked columns."""
-        judge = _text(row, self.judge)
-        for column in (*self.persons, *self.searched, self.source, self.case):
-            if column is not None and (text := _text(row, column)):
-                is_id = column is self.case
-                yield Words(place=str(column), judge=judge, text=text, is_id=is_id, is_name=not is_id)
-        for column in (*self.people, *self.models):
-            of_person = self.case is not None and column in self.people
-            for text in strings(_without_fixed_words(row, column)):
-                in_passing = not of_person and len(text) <= _SENTENCE
-                yield Words(place=str(column), judge=judge, text=text, is_sentence=in_passing)
+def _texts(
+    table: str, judge: str | None, row: Row[Any], names: Sequence[str], *, in_passing: bool = False, **kind: bool
+) -> Iterator[Words]:
+    """The texts of a row's columns; of a receipt what others may have written, for the rest are its own fixed words."""
+    receipt = table == jobs.name and row.kind == "erase"
+    for name in names:
+        value = _written(row) if receipt and name == "result" else getattr(row, name)
+        for text in _strings(value):
+            sentence = in_passing and len(text) <= _SENTENCE
+            yield Words(place=f"{table}.{name}", judge=judge, text=text, is_sentence=sentence, **kind)
 
 
-def _tables(connection: Connection) -> list[_MarkedTable]:
-    """Our tables that this database has: another version of this package may have made it."""
-    names = set(inspect(connection).get_table_names())
-    return [_MarkedTable(table) for table in metadata.sorted_tables if table.name in names]
+def _written(row: Row[Any]) -> dict[str, Any]:
+    result = row.result if row.kind == "erase" and row.result else {}
+    return {name: result[name] for name in ("problem", "reference") if name in result}
 
 
-def _text(row: Row[Any], column: Column[Any] | None) -> str | None:
-    return None if column is None else row._mapping[column]
+def _strings(value: Any) -> Iterator[str]:
+    return strings(value.to_dict() if isinstance(value, Example | Judgment) else value)
 
 
-def _json(row: Row[Any], column: Column[Any]) -> Any:
-    """The value of a column: of JSON, or the text itself."""
-    text = _text(row, column)
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return text
+def _is_name(residue: Residue, name: str | None) -> bool:
+    """Whether somebody goes who has this name."""
+    return bool(name) and (name == residue.person or residue.certain(str(name)))
 
 
-def _without_fixed_words(row: Row[Any], column: Column[Any]) -> Any:
-    """The value of a column; of a receipt only what it does not say of every erasure."""
-    value = _json(row, column)
-    if column is jobs.c.result and row.kind == "erase" and isinstance(value, dict):
-        return [value.get(name) for name in _NOT_OURS]
-    return value
-
-
-def _within(value: Any) -> Iterator[Any]:
-    """A JSON value and all that it is made of."""
-    yield value
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _within(part)
+def _holds(residue: Residue, value: Any) -> bool:
+    """Whether a value repeats what is erased, be it in passing."""
+    texts = _strings(value)
+    return any(residue.copied(text) or (len(text) <= _SENTENCE and residue.in_sentence(text)) for text in texts)
 
 
 def _copies(value: Any) -> Iterator[Passage]:
     """The cases, and words on cases, that a JSON value repeats: objects with an id and a field of a case or verdict."""
-    for part in _within(value):
-        if isinstance(part, dict) and isinstance(part.get("id"), str) and not _OF_CASES.isdisjoint(part):
-            content = [field for name, field in part.items() if name not in ("id", "source")]
-            yield Passage(id=part["id"], source=None, content=content, copy=True)
-            if isinstance(part.get("source"), str):
-                yield Passage(id=part["id"], source=part["source"], content=content, copy=True)
-
-
-def _holds(erased: Erased, value: Any) -> bool:
-    """Whether a JSON value names what is erased, or repeats words of it, be it in passing."""
-    residue = erased.residue
-    return any(_names(erased, part) for part in _within(value)) or any(
-        residue.copied(text) or (len(text) <= _SENTENCE and residue.in_sentence(text)) for text in strings(value)
-    )
-
-
-def _names(erased: Erased, value: Any) -> bool:
-    """Whether this names an erased case or key: an object with an id, or a list of an id and a source."""
-    case, source = None, None
-    if isinstance(value, dict):
-        case, source = value.get("id"), value.get("source")
-        if isinstance(case, str) and case in erased.cases:
-            return True
-    elif isinstance(value, list) and len(value) == 2:
-        case, source = value
-    return isinstance(case, str) and isinstance(source, str) and FeedbackKey(case, source) in erased.keys
+    if isinstance(value, dict) and isinstance(value.get("id"), str) and not _OF_CASES.isdisjoint(value):
+        content = [field for name, field in value.items() if name not in ("id", "source")]
+        yield Passage(id=value["id"], source=None, content=content, copy=True)
+        if isinstance(value.get("source"), str):
+            yield Passage(id=value["id"], source=value["source"], content=content, copy=True)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _copies(part)

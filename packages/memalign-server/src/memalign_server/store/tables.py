@@ -1,8 +1,6 @@
 """The server's tables in the registry's database: people, the queue of cases with what was said of them, long work.
 
-`registry.erase` must reach every text in them. So a column that may hold words of people or of judged systems says so
-by its `info`; a new table needs no code in store/erasing.py. Columns of words that are no case's own and no answer's
-may be NULL: they are emptied where they repeat erased words.
+A column that may hold words of people or of judged systems says so by its `info`, so that an erasure reaches it.
 """
 
 from __future__ import annotations
@@ -29,16 +27,14 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator
 
 from memalign.registry import tables
+from memalign.types import Example, Judgment
 
 metadata = MetaData()
 
-JUDGE = {"memalign": "judge"}  # whose row it is: rows of other judges stay, and a row goes with its judge
-CASE_ID = {"memalign": "case id"}  # the row goes with the case
-SOURCE = {"memalign": "source"}  # who spoke of the case; the row goes with their feedback on it
-TEXT = {"memalign": "text"}  # words of people or of judged systems: emptied where they repeat erased ones
-MODEL_TEXT = {"memalign": "model text"}  # words of a model: emptied where they repeat erased ones, in any row
-PERSON = {"memalign": "person"}  # who did something: emptied if all that this person said goes
-SEARCHED = {"memalign": "searched"}  # no erasure changes it; the receipt says so if it holds erased words
+TEXT = {"memalign": "text"}  # words of people or of judged systems
+MODEL_TEXT = {"memalign": "model text"}  # words of a model: emptied where they repeat erased ones
+NAME = {"memalign": "name"}  # somebody's name
+CASE_ID = {"memalign": "case id"}
 
 
 class JudgeKey(TypeDecorator[str]):
@@ -63,10 +59,53 @@ class JudgeKey(TypeDecorator[str]):
         return select(named.c.name).where(same).correlate_except(named).scalar_subquery()
 
 
+class Json(TypeDecorator[Any]):
+    """A JSON value, kept as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: object) -> str | None:
+        """As it is kept."""
+        return None if value is None else to_json(value)
+
+    def process_result_value(self, value: str | None, dialect: object) -> Any:
+        """As it is used."""
+        return from_json(value)
+
+
+class Case(Json):
+    """A case, as JSON."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Example | None, dialect: object) -> str | None:
+        """As it is kept."""
+        return None if value is None else to_json(value.to_dict())
+
+    def process_result_value(self, value: str | None, dialect: object) -> Example | None:
+        """As it is used."""
+        return None if value is None else Example.from_dict(from_json(value))
+
+
+class Verdict(Json):
+    """A judgment, as JSON."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Judgment | None, dialect: object) -> str | None:
+        """As it is kept."""
+        return None if value is None else to_json(value.to_dict())
+
+    def process_result_value(self, value: str | None, dialect: object) -> Judgment | None:
+        """As it is used."""
+        return None if value is None else Judgment.from_dict(from_json(value))
+
+
 def judge_column(*, primary_key: bool = False) -> Column[str]:
     """A column that says of which judge a row is. The row goes when its judge is deleted, whoever deletes it."""
     of_judge = ForeignKey(tables.judges.c.id, ondelete="CASCADE")
-    return Column("judge", JudgeKey, of_judge, info=JUDGE, nullable=False, primary_key=primary_key)
+    return Column("judge", JudgeKey, of_judge, nullable=False, primary_key=primary_key)
 
 
 def new_id() -> str:
@@ -110,16 +149,13 @@ people = Table(
     "memalign_server_people",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", String(200), nullable=False, info=SEARCHED),  # also the source of this person's feedback
-    Column("name_key", Text, nullable=False, unique=True, info=SEARCHED),  # the name as it is compared
+    Column("name", String(200), nullable=False, info=NAME),  # also the source of this person's feedback
+    Column("name_key", Text, nullable=False, unique=True, info=NAME),  # the name as it is compared
     Column("role", String(16), nullable=False),  # owner, reviewer
     Column("link", _DIGEST, unique=True),  # of the personal link that waits to be used; NULL for none
     Column("link_until", _TIME),
-    Column("issuer", Text),  # these three only of somebody whom an OpenID provider vouches for
-    Column("subject", Text),
-    Column("email", Text, info=SEARCHED),
+    Column("subject", Text, unique=True),  # who an OpenID provider says they are; NULL for a person of links
     Column("created_at", _TIME, nullable=False),
-    Index("memalign_server_people_openid", "issuer", "subject", unique=True),
 )
 
 sessions = Table(
@@ -142,15 +178,15 @@ queue = Table(
     Column("seen", Integer, nullable=False, default=0),  # 1: its memory held the case, under this id or another
     Column("verdict", String(200), info=MODEL_TEXT),  # its value as files write it, for counts; cut where it is long
     Column("held_out", Integer, nullable=False, default=0),  # 1: drawn by chance to measure the judge; never taught
-    Column("first_value", Text, info=MODEL_TEXT),  # JSON: what the judge said of it while its memory was empty
+    Column("first_value", Json, info=MODEL_TEXT),  # what the judge said of it while its memory was empty
     Column("first_version", Integer),  # and which version that was
     Column("disputed", Integer, nullable=False, default=0),  # 1: people answered it differently, nothing is settled
-    Column("settled", String(200), info=PERSON),  # whose answer holds; "" for nobody's; NULL where nothing is settled
+    Column("settled", String(200), info=NAME),  # whose answer holds; "" for nobody's; NULL where nothing is settled
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
-    Column("example", Text, nullable=False, info=TEXT),  # JSON
-    Column("judgment", Text, info=MODEL_TEXT),  # JSON; NULL until it is judged, and where it failed
+    Column("example", Case, nullable=False, info=TEXT),
+    Column("judgment", Verdict, info=MODEL_TEXT),  # NULL until it is judged, and where it failed
     Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
@@ -175,14 +211,16 @@ reviews = Table(
     metadata,
     judge_column(primary_key=True),
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
-    Column("person", String(200), primary_key=True, info=SOURCE),
+    Column("person", String(200), primary_key=True, info=NAME),
     Column("state", String(16), nullable=False),  # answered, skipped, unclear
-    Column("value", Text, info=TEXT),  # JSON
+    Column("value", Json, info=TEXT),  # their verdict now; NULL for words alone
     Column("rationale", Text, info=TEXT),
-    Column("blind_value", Text, info=TEXT),  # JSON: the first answer, given before the judge's was shown
-    Column("judge_value", Text, info=MODEL_TEXT),  # JSON: what the judge said then
+    Column("blind_value", Json, info=TEXT),  # the first answer, given before the judge's was shown
+    Column("judge_value", Json, info=MODEL_TEXT),  # what the judge said then
     Column("judge_version", Integer),  # and which version it was
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
+    Column("draft", Text, info=TEXT),  # what is typed and not yet said: shown to nobody else, and never taught
+    Column("draft_revision", Integer, nullable=False, default=0),  # counts its changes
     Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
     Column("kept_revision", Integer, nullable=False, default=0),  # the revision that they kept against a colleague's
@@ -203,18 +241,6 @@ Index(
     postgresql_where=_untaught,
 )
 
-drafts = Table(
-    "memalign_server_drafts",
-    metadata,
-    judge_column(primary_key=True),
-    Column("case_id", String(500), primary_key=True, info=CASE_ID),
-    Column("person", String(200), primary_key=True, info=SOURCE),
-    Column("words", Text, info=TEXT),  # NULL where nothing waits: the answer holds them
-    Column("revision", Integer, nullable=False),  # counts the changes, from 1
-    Column("updated_at", _TIME, nullable=False),
-)
-"""What people have typed and not yet said with an answer: shown to nobody else, and never taught."""
-
 jobs = Table(
     "memalign_server_jobs",
     metadata,
@@ -222,9 +248,9 @@ jobs = Table(
     Column("kind", String(16), nullable=False),
     judge_column(),
     Column("state", String(16), nullable=False),  # queued, running, done, failed
-    Column("asked_by", String(200), nullable=False, info=PERSON),
-    Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended by itself
-    Column("result", Text, info=TEXT),  # JSON
+    Column("asked_by", String(200), nullable=False, info=NAME),
+    Column("arguments", Json, info=TEXT),  # NULL once the job has ended, or an erasure took them
+    Column("result", Json, info=TEXT),
     Column("problem", Text, info=TEXT),
     Column("created_at", _TIME, nullable=False),
     Column("started_at", _TIME),

@@ -4,100 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import func, select
+
 from memalign import Judge
-from memalign.align import AlignResult, MemAlign
+from memalign.align import AlignResult
 from memalign.errors import MemalignError, UnknownKey
-from memalign.io import Examples
-from memalign.judge import Progress
-from memalign.registry import Receipt, Registry
-from memalign.types import Example, Judgment
-from memalign_server.review.answers import left_behind, withdrawn
-from memalign_server.review.cases import add_cases, cases_ahead, cases_of
+from memalign.registry import Receipt
+from memalign.types import Example
+from memalign_server.review.answers import withdraw
+from memalign_server.review.cases import add_cases, cases_ahead, is_behind
 from memalign_server.review.disputes import refresh_disputes
 from memalign_server.review.learned import cases_for_trial, rephrased
-from memalign_server.review.teaching import (
-    AHEAD,
-    judge_again,
-    judge_cases,
-    judge_hidden,
-    lessons_of,
-    mark_taught,
-    overruled,
-    unjudged,
-)
-from memalign_server.store import Store
+from memalign_server.review.teaching import lessons_of, mark_taught, overruled
+from memalign_server.store.erasing import forget_judgments
+from memalign_server.store.tables import queue as queued
+from memalign_server.work.judging import AHEAD, Work, judge_hidden
 
-__all__ = ["KINDS", "Kind", "Work"]
+__all__ = ["KINDS", "Kind"]
+
+Kind = Callable[[Work], Awaitable[dict[str, Any]]]
 
 _TRIED_AT_ONCE = 4
 """Cases between two notes of a trial: each is a dot that fills on the page."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """One job under way: the registry, the server's tables, the judge's name, its arguments, and who hears of it."""
-
-    registry: Registry
-    store: Store
-    judge: str
-    arguments: Mapping[str, Any]
-    progress: Progress
-
-    async def latest(self) -> tuple[Judge, int]:
-        """The newest version of the judge, and its number."""
-        version = (await asyncio.to_thread(self.registry.history, self.judge))[-1].number
-        return await asyncio.to_thread(self.registry.load, self.judge, version), version
-
-    async def unjudged(self, before: Sequence[Example] = ()) -> list[Example]:
-        """The cases of the queue without a judgment, except those that had none `before`."""
-        ids = {case.id for case in before}
-        return [case for case in await asyncio.to_thread(unjudged, self.store, self.judge) if case.id not in ids]
-
-    def judging(self) -> dict[str, Any]:
-        """What all judging of the queue is given."""
-        return {"latest": self.latest, "progress": self.progress}
-
-    def options(self) -> dict[str, Any]:
-        """What the registry is given whenever it learns, forgets or erases."""
-        return {"optimizer": MemAlign(max_cost=self.arguments.get("max_cost")), "progress": self.progress}
-
-
-Kind = Callable[[Work], Awaitable[dict[str, Any]]]
-
-
 async def align(work: Work) -> dict[str, Any]:
     """Learn `feedback`, a list of rows; none: what is pending. The new version judges again, as after a teaching."""
-    rows = tuple(work.arguments.get("feedback") or ())
-    result = await work.registry.aalign(
-        work.judge,
-        rows,
-        own_verdicts=_own_verdicts(work, rows),
-        skip_invalid=bool(work.arguments.get("skip_invalid")),
-        **work.options(),
-    )
-    return {**result.to_dict(), "summary": str(result), "failed": await _learned(work, result)}
+    rows, skip = tuple(work.arguments.get("feedback") or ()), bool(work.arguments.get("skip_invalid"))
+    result = await work.registry.aalign(work.judge, rows, skip_invalid=skip, **work.options())
+    return await _learned(work, result)
 
 
-async def _learned(work: Work, result: AlignResult) -> int:
-    """Have what a judge has become judge again; returns how many cases could not be judged."""
-    new, version = [rule.id for rule in result.guidelines], result.version or 0
-    return await judge_again(work.store, result.judge, version, new_guidelines=new, **work.judging())
-
-
-def _own_verdicts(work: Work, rows: Sequence[Mapping[str, Any]]) -> dict[str, Judgment]:
-    """What the judge said of the rows' cases that are queued with the same content, before it learned from them."""
-    content = {str(row.get("id")): row for row in rows}
-    with work.store.read() as connection:
-        queued = [case for case in cases_of(connection, work.judge, list(content)) if not case.seen]
-    return {
-        case.example.id: case.judgment
-        for case in queued
-        if case.judgment is not None
-        and all(content[case.example.id].get(name, value) == value for name, value in case.example.to_dict().items())
-    }
+async def _learned(work: Work, result: AlignResult) -> dict[str, Any]:
+    """Have what a judge has become judge again; `failed` cases could not be judged."""
+    failed = await work.judge_again(result.judge, result.version or 0)
+    return {**result.to_dict(), "summary": str(result), "failed": failed}
 
 
 async def unalign(work: Work) -> dict[str, Any]:
@@ -108,20 +52,16 @@ async def unalign(work: Work) -> dict[str, Any]:
     """
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
     keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
-    before = await work.unjudged()
-    try:
-        result = await work.registry.aunalign(work.judge, *keys, source=source, keep=keep, **work.options())
-    except UnknownKey:  # or a server died after the judge had forgotten it, and before its answers were taken back
-        judge, version = await work.latest()
-        with work.store.read() as connection:
-            forgotten = left_behind(connection, judge, keys, source)
-        if not forgotten:
-            raise
-        withdrawn(work.store, work.judge, forgotten, (), words_only=words)
-        return {"failed": await judge_again(work.store, judge, version, **work.judging())}
-    withdrawn(work.store, work.judge, result.removed, [rule.id for rule in result.forgotten], words_only=words)
-    blank = await work.unjudged(before)
-    failed = await judge_again(work.store, result.judge, result.version or 0, blank=blank, **work.judging())
+    result = await work.registry.aunalign(work.judge, *keys, source=source, keep=keep, **work.options())
+    with work.store.write() as connection:
+        withdraw(connection, work.judge, result.removed, words_only=words)
+        rules, cases = {rule.id for rule in result.forgotten}, {key.id for key in result.removed}
+        # A version whose memory was empty had nothing of them in view.
+        query = select(queued.c.version).where(queued.c.judge == work.judge).distinct()
+        taught = query.where(queued.c.version != func.coalesce(queued.c.first_version, 0))
+        versions = set(connection.execute(taught).scalars())
+        forget_judgments(connection, work.judge, guidelines=rules, cases=cases, versions=versions)
+    failed = await work.judge_again(result.judge, result.version or 0, blank=work.unjudged())
     return {**result.to_dict(), "summary": str(result), "failed": failed}
 
 
@@ -131,13 +71,11 @@ async def erase(work: Work) -> dict[str, Any]:
     It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the
     text is gone. Verdicts in which a guideline that went had a part are asked again.
     """
-    before = await work.unjudged()
     erasing = asyncio.ensure_future(asyncio.to_thread(_erase, work))
     result: dict[str, Any] = {"kept": work.arguments.get("kept", 0)}
     try:
         result |= (await asyncio.shield(erasing)).without_names()
-        judge, version = await work.latest()
-        judgments = await judge_cases(work.store, judge, version, await work.unjudged(before), **work.judging())
+        judgments = await work.judge_cases(*await work.latest(), work.unjudged())
         result["asked_again"] = sum(judgment.error is None for judgment in judgments)
     except asyncio.CancelledError:
         await asyncio.wait((erasing,))
@@ -169,22 +107,17 @@ def _erase(work: Work) -> Receipt:
         return tuple(dict.fromkeys(part for receipt in of for part in getattr(receipt, name)))
 
     foreign = [place for place in all_of("left", receipts[:-1]) if not place.startswith("memalign_")]
-    return replace(
-        receipts[-1],
-        keys=all_of("keys"),
-        cases=all_of("cases"),
-        guidelines=all_of("guidelines"),
-        elsewhere=all_of("elsewhere"),
-        left=tuple(dict.fromkeys((*receipts[-1].left, *foreign))),
-    )
+    left = tuple(dict.fromkeys((*receipts[-1].left, *foreign)))
+    joined: dict[str, Any] = {name: all_of(name) for name in ("keys", "cases", "guidelines", "elsewhere")}
+    return replace(receipts[-1], **joined, left=left)
 
 
 async def teach(work: Work) -> dict[str, Any]:
     """Teach the judge all answers that count; then have the new version judge what comes next, and what was answered.
 
     Without anything to learn there is no new version, and only what an older one judged is judged again. Answers that
-    changed meanwhile, and those that the judge cannot learn (`refused`, with the reasons), stay untaught. Where the
-    model answered nothing, and all waits, the job fails: the answers are kept, and teaching again takes them up.
+    changed meanwhile, and those that the judge cannot learn, stay untaught. Where the model answered nothing, and all
+    waits, the job fails: the answers are kept, and teaching again takes them up.
     """
     judge, version = await work.latest()
     with work.store.write() as connection:
@@ -192,8 +125,7 @@ async def teach(work: Work) -> dict[str, Any]:
         lessons, wrong = lessons_of(connection, work.judge), overruled(connection, work.judge, judge.memory)
     if not (lessons or wrong or judge.memory.pending):
         # A server that was killed once the judge had learned has left older verdicts.
-        failed = await judge_again(work.store, judge, version, **work.judging())
-        return {"lessons": 0, "refused": [], "failed": failed}
+        return {"lessons": 0, "failed": await work.judge_again(judge, version)}
     if wrong:
         await work.registry.aunalign(work.judge, *wrong, **work.options())
         mark_taught(work.store, work.judge, dict.fromkeys(wrong, 0))
@@ -204,35 +136,32 @@ async def teach(work: Work) -> dict[str, Any]:
         own_verdicts={lesson.feedback.id: lesson.verdict for lesson in lessons if lesson.verdict is not None},
         **work.options(),
     )
-    refused = {row.line: row.reason for row in result.rows if row.status == "invalid"}
+    refused = {row.line for row in result.rows if row.status == "invalid"}
     taught = {lesson.feedback.key: lesson.revision for line, lesson in enumerate(lessons, 1) if line not in refused}
     mark_taught(work.store, work.judge, taught)
     waiting = dict(result.pending)
     tried = taught.keys() | {annotation.key for annotation in judge.memory.pending}
     if tried and tried <= waiting.keys():
         raise MemalignError(waiting[min(tried)])
-    failed = await _learned(work, result)
-    report = {"summary": str(result), "lessons": len(lessons), "refused": list(refused.values()), "failed": failed}
-    return {**result.to_dict(), **report}
+    return {**await _learned(work, result), "lessons": len(lessons)}
 
 
 async def refresh(work: Work) -> dict[str, Any]:
     """Judge again what people see next and what they answered, after a person has changed the judge by hand."""
-    judge, version = await work.latest()
-    return {"failed": await judge_again(work.store, judge, version, **work.judging())}
+    return {"failed": await work.judge_again(*await work.latest())}
 
 
 async def trial(work: Work) -> dict[str, Any]:
-    """Try `text` as the wording of a `guideline`, with `checks`, on cases that `person` answered: which are right.
+    """Try `text` as the wording of a `guideline` on cases that `person` answered: which are right.
 
     The judge of now is asked only where it has not judged a case since it became what it is. The result has the wording
     again, and a `problem` where the model did not answer: nothing that was typed is lost.
     """
-    wording = {name: work.arguments[name] for name in ("guideline", "text", "checks")}
+    wording, person = {name: work.arguments[name] for name in ("guideline", "text")}, work.arguments["person"]
     judge, version = await work.latest()
-    reworded = rephrased(judge, **wording, by=work.arguments["person"])
+    reworded = rephrased(judge, **wording, by=person)
     with work.store.read() as connection:
-        answered = cases_for_trial(connection, judge, work.arguments["person"], wording["guideline"])
+        answered = cases_for_trial(connection, judge, person, wording["guideline"])
     outcomes, agree = list[dict[str, Any]](), judge.value_type.agree
     work.progress("trying", 0, len(answered))
     for start in range(0, len(answered), _TRIED_AT_ONCE):
@@ -245,19 +174,17 @@ async def trial(work: Work) -> dict[str, Any]:
             return {**wording, "cases": [], "problem": after[0].error}
         verdicts = {judgment.id: judgment for judgment in before}
         for (case, value), now in zip(part, after, strict=True):
-            was = verdicts.get(case.example.id, case.judgment)
+            was = verdicts.get(case.case_id, case.judgment)
             if was is not None and was.value is not None and now.value is not None:
                 right = {"was": agree(was.value, value), "now": agree(now.value, value)}
-                outcomes.append({"id": case.example.id, **right})
+                outcomes.append({"id": case.case_id, **right})
         work.progress("trying", start + len(part), len(answered))
     return {**wording, "cases": outcomes, "problem": None}
 
 
 async def queue(work: Work) -> dict[str, Any]:
-    """Put `examples`, a list of rows, in the queue of the review, and judge every case there that is not judged."""
-    judge, version = await work.latest()
-    rows = work.arguments.get("examples") or ()
-    return await _queued(work, judge, version, list(Examples.of(rows, columns=judge.columns)) if rows else [])
+    """Judge every case of the queue that is not judged, the `first` one before the others; and what comes next."""
+    return await _judge_queue(work, *await work.latest())
 
 
 async def pull(work: Work) -> dict[str, Any]:
@@ -266,36 +193,26 @@ async def pull(work: Work) -> dict[str, Any]:
     from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
 
     judge, version = await work.latest()
-    pulled = await asyncio.to_thread(
-        cases_of_experiment,
-        work.arguments["experiment"],
-        judge.fields,
-        tracking_uri=work.arguments["uri"],
-        filter_string=work.arguments.get("filter"),
-        most=work.arguments["most"],
-        progress=work.progress,
-    )
-    return {**await _queued(work, judge, version, pulled.examples), "skipped": pulled.skipped, "more": pulled.more}
-
-
-async def _queued(work: Work, judge: Judge, version: int, examples: Sequence[Example]) -> dict[str, Any]:
-    """Put cases in the queue; judge every case there that is not judged, and what comes next where that is old."""
+    source = {"tracking_uri": work.arguments["uri"], "most": work.arguments["most"], "progress": work.progress}
+    pulled = await asyncio.to_thread(cases_of_experiment, work.arguments["experiment"], judge.fields, **source)
     with work.store.write() as connection:
-        added, repeated = add_cases(connection, work.judge, examples)
+        added, known = add_cases(connection, work.judge, pulled.examples)
+    counts = {"added": added, "known": known, "skipped": pulled.skipped, "more": pulled.more}
+    return {**await _judge_queue(work, judge, version), **counts}
+
+
+async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]:
+    """Judge every case of the queue that is not judged, and what comes next where that is old."""
     with work.store.read() as connection:
-        old = [case.example for case in cases_ahead(connection, work.judge, n=AHEAD) if case.is_behind(version)]
-    cases, no_lower = [*await work.unjudged(), *old], {case.id for case in old}
+        ahead = cases_ahead(connection, work.judge, n=AHEAD)
+    old: dict[str, Example] = {case.case_id: case.example for case in ahead if is_behind(case, version)}
+    cases = [*work.unjudged(), *old.values()]
     cases.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
-    judgments = await judge_cases(work.store, judge, version, cases, no_lower=no_lower, **work.judging())
+    judgments = await work.judge_cases(judge, version, cases)
     # A case that keeps its older verdict is not one that could not be judged.
-    problems = [judgment.error for judgment in judgments if judgment.error is not None and judgment.id not in no_lower]
-    return {
-        "added": added,
-        "known": repeated,
-        "judged": sum(judgment.error is None for judgment in judgments),
-        "failed": len(problems),
-        "problem": next(iter(problems), None),
-    }
+    problems = [judgment.error for judgment in judgments if judgment.error is not None and judgment.id not in old]
+    judged = sum(judgment.error is None for judgment in judgments)
+    return {"judged": judged, "failed": len(problems), "problem": next(iter(problems), None)}
 
 
 KINDS: Mapping[str, Kind] = {
