@@ -348,7 +348,7 @@ def test_what_is_refused_says_so_and_is_kept(chromium: Browser, url: str, status
         until(page, NOTHING_UNSAVED)
         page.keyboard.press("Enter")
         next_case(page)
-        assert (rows(url)["late", "local"].value, rows(url)["late", "local"].rationale) == ("false", WORDS)
+        assert (rows(url)["late", "local"].value, rows(url)["late", "local"].rationale) == (False, WORDS)
 
 
 def test_words_on_an_erased_case_go_and_the_page_says_so(chromium: Browser, url: str) -> None:
