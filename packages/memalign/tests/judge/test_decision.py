@@ -185,7 +185,6 @@ class TestAsTheModel:
             ("good|fair|poor", {"fair": 0.6, "poor": 0.4}, "choice", "fair"),
             ("int:1..5", {"4": 0.5, "5": 0.5}, "score", 4),
             ("int:1..5", {"1": 0.5, "5": 0.5}, "score", 3),
-            ("float:0..1", {"0.5": 0.5, "1": 0.5}, "score", 0.75),
         ],
     )
     def test_every_closed_value_type_is_a_typed_question(
@@ -197,8 +196,9 @@ class TestAsTheModel:
         assert model.asked[0][1].kind == kind
 
     def test_what_it_cannot_do_is_said(self) -> None:
-        with pytest.raises(ConfigurationError, match="writes no text"):
-            judge(deciding({}, {}), value_type=str)(outputs="x")
+        for value_type in (str, "float:0..1"):
+            with pytest.raises(ConfigurationError, match="other values need a chat model"):
+                judge(deciding({}, {}), value_type=value_type)(outputs="x")
         with pytest.raises(ModelRejected, match="no verdict: too long"):
             judge(deciding({SORRY: 0.9}, "too long"))(outputs="x")
         with pytest.raises(ConfigurationError, match="reflection_model"):
@@ -230,12 +230,3 @@ def test_tests_of_code_count_as_answers_and_are_never_asked() -> None:
     made = one(outputs="read the terms")
     assert (made.value, made.decided_by) == (False, "calibrator")
     assert [question.key for _, question in model.asked] == ["value", "value"]
-
-
-def test_a_scale_without_steps_has_the_models_own_verdict() -> None:
-    levels = {"0": 0.0, "0.25": 0.0, "0.5": 0.0, "0.75": 0.5, "1": 0.5}
-    bare = judge(deciding({SORRY: 0.9}, levels), value_type="float:0..1")
-    made = with_cases(bare, right=False)(outputs="a new text")
-    assert made.value == pytest.approx(0.875)
-    assert made.decided_by == "model"
-    assert {finding.contribution for finding in made.findings} == {None}

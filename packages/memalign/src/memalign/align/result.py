@@ -14,7 +14,6 @@ import msgspec
 from memalign.align.annotations import NO_ROWS, RowStatus
 from memalign.io import FeedbackFile
 from memalign.memory import Memory
-from memalign.memory.label_policy import policy_reason
 from memalign.models.calls import Calls
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
 from memalign.values import Value, ValueT_co, dollars
@@ -277,8 +276,10 @@ def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
         labels: dict[FeedbackKey, Value | None] = {a.key: a.value for a in annotations if a.value is not None}
         if len(set(labels.values())) > 1:
             ids = tuple(dict.fromkeys(annotation.id for annotation in annotations))
-            reason = policy_reason(annotations, memory.authority)
-            conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=reason)
+            label = memory.label(case)
+            tie = "a tie, so no label counts until somebody settles it"
+            reason = tie if label is None else "by authority, then majority, then recency"
+            conflict = Conflict(ids=ids, annotations=labels, label=label, reason=reason)
             conflicts.setdefault(case.example.content_hash, conflict)
     comments = []
     for named in memory.open_conflicts:

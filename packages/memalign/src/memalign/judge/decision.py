@@ -44,8 +44,6 @@ __all__ = ["Answered", "answered_about", "asked_checks", "calibrator_of", "decid
 
 replace = msgspec.structs.replace
 
-LEVELS = 5
-"""Levels of a scale without steps, of which the mean is the verdict."""
 MOST_LABELS = 10
 """With more labels there is no calibrator."""
 NAMED = 3
@@ -95,11 +93,14 @@ async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool 
     """The judgment of a judge whose model is a decision model: one request for the verdict and all questions.
 
     Without `checks` no question is asked, and the model's own verdict stands. Raises ConfigurationError where the
-    judge's values are free text, and ModelError where the verdict has no answer.
+    judge's values cannot be listed, and ModelError where the verdict has no answer.
     """
     model = cast("DecisionModel", open_judging_model(judge))
-    if not judge.value_type.closed:
-        raise ConfigurationError(f"{model.name} is a decision model and writes no text; type str needs a chat model")
+    if not judge.value_type.labels:
+        kinds = "true or false, categories and whole numbers"
+        raise ConfigurationError(
+            f"{model.name} is a decision model and answers {kinds}; other values need a chat model"
+        )
     answered = await answered_about(judge, example, model, calls, verdict=True, checks=None if checks else ())
     if answered.value is None:
         raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)
@@ -298,19 +299,13 @@ def _verdict_question(judge: Judge, limits: Limits) -> Question:
     text = render_verdict_question(
         instructions=judge.instructions, fields=fields, value_type=value_type, guidelines=guidelines
     )
-    labels = value_type.labels
-    if value_type.kind == "float":
-        low, high = value_type.low or 0.0, value_type.high or 0.0
-        labels = tuple(low + (high - low) * n / (LEVELS - 1) for n in range(LEVELS))
     kind: Literal["score", "choice"] = "score" if value_type.numeric else "choice"
-    return Question(key="value", text=text, kind=kind, labels=tuple(map(value_text, labels)))
+    return Question(key="value", text=text, kind=kind, labels=tuple(map(value_text, value_type.labels)))
 
 
 def _value(value_type: ValueType, chances: Mapping[str, float]) -> Value:
-    """The likeliest label; of whole numbers that nearest to the mean, of a scale without steps the mean."""
+    """The likeliest label; of whole numbers that nearest to the mean."""
     if not value_type.numeric:
         return max(value_type.labels, key=lambda label: chances.get(value_text(label), 0.0))
     mean = sum(float(label) * chance for label, chance in chances.items())
-    if value_type.kind == "float":
-        return mean
     return min(value_type.labels, key=lambda label: (abs(float(label) - mean), label))
