@@ -48,10 +48,13 @@ def learn(rows: list[dict[str, Any]], **knobs: Any) -> tuple[AlignResult, Script
     return judge.align(rows, optimizer=MemAlign(**knobs)), model
 
 
-def test_without_a_number_nothing_is_asked() -> None:
-    result, model = learn(ROWS)
-    assert result.impact is None
-    assert {request.schema_name for request in model.requests} == {"changes"}
+@pytest.mark.parametrize(("count", "checked"), [(None, 0), (2, 2), (10, 4)])
+def test_as_many_taught_cases_are_judged_as_asked_for(count: int | None, checked: int) -> None:
+    result, model = learn(ROWS, impact=count)
+    assert (result.impact.checked if result.impact else 0) == checked
+    assert len([request for request in model.requests if request.schema_name == "judgment"]) == 2 * checked
+    with pytest.raises(InputError, match="impact"):
+        MemAlign(impact=0)
 
 
 def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
@@ -64,13 +67,6 @@ def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
     judged = [request for request in model.requests if request.schema_name == "judgment"]
     assert len(judged) == 8
     assert "impact" in result.usage.seconds
-
-
-def test_no_more_than_so_many_cases_are_judged_again() -> None:
-    result, model = learn(ROWS, impact=2)
-    assert result.impact is not None
-    assert result.impact.checked == 2
-    assert len([request for request in model.requests if request.schema_name == "judgment"]) == 4
 
 
 def test_the_case_is_hidden_from_both() -> None:
@@ -88,9 +84,3 @@ def test_a_judgment_that_fails_is_named_and_the_others_count() -> None:
     assert result.impact is not None
     assert result.impact.checked == 4
     assert any("judgments for the impact failed" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("number", [0, -1])
-def test_it_is_a_number_of_cases(number: int) -> None:
-    with pytest.raises(InputError, match="impact"):
-        MemAlign(impact=number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -254,16 +253,6 @@ def test_the_scripted_model_really_leaks_what_it_sees(way: dict[str, Any]) -> No
     memory = learn(judge, rows).judge.memory
     assert {"case1", "case2"} <= words(" ".join(guideline.text for guideline in memory.guidelines))
     assert any(word.startswith("word") for g in memory.guidelines for word in words(g.text))
-
-
-def test_what_the_bare_judge_judged_is_not_judged_again(tmp_path: Path) -> None:
-    judge, model = bare()
-    items: list[dict[str, Any]] = [{"id": f"i-{n}", "inputs": "q", "outputs": f"answer {n}"} for n in range(3)]
-    judge.judge_many(items, out=tmp_path / "judged.jsonl")
-    empty = learn(judge, [row(1, "ana", "add")]).judge.unalign("t-1").judge
-    asked = len(model.requests)
-    empty.judge_many(items, out=tmp_path / "judged.jsonl")
-    assert len(model.requests) == asked
 
 
 @pytest.mark.parametrize("step", ["distil", "unalign", "lock"])

@@ -180,18 +180,6 @@ class TestSupportAndRevise:
         assert states(judge)["t-3@cleo"] == "pending"
         assert "no longer stands" in reason(judge, "t-3@cleo")
 
-    def test_feedback_without_a_rule_is_asked_again_alone(self) -> None:
-        # "The other one says it already": without the other one, somebody has to say it.
-        noop = change("NOOP", "F2", text="same as F1")
-        judge = bare(
-            Teacher([change("ADD", "F1", text=RULE), noop], [change("ADD", "F1", text="Be kind, says ben.")]),
-            shard_size=10,
-        )[0]
-        judge = learn(judge, self.rows).judge
-        assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "learned"}
-        forgot = judge.unalign("t-1").judge
-        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind, says ben.", keys("t-2@ben"))]
-
 
 class TestByHand:
     def aligned(self, *orders: str, size: int = 1) -> Judge:

@@ -70,12 +70,3 @@ def test_a_full_prompt_still_holds_the_experts_words(
         )
         assert comment in shown or not fits
         assert f"comment {number}: " in shown or context < 2_500
-
-
-def test_long_rows_are_learned_in_a_small_context() -> None:
-    result, requests = taught(8_192, 30_000, 10, 20)
-    assert not result.pending
-    asked = [request for request in requests if request.schema_name == "changes"]
-    assert len(asked) == 2, "they fit in one call each"
-    assert min(len(request.user) for request in asked) > 9_000, "and use the room that there is"
-    assert "ä" * 1_000 in taught(200_000, 1_000, 3, 20)[1][0].user, "where it fits, a case is shown whole"

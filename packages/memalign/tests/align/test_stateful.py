@@ -26,7 +26,6 @@ from memalign.models.calls import Calls
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline
-from tests.support import places
 from tests.support.invariants import check_memory, people_words
 from tests.support.learning import (
     FAULTS,
@@ -261,13 +260,11 @@ class JudgeMachine(RuleBasedStateMachine):
 class RegistryMachine(RuleBasedStateMachine):
     """The same in a registry, with history: versions, rollback, erasure."""
 
-    kind = "sqlite"
-
     def __init__(self) -> None:
         super().__init__()
         self.opened = ExitStack()
         folder = self.opened.enter_context(tempfile.TemporaryDirectory())
-        self.place = self.opened.enter_context(place_of(self.kind, Path(folder)))
+        self.place = self.opened.enter_context(place_of("sqlite", Path(folder)))
 
     def teardown(self) -> None:
         self.opened.close()
@@ -375,15 +372,6 @@ TestJudge = JudgeMachine.TestCase
 TestJudge.settings = quick
 TestRegistry = RegistryMachine.TestCase
 TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
-
-
-class RegistryOnAServer(RegistryMachine):
-    kind = "postgresql"
-
-
-if "postgresql" in places.KINDS:
-    TestRegistryOnAServer = RegistryOnAServer.TestCase
-    TestRegistryOnAServer.settings = settings(quick, max_examples=2, stateful_step_count=8)
 
 
 def renumbered(memory: Memory) -> Memory:
