@@ -114,7 +114,7 @@ def without_disputed(memory: Memory) -> Memory:
 
 
 def own_judgments(judge: Judge, memory: Memory, judged: OwnVerdicts) -> Mapping[str, Judgment] | None:
-    """The judgments by the ids of their cases; of a file those on cases as they are today. None: another judge wrote it."""
+    """The judgments by ids of cases; of a file those on cases as they are today. None: another judge wrote it."""
     if not isinstance(judged, JudgmentFile):
         return judged
     with suppress(ConfigurationError):  # where its model cannot be opened here, the name that it has is all there is

@@ -49,7 +49,7 @@ async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
 
     A case is asked about once: again only if another judge (models, instructions, parameters) had answered, if all
     questions that it has answered are gone, or if asking failed. Nothing is asked without a decision model, for free
-    text, or with fewer labelled cases than a calibrator is fitted to. `distilled` distils what a fold's removal reopens.
+    text, or with fewer labelled cases than a calibrator is fitted to. `distilled` distils what a fold leaves open.
     """
     model, cases = check_model_of(judge), labelled_cases(judge)
     if model is None or not judge.value_type.closed or len(cases) < FEWEST:

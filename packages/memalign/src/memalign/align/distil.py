@@ -205,7 +205,7 @@ class DistilCall:
         """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
         verdicts = (_own_verdict(self.judge, *self.judge.memory.record(key)) for key in self.keys)
         exposures = [verdict.exposed_to for verdict in verdicts if verdict is not None]
-        exposed = tuple(sorted({*self.keys}.union(*exposures, *(each.exposed_to for each in self._standing))))
+        exposed = tuple(sorted({*self.keys}.union(*exposures, *(rule.exposed_to for rule in self._standing))))
         return AnswerReader(judge=self.judge, labels=self._labels, exposed_to=exposed, questions=self.questions)
 
     @cached_property

@@ -87,7 +87,7 @@ def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerReader:
-    """Reads what a model wrote about the records of one call, `labels` in the prompt. Never raises for what it wrote."""
+    """Reads what a model wrote about the records of one call, by their `labels`. Never raises for what it wrote."""
 
     judge: Judge
     labels: Mapping[str, FeedbackKey]

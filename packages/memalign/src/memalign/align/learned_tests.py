@@ -62,7 +62,7 @@ class LabelledCase(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A test's answers over some cases, a bit a case: where it holds, and where it fails; neither where it is silent."""
+    """A test's answers over some cases, a bit a case: where it holds, where it fails; neither where it is silent."""
 
     yes: int
     no: int

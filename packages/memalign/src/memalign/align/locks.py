@@ -85,8 +85,8 @@ async def _culprit(before: Judge, learned: Judge, case: Case, run: Run) -> str |
 
 def _postponed(before: Judge, learned: Judge, why: str) -> Judge:
     """The judge without what a model wrote since, and the lessons behind it pending; its numbers are free again."""
-    memory, known = learned.memory, {guideline.id for guideline in before.memory.guidelines}
-    fresh = [g for g in memory.guidelines if g.id not in known and g.origin == "distilled" and g.barred_for is None]
+    memory, earlier = learned.memory, {guideline.id for guideline in before.memory.guidelines}
+    fresh = [g for g in memory.guidelines if g.id not in earlier and g.origin == "distilled" and g.barred_for is None]
     rest = memory.without_guidelines({guideline.id for guideline in fresh})
     number = max((before.memory.next_guideline, *(guideline.number + 1 for guideline in rest.guidelines)))
     waiting = {key for g in fresh for key in g.supported_by} - {key for g in rest.guidelines for key in g.supported_by}
