@@ -132,16 +132,6 @@ def test_a_database_that_fills_up_stops_the_paying(endpoint: Endpoint, undisturb
     assert (result.taken_up, result.usage.calls) == (4, undisturbed.calls - 4)
 
 
-def test_an_answer_that_cannot_be_read_is_asked_again(endpoint: Endpoint, undisturbed: Undisturbed, path: Path) -> None:
-    registry, place = stopped(path, endpoint), OnSQLite(path)
-    first, second = (key for (key,) in place.execute("SELECT key FROM memalign_answers ORDER BY key LIMIT 2"))
-    for key, answer in ((first, b'{"data": 3}'), (second, b"{half")):
-        place.execute("UPDATE memalign_answers SET answer = ? WHERE key = ?", answer, key)
-    result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
-    assert result.usage.calls == undisturbed.calls - 2
-    assert result.judge.memory == undisturbed.judge.memory
-
-
 @pytest.mark.parametrize("step", ["erase", "unalign", "delete"])
 def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step: str) -> None:
     registry = create(place.url)

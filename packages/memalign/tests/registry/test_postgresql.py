@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from memalign import Registry
 from memalign.errors import ConfigurationError, RegistryError, RegistryTooNew
@@ -95,17 +92,6 @@ def test_without_the_driver_the_extra_is_named(place: OnPostgreSQL, monkeypatch:
         ConfigurationError, match=r"pip install 'psycopg\[binary\]', which memalign\[postgresql\] brings"
     ):
         Registry(place.url)
-
-
-# -- opening -----------------------------------------------------------------------------------------------------------
-
-
-def test_several_processes_may_make_it_at_once(empty: OnPostgreSQL) -> None:
-    ready = threading.Barrier(4)
-    with ThreadPoolExecutor(4) as pool:
-        makers = [pool.submit(lambda: (ready.wait(), Registry(empty.url))) for _ in range(4)]
-    assert [maker.exception() for maker in makers] == [None] * 4
-    assert empty.registry().list() == ()
 
 
 # -- rights ------------------------------------------------------------------------------------------------------------
@@ -204,21 +190,6 @@ def test_a_server_that_was_restarted_is_found_again(own: Server) -> None:
     assert registry.load("helpfulness") == judge()
     own.stop(kill=True)
     own.start()
-    assert registry.save(judge(model="openai:gpt-5")) == 2
-
-
-def test_a_connection_broken_at_commit_says_so(place: OnPostgreSQL) -> None:
-    registry = place.registry()
-    registry.create(judge())
-    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-
-    def broken() -> None:
-        with registry._database.write() as connection:
-            place.server.execute("postgres", cut, [place.name])
-            connection.execute(text("SELECT 1"))
-
-    with pytest.raises(RegistryError, match="what was committed before is kept, and nothing else"):
-        broken()
     assert registry.save(judge(model="openai:gpt-5")) == 2
 
 

@@ -42,7 +42,7 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
 ) -> None:
     target = place.registry(models=MODELS)
     imported = target.import_registry(source)
-    assert [(each.name, each.versions) for each in imported] == [("helpfulness", 3), ("tone", 1)]
+    assert [(each.name, each.latest) for each in imported] == [("helpfulness", 3), ("tone", 1)]
     back = Registry(f"sqlite:///{tmp_path / 'back.db'}", models=MODELS)
     back.import_registry(target)
     assert all(same(source, registry, name) for registry in (target, back) for name in ("helpfulness", "tone"))

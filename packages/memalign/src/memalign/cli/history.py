@@ -167,7 +167,7 @@ def import_(
         if name is not None or allow_erased:
             raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
         imported = registry.import_registry(Registry(source, create=False))
-        lines = [f"imported {judge.name}: {counted(judge.versions, 'version')}" for judge in imported]
+        lines = [f"imported {judge.name}: {counted(judge.latest, 'version')}" for judge in imported]
         session.give({"imported": imported}, *lines or ["the registry has no judges to import"])
         return DONE
     target = name or load_bundle(source).name

@@ -148,7 +148,8 @@ def delete(session: Session, name: Name, *, yes: Yes = False) -> int:
     if not confirmed(f"Delete {name} with {versions}, for good?", yes=yes):
         session.give({"deleted": False, "name": name}, "nothing was deleted")
         return DONE
-    session.give({"deleted": True, **vars(registry.delete(name))}, f"deleted {name} with {versions}")
+    registry.delete(name)
+    session.give({"deleted": True, "judge": name}, f"deleted {name} with {versions}")
     return DONE
 
 

@@ -145,9 +145,13 @@ class _Plan:
             keys, cases = {key for key in keys if key in holding_keys or key.id in holding_cases}, cases & holding_cases
         if selectors.keys:
             named = select_keys(sorted(keys), selectors.keys)
-            ids = {selector: _ids(selector) & cases for selector in selectors.keys}
+            ids = {
+                selector: {case for case, of in readings(selector) if of is None} & cases
+                for selector in selectors.keys
+                if isinstance(selector, str)
+            }
             for selector in named:
-                if not named[selector] and not ids[selector]:
+                if not named[selector] and not ids.get(selector):
                     day = ErasedHashes(self.connection, self.judge).erased_on(selector)
                     hint = f"it was erased on {day}" if day else "`memalign show NAME --ledger` lists every key"
                     where = f"no version and no queue of {self.name!r}"
@@ -330,13 +334,6 @@ class _Plan:
                 new.append({"judge": self.judge, "kind": kind, "key": key, "since": since, "until": last, "body": body})
         if new:
             self.connection.execute(insert(rows), new)
-
-
-def _ids(selector: str | FeedbackKey) -> set[str]:
-    """The ids of cases that a selector may mean; none for one person's feedback."""
-    if isinstance(selector, FeedbackKey):
-        return set()
-    return {case for case, source in readings(selector) if source is None}
 
 
 def _unnamed(guideline: Guideline, person: str) -> Guideline:

@@ -111,13 +111,10 @@ class Registry:
         with self._database.read() as connection:
             return versions.summaries(connection)
 
-    def delete(self, name: str) -> JudgeSummary:
-        """Delete a judge with all its versions, and what was remembered of its erasures; returns what went."""
+    def delete(self, name: str) -> None:
+        """Delete a judge with all its versions, and what was remembered of its erasures."""
         with self._database.write(name) as connection:
-            judge, _ = versions.find(connection, name)
-            (summary,) = versions.summaries(connection, judge)
-            versions.remove(connection, judge)
-        return summary
+            versions.remove(connection, versions.find(connection, name)[0])
 
     def history(self, name: str) -> tuple[VersionInfo, ...]:
         """Every version of a judge, the oldest first."""

@@ -39,7 +39,6 @@ class JudgeSummary:
     """One judge of a registry, in its latest version."""
 
     name: str
-    versions: int
     latest: int
     value_type: str
     model: str | None
@@ -267,19 +266,16 @@ def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     return tuple(VersionInfo(**{name: row[name] for name in row if name != "judge"}) for row in records.mappings())
 
 
-def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSummary, ...]:
-    """Every judge (or one), by name."""
+def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
+    """Every judge, by name."""
     newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
     query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
     named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")), rows.c.until.is_(None))
     settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named)
-    if judge is not None:
-        query, settings = query.where(judges.c.id == judge), settings.where(rows.c.judge == judge)
     values = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
     return tuple(
         JudgeSummary(
             name=row.name,
-            versions=row.latest,  # no version is ever taken away
             latest=row.latest,
             value_type=msgspec.convert(values[row.id, "value_type"], ValueType).spec,
             model=values[row.id, "model"],
