@@ -276,15 +276,6 @@ def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: w
         assert connection.execute(blind).scalars().all() == ["c-02"]
 
 
-def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
-    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
-    put_in(owner, CASES)
-    answer_all(reviewer, "yynn")
-    answer_all(zoe, "yyy")
-    assert "reviewer and zoe agree on 2 of 3." in page(owner)
-
-
 def test_too_few_cases_for_a_figure_tell_their_number_alone(tmp_path: Path) -> None:
     with scoring(tmp_path, "int:1..5", 3) as people:
         for person, score in zip(people, "35", strict=True):

@@ -23,16 +23,6 @@ __all__ = ["SUFFIXES", "Upload", "read_upload"]
 SUFFIXES = (".csv", ".xlsx", ".jsonl", ".json", ".tsv")
 _LABELS = ("value", "rationale", "source", "created_at")
 _SIDES = ("A", "B")
-_NAMES = {
-    "inputs": "inputs input request question query prompt customer user ticket message",
-    "outputs": "outputs output reply answer response completion agent assistant",
-    "conversation": "conversation messages chat turns transcript dialogue",
-    "expectations": "expectations expected reference truth gold",
-    "trace": "trace spans steps",
-    "A": "a",
-    "B": "b",
-}
-"""Words in the names of columns that usually hold a field, or a side of a pair, the surest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +63,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         file: Its bytes.
         filename: Its sender's name for it, which never becomes a path.
         judge: The judge whose fields are read.
-        chosen: The column for each question about the file; guessed without them, or where they are of another file.
+        chosen: The column for each question about the file; the first choice without them, or where they are of another file.
 
     Raises:
         InputError: The file is of no kind that is read, or is empty.
@@ -96,7 +86,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         raise InvalidRows(name, bad)
     questions = _questions(judge, written[0].fields)
     if len(chosen) != len(questions) or not {*chosen} <= {"", *columns}:  # for the file before this one
-        chosen = _guess(questions, columns, judge.columns)
+        chosen = _first_choice(questions, columns, judge.columns)
     upload = Upload(name=name, columns=columns, questions=questions, chosen=chosen)
     if not upload.complete:
         return upload
@@ -132,16 +122,12 @@ def _questions(judge: Judge, row: Mapping[str, Any]) -> list[str]:
     return [*(field for field in judge.fields if field != "outputs"), *_SIDES]
 
 
-def _guess(questions: Sequence[str], columns: Iterable[str], remembered: Mapping[str, str]) -> list[str]:
-    """The likeliest column for each question: by the judge's own names, by words in names, else in their order."""
-    free, answers = [column for column in columns if column not in ("id", *_LABELS)], list[str]()
-    for question in questions:
-        likely = [remembered.get(question, question)]
-        for word in _NAMES[question].split():
-            likely += [column for column in free if word in re.split(r"[^a-z0-9]+", column.lower())]
-        answers.append(next((column for column in likely if column in free and column not in answers), ""))
-    rest = iter([column for column in free if column not in answers])
-    return [answer or next(rest, "") for answer in answers]
+def _first_choice(questions: Sequence[str], columns: Iterable[str], remembered: Mapping[str, str]) -> list[str]:
+    """A column for each question, for the person to change: by the judge's own names, else in their order."""
+    free = [column for column in columns if column not in ("id", *_LABELS)]
+    named = [remembered.get(question, question) for question in questions]
+    rest = iter([column for column in free if column not in named])
+    return [name if name in free else next(rest, "") for name in named]
 
 
 def _as_written(row: Row) -> Row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, select
@@ -56,9 +56,8 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two people who answered the same cases; `one` is None for the reader."""
+    """The reader and a colleague who answered the same cases."""
 
-    one: str | None
     other: str
     agreement: Agreement
 
@@ -81,7 +80,7 @@ class Trust:
         before: The verdicts of the empty memory on the same cases; None until it was taught, and of too few.
         waiting: While there is no figure, the cases that are held out and that the reader has not answered.
         reader_alone: Whether all these answers are the reader's.
-        people: Who agrees with whom, those with the most common cases first.
+        people: How far colleagues agree with the reader, those with the most common cases first.
         mistakes: Where the judge is wrong, of the cases that the reader has answered; the latest first.
     """
 
@@ -198,16 +197,7 @@ def _agreement(pairs: Iterable[tuple[Value, Value]], kind: ValueType) -> Agreeme
 
 
 def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
-    """The reader and each colleague, on the cases that both answered; for whoever answers none, the busiest of them."""
-    if pairs := _pairs_of(connection, judge, kind, person):
-        return tuple(replace(pair, one=None) for pair in pairs)
-    answered = (reviews.c.judge == judge, reviews.c.state == "answered")
-    busiest = select(reviews.c.person).where(*answered).group_by(reviews.c.person)
-    name = connection.execute(busiest.order_by(func.count().desc(), reviews.c.person).limit(1)).scalar()
-    return _pairs_of(connection, judge, kind, name) if name else ()
-
-
-def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
+    """The reader and each colleague, on the cases that both answered."""
     answered = (reviews.c.judge == judge, VERDICT)
     latest = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.person == person)
     own = latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()  # the limit has it read first
@@ -222,7 +212,7 @@ def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) 
         common[colleague] += n
         agreed[colleague] += n * kind.agree(one, other)
     pairs = ((name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN))
-    return tuple(Pair(one=person, other=name, agreement=agreement) for name, agreement in pairs)
+    return tuple(Pair(other=name, agreement=agreement) for name, agreement in pairs)
 
 
 def _mistakes(

@@ -74,32 +74,22 @@ class Json(TypeDecorator[Any]):
         return from_json(value)
 
 
-class Case(Json):
-    """A case, as JSON."""
+class Struct(Json):
+    """A case or a judgment, kept as JSON."""
 
     cache_ok = True
 
-    def process_bind_param(self, value: Example | None, dialect: object) -> str | None:
+    def __init__(self, struct: type[Example | Judgment]) -> None:
+        super().__init__()
+        self.struct = struct
+
+    def process_bind_param(self, value: Any, dialect: object) -> str | None:
         """As it is kept."""
         return None if value is None else to_json(value.to_dict())
 
-    def process_result_value(self, value: str | None, dialect: object) -> Example | None:
+    def process_result_value(self, value: str | None, dialect: object) -> Any:
         """As it is used."""
-        return None if value is None else Example.from_dict(from_json(value))
-
-
-class Verdict(Json):
-    """A judgment, as JSON."""
-
-    cache_ok = True
-
-    def process_bind_param(self, value: Judgment | None, dialect: object) -> str | None:
-        """As it is kept."""
-        return None if value is None else to_json(value.to_dict())
-
-    def process_result_value(self, value: str | None, dialect: object) -> Judgment | None:
-        """As it is used."""
-        return None if value is None else Judgment.from_dict(from_json(value))
+        return None if value is None else self.struct.from_dict(from_json(value))
 
 
 def judge_column(*, primary_key: bool = False) -> Column[str]:
@@ -185,8 +175,8 @@ queue = Table(
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
-    Column("example", Case, nullable=False, info=TEXT),
-    Column("judgment", Verdict, info=MODEL_TEXT),  # NULL until it is judged, and where it failed
+    Column("example", Struct(Example), nullable=False, info=TEXT),
+    Column("judgment", Struct(Judgment), info=MODEL_TEXT),  # NULL until it is judged, and where it failed
     Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
