@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +17,6 @@ from memalign.cli.app import app
 from memalign.cli.session import Session
 from tests.support.endpoint import Answer, Endpoint, user_of
 from tests.support.learning import RECORD
-from tests.support.patience import PATIENCE
 
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
@@ -105,18 +101,6 @@ def memalign(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     return invoke
-
-
-@pytest.fixture
-def program() -> Run:
-    """The command line as a process of its own."""
-
-    def run(*arguments: str | Path) -> Ran:
-        command = [sys.executable, "-m", "memalign", *map(str, arguments)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ, timeout=PATIENCE)
-        return Ran(code=ended.returncode, out=ended.stdout, err=ended.stderr)
-
-    return run
 
 
 @pytest.fixture

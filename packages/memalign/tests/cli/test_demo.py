@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from memalign import Judge
-from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, estimate, verdict_table
-from memalign.cli.output import show
+from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, estimate
 from memalign.errors import ModelError
-from memalign.types import Feedback, Judgment
 from tests.cli.conftest import session
 from tests.support.attentive import attentive
-from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
+from tests.support.endpoint import Endpoint, server_error, system_of, user_of
 
 
 @pytest.fixture
@@ -73,36 +71,8 @@ def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pyt
     assert parcel[-5:] == [False] * 5, "which enters no later prompt"
 
 
-def test_a_failing_model_is_told_by_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(body: dict[str, Any]) -> dict[str, Any] | Fault:
-        if body["response_format"]["json_schema"]["name"] == "changes":
-            return server_error(400)
-        return attentive(body)
-
-    with Endpoint(answer=broken) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        assert demo(session(), model="openai:test") == 1
-    assert "pending" in capsys.readouterr().out
-
-
 def test_an_unanswering_model_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(answer=lambda _body: server_error(400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
             demo(session(), model="openai:test")
-
-
-# -- what it prints --------------------------------------------------------------------------------------------------
-
-EVIL = "\x1b[2J[/bold] [red]done[/red] \u202eevil"
-
-
-def test_model_words_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    row = Feedback(id="t-1", inputs="a", outputs="b", value=True)
-    show(verdict_table([row, row], judge=[Judgment(value=True, rationale=EVIL), Judgment(error=EVIL)]), EVIL)
-    shown = capsys.readouterr().out
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown
-    assert "[/bold] [red]done[/red]" in " ".join(shown.split())

@@ -88,21 +88,6 @@ def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, 
         assert secret not in shown.out + memalign("show", tone, "--json").out
 
 
-def test_it_is_exported_imported_and_rolled_back(memalign: Run, tone: str, tmp_path: Path, held_out: Path) -> None:
-    before = memalign("show", tone, "--json").json
-    assert memalign("export", tone, "-o", tmp_path / "tone.json").code == 0
-    assert memalign("import", tmp_path / "tone.json", "--name", "copy").code == 0
-    copy = memalign("show", "copy", "--json").json
-    assert (copy["model"], copy["parameters"]) == (before["model"], before["parameters"])
-    assert memalign("judge", "copy", held_out).code == 0
-    assert memalign("edit", "copy", "--price", "", "--header", "", "--reflection-model", "").code == 0
-    assert memalign("show", "copy", "--json").json["parameters"] == {}
-    assert memalign("rollback", "copy", "1").code == 0
-    assert memalign("show", "copy", "--json").json["parameters"] == before["parameters"]
-    loaded = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load("copy")
-    assert loaded.replace(instructions="Kind? {{ outputs }}").parameters == loaded.parameters
-
-
 def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp_path: Path) -> None:
     assert memalign("edit", tone, "--context", "16384").code == 0
     assert memalign("edit", tone, "--for", "reflection", "--context", "200000").code == 0
@@ -125,22 +110,14 @@ def test_another_address_takes_no_header_along(memalign: Run, tone: str, own: En
     assert other.requests[0]["model"] == "qwen2.5:7b"
 
 
-def test_edit_changes_one_thing_and_keeps_the_others(memalign: Run, tone: str, own: Endpoint, strong: Endpoint) -> None:
-    assert memalign("edit", tone, "--param", "temperature=0").code == 0
-    assert memalign("edit", tone, "--price", "input=1,output=2").code == 0
-    parameters = memalign("show", tone, "--json").json["parameters"]
-    assert parameters["temperature"] == 0
-    assert parameters["models"][f"openai:qwen2.5:7b@{own.base_url}"] == {
-        "headers": {"X-Api-Key": "$MEMALIGN_HEADER_OWN"},
-        "prices": {"input": 1, "output": 2},
-    }
-    assert parameters["models"][f"openai:big@{strong.base_url}"]["prices"]["cached"] == 1
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--header", "Authorization: Bearer abc123secret"), "a secret would be stored"),
+        (
+            ("--header", "Authorization: Bearer $AWS_SECRET_ACCESS_KEY"),
+            "whose name begins with MEMALIGN_HEADER_ (no other is sent)",
+        ),
         (("--header", "nonsense"), "a header is written 'NAME: VALUE'"),
         (("--price", "0.4"), "dollars per million tokens"),
         (("--price", "input=cheap,output=1"), "dollars per million tokens"),
@@ -220,9 +197,3 @@ def test_a_registry_of_others_fills_no_variable(
     monkeypatch.setenv("MEMALIGN_HEADER_SERVERS", f"https://elsewhere.example {own.base_url.upper()}/")
     assert memalign("judge", tone, held_out).code == 0
     assert all(each["x-api-key"] == SECRETS[0] for each in own.headers)
-
-
-def test_a_header_names_only_variables_made_for_headers(memalign: Run, tone: str) -> None:
-    refused = memalign("edit", tone, "--header", "Authorization: Bearer $AWS_SECRET_ACCESS_KEY")
-    assert refused.code == 2
-    assert "an environment variable whose name begins with MEMALIGN_HEADER_ (no other is sent)" in refused.err

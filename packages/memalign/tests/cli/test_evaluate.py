@@ -11,9 +11,14 @@ from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Endpoint, bad_request
 
 
-def test_another_model_is_asked_and_compared_with_a_version(
+def test_a_version_is_compared_with_another_model(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
+    alone = memalign("evaluate", aligned, held_out, "--against", "1")
+    assert alone.code == 0
+    for words in ("accuracy", "Disagreements", "tone version 2 (the second judge) against version 1 (the first)"):
+        assert words in alone.out
+    assert "1 of 3 cases are in the judge's memory, and 2 are new to it" in alone.out
     asked = len(endpoint.requests)
     ran = memalign("evaluate", aligned, held_out, "--model", "openai:other", "--against", "2", "--json")
     assert ran.code == 0, ran.err

@@ -56,18 +56,6 @@ def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str,
     assert "no version of 'tone' in the registry gave these judgments" in wrong.err
 
 
-def test_judgments_with_other_prompts_are_refused(
-    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("memalign.judge.many.prompts_hash", lambda: "f" * 64)
-    lost = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
-    assert lost.code == 2
-    assert "memalign's prompts" in lost.err
-    again = memalign("judge", aligned, held_out, "-o", judged)
-    assert again.code == 2
-    assert "has judgments of judge" in again.err
-
-
 def test_what_cannot_be_explained_says_why(
     memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
 ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from memalign.cli.progress import say_by_reason
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
+from tests.support.spans import Step, otlp
 
 pytestmark = pytest.mark.usefixtures("endpoint")
 
@@ -42,7 +42,7 @@ def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path:
     many = jsonl(tmp_path / "many.jsonl", items(300))
     refused = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2")
     assert refused.code == 2
-    assert len(endpoint.requests) <= 2
+    assert max(endpoint.max_in_flight, len(endpoint.requests)) <= 2
     assert refused.err.count("Incorrect API key") == 1
 
 
@@ -68,13 +68,6 @@ def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Pa
     assert "10 judged into out.jsonl, 10 failed" in judged.out
     assert judged.err.count("failed: ") == 1
     assert "and 5 more: ModelRejected" in judged.err
-
-
-def test_few_of_many_ids_and_reasons_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    say_by_reason("note", [(f"n-{number}", "cut") for number in range(5_000)])
-    assert capsys.readouterr().err == "note: n-0, n-1, n-2, n-3, n-4 and 4995 more: cut\n"
-    say_by_reason("failed", [(f"n-{number}", f"n-{number} has none") for number in range(5_000)])
-    assert len(capsys.readouterr().err.splitlines()) == 21
 
 
 def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
@@ -108,3 +101,16 @@ def test_a_file_that_cannot_be_is_refused(
     assert said in refused.err
     assert "0f6c" not in refused.err + refused.out
     assert not endpoint.requests
+
+
+TRACE = "5b8efff798038103d269b633813fc60c"
+STEPS = [Step(parent=None, name="support", inputs="Thanks!", outputs="Any time, enjoy your day!")]
+
+
+def test_judge_takes_a_file_of_spans_as_examples(memalign: Run, tone: str, tmp_path: Path) -> None:
+    (tmp_path / "spans.json").write_text(json.dumps(otlp(STEPS)), "utf-8")
+    ran = memalign("judge", tone, tmp_path / "spans.json", "-o", "judged.jsonl")
+    assert ran.code == 0, ran.err
+    (judgment,) = (json.loads(line) for line in Path("judged.jsonl").read_text("utf-8").splitlines()[-1:])
+    assert judgment["id"] == TRACE
+    assert isinstance(judgment["value"], bool)

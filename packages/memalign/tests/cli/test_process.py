@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,21 +17,15 @@ from tests.cli.conftest import Run
 from tests.support.endpoint import Endpoint, hang
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
 MEMALIGN = [sys.executable, "-m", "memalign"]
 
 
-def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.CompletedProcess[str]:
-    """The command, with Ctrl-C as soon as it waits for the model."""
-    before = len(endpoint.requests)
-    with subprocess.Popen(
-        [*MEMALIGN, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    ) as process:
+def interrupted(command: list[str], waiting: Callable[[subprocess.Popen[str]], bool]) -> str:
+    """What a command says that gets Ctrl-C as soon as it waits for its model."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + PATIENCE
-        while len(endpoint.requests) == before:
+        while not waiting(process):
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -40,20 +35,19 @@ def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.Complete
         except subprocess.TimeoutExpired:
             process.kill()  # or the end of this block waits for ever
             raise
-    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    assert process.returncode == 130, err
+    assert json.loads(out)["error"]["type"] == "Interrupted"
+    assert "Traceback" not in err
+    return err
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
 def test_an_interrupted_align_leaves_the_registry_unchanged(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
     before = memalign("show", tone, "--json").json
     endpoint.answer = hang()
-    stopped = interrupted(["align", tone, str(feedback), "--json"], endpoint)
-    assert stopped.returncode == 130, stopped.stderr
-    assert "interrupted; to see whether a version was saved: memalign history tone" in stopped.stderr
-    assert "Traceback" not in stopped.stderr
-    assert json.loads(stopped.stdout)["error"]["type"] == "Interrupted"
+    err = interrupted([*MEMALIGN, "align", tone, str(feedback), "--json"], lambda _: bool(endpoint.requests))
+    assert "interrupted; to see whether a version was saved: memalign history tone" in err
     assert memalign("show", tone, "--json").json == before
 
 
@@ -73,7 +67,6 @@ main()
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
 def test_an_interrupt_does_not_wait_for_embedded_models(memalign: Run, tmp_path: Path) -> None:
     model = tmp_path / "slow.gguf"
     model.write_bytes(b"GGUF")
@@ -81,22 +74,11 @@ def test_an_interrupt_does_not_wait_for_embedded_models(memalign: Run, tmp_path:
     assert memalign("create", "slow", *settings).code == 0
     (tmp_path / "items.jsonl").write_text('{"id": "a", "inputs": "b"}\n', "utf-8")
     command = [sys.executable, "-c", BUSY, "judge", "slow", "items.jsonl", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        while "reading" not in process.stderr.readline():
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        try:
-            out, err = process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    assert process.returncode == 130
-    assert json.loads(out)["error"]["type"] == "Interrupted"
-    assert "Traceback" not in err
+    interrupted(command, lambda process: process.stderr is not None and "reading" in process.stderr.readline())
 
 
-def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> None:
+@pytest.mark.usefixtures("tone")
+def test_a_reader_that_has_gone_is_nobodys_error(feedback: Path) -> None:
     reader = subprocess.Popen(
         [*MEMALIGN, "check", str(feedback)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
@@ -108,10 +90,3 @@ def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> N
     reader.wait(timeout=PATIENCE)
     assert "Traceback" not in said
     assert "BrokenPipe" not in said
-
-
-def test_a_program_ends_with_code_and_one_line(program: Run, tone: str) -> None:
-    lost = program("show", "nobody")
-    assert lost.code == 2
-    assert lost.out == ""
-    assert lost.err == "error: no judge 'nobody' in the registry; judges: tone\n"

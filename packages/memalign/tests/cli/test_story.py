@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from memalign import Registry
-from tests.cli.conftest import FEEDBACK, RULE, Run, answer, jsonl
-from tests.support.endpoint import Answer, Endpoint, bad_request, system_of, user_of
+from tests.cli.conftest import FEEDBACK, Run, jsonl
+from tests.support.endpoint import Endpoint, system_of, user_of
 
 
 def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedback: Path) -> None:
@@ -59,28 +57,6 @@ def test_judgments_use_the_memory(memalign: Run, aligned: str, held_out: Path, e
     assert "sympathy before facts" in system_of(endpoint.requests[-1])
 
 
-def test_an_evaluation_says_how_many_cases_were_seen(memalign: Run, aligned: str, held_out: Path) -> None:
-    measured = memalign("evaluate", aligned, held_out)
-    assert measured.code == 0
-    assert "accuracy" in measured.out
-    assert "Disagreements" in measured.out
-    assert "1 of 3 cases are in the judge's memory, and 2 are new to it" in measured.out
-
-
-def test_two_judges_are_compared_on_the_same_cases(memalign: Run, aligned: str, held_out: Path) -> None:
-    compared = memalign("evaluate", aligned, held_out, "--against", "zero-shot", "--json")
-    assert compared.code == 0
-    assert compared.json["seen"] == 1
-    assert compared.json["base"]["seen"] == 0
-    assert compared.json["comparison"]["n"] == 3
-    assert compared.json["comparison"]["verdict"] == "tied"
-    human = memalign("evaluate", aligned, held_out, "--against", "1")
-    assert "tone version 2 (the second judge) against version 1 (the first)" in human.out
-    wrong = memalign("evaluate", aligned, held_out, "--against", "yesterday")
-    assert wrong.code == 2
-    assert "zero-shot" in wrong.err
-
-
 def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned: str) -> None:
     gone = memalign("unalign", aligned, "t-1@ana")
     assert gone.code == 0
@@ -92,7 +68,7 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
     assert everything.json["removed"] == ["t-3@ben"]
 
 
-def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str) -> None:
+def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback: Path) -> None:
     dry = memalign("erase", aligned, "t-1", "--dry-run")
     assert dry.code == 0
     assert "1 case, 1 comment and 2 guidelines would be erased" in dry.out
@@ -103,13 +79,8 @@ def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str) -> None:
     assert done.json["unreachable"]
     assert "redacted" in memalign("history", aligned).out
     assert memalign("show", aligned, "--version", "2", "--json").json["feedback"] == 2
-
-
-def test_erased_feedback_comes_back_only_when_asked(memalign: Run, aligned: str, feedback: Path) -> None:
-    memalign("erase", aligned, "t-1")
     refused = memalign("align", aligned, feedback)
-    assert refused.code == 2
-    assert "erased on" in refused.err
+    assert (refused.code, "erased on" in refused.err) == (2, True)
     assert memalign("align", aligned, feedback, "--allow-erased").code == 0
 
 
@@ -117,6 +88,7 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
     assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]] == ["create", "align"]
     changed = memalign("diff", aligned, "1", "2")
     assert "+ G1 When a customer is disappointed" in changed.out
+    assert "t-1@ana: false · Correct but cold." in changed.out
     assert len(memalign("diff", aligned, "1", "2", "--json").json["feedback"]) == 3
     back = memalign("rollback", aligned, "1")
     assert "tone is now version 3, with the content of version 1" in back.out
@@ -194,24 +166,14 @@ def test_a_resumed_run_counts_no_call_twice(memalign: Run, aligned: str, held_ou
     assert len(endpoint.requests) == 2
 
 
-def test_the_named_version_is_the_judging_one(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
-    def meanwhile(body: dict[str, Any]) -> Answer:
-        Registry().update(aligned, lambda judge: judge.replace(retrieval_k=len(endpoint.requests)))
-        return answer(body)
-
-    endpoint.answer = meanwhile
-    assert memalign("judge", aligned, held_out, "--concurrency", "1", "--json").json["version"] == 2
-    assert memalign("evaluate", aligned, held_out, "--concurrency", "1", "--json").json["version"] == 4
-
-
-def test_a_comparison_names_what_failed_on_either_side(
-    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
-) -> None:
-    def fails_once_zero_shot(body: dict[str, Any]) -> Answer:
-        taught = RULE[:40] in system_of(body)
-        return bad_request("no") if not taught and "Lovely shop" in user_of(body) else answer(body)
-
-    endpoint.answer = fails_once_zero_shot
-    ran = memalign("evaluate", aligned, held_out, "--against", "zero-shot")
-    assert ran.code == 1
-    assert "failed: h-2: ModelRejected" in ran.err
+def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
+    rows = [
+        {"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}.", "value": False, "source": "ana"}
+        | {"rationale": f"Cold, number {n}."}
+        for n in range(120)
+    ]
+    aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows))
+    assert aligned.code == 0, aligned.err
+    assert "(20 of 120; for all: memalign show tone --ledger)" in aligned.out
+    assert "(20 of 120; for all: memalign guideline tone)" in aligned.out
+    assert len(aligned.out.splitlines()) < 100

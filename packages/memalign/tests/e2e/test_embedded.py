@@ -49,8 +49,6 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
     result = judge.align(ROWS)
     memory = result.judge.memory
     assert [report.status for report in result.rows] == ["new", "new"]
-    entry = next(entry for entry in memory.ledger() if entry.key == ("t-1", "ana"))
-    assert entry.guideline_ids or entry.reason, "a rule, or why there is none"
     assert result.usage.cost in (0.0, None)
     assert result.usage.calls >= 1, "a rule; nothing is asked of a label alone"
 
@@ -63,7 +61,6 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
         assert isinstance(judgment.value, bool), judgment.error
         assert judgment.rationale
         assert judgment.guideline_ids == tuple(guideline.id for guideline in memory.semantic)
-        assert set(judgment.example_ids) <= {"t-1", "t-2"}
     assert judgments[1].usage.cached_tokens > 0, "the system message is read once"
 
     forgot = result.judge.unalign("t-1").judge
