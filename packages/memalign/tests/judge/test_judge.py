@@ -19,14 +19,13 @@ from memalign.errors import (
     InvalidOutput,
     ModelUnavailable,
 )
-from memalign.judge.spec import base_fingerprint_of, without_memory
-from memalign.memory import Memory, PreAlignmentVerdict
+from memalign.judge.spec import without_memory
+from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import CONTENT_FIELDS, Guideline, Usage
-from tests.support.keys import keys
 from tests.support.learning import INSTRUCTIONS, bare, learn, row
-from tests.support.scripted import case, scripted
+from tests.support.scripted import scripted
 
 
 def judge(answer: Any = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
@@ -266,29 +265,6 @@ class TestBudget:
         assert all(part in asked.user for part in ("short question", "début", " fin", "characters left out"))
         assert any(note.startswith("outputs truncated from 5,000,010 to ") for note in judgment.notes), judgment.notes
         assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
-
-    def test_who_asks_first_decides_no_prompt(self) -> None:
-        """Two judges over one memory: each sends what it would send alone."""
-        first, model = judge(limits=Limits(context_tokens=4096))
-        second, own = first.replace(parameters={"temperature": 0.3}), base_fingerprint_of(first)
-        rules = tuple(
-            Guideline(id=f"G{n}", text=f"Rule {n} " + "word " * 40, supported_by=keys(f"t-{n}@a")) for n in range(1, 41)
-        )
-        cases = tuple(
-            case(
-                f"t-{n}", pre_alignment=PreAlignmentVerdict(value=n < 30, judge=own), inputs="q", outputs=f"answer {n}"
-            )
-            for n in range(10, 41)
-        )
-
-        def systems(*judges: Judge) -> list[str]:
-            memory, start = Memory(cases=cases, guidelines=rules), len(model.requests)
-            for each in judges:
-                each.replace(memory=memory)(inputs="q", outputs="a")
-            return [request.system for request in model.requests[start:]]
-
-        assert systems(first, second) == systems(second, first)[::-1]
-        assert systems(first, second) == systems(first) + systems(second)
 
 
 class TestSurface:

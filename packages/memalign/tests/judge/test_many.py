@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -19,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Judge, Judgment, Usage
+from memalign import Example, Judge, Usage
 from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
 from memalign.io import read_judgments
 from memalign.models.base import ChatReply, ChatRequest, Limits
@@ -98,51 +97,6 @@ def test_judgments_are_written_in_the_order_of_items(
     assert ids(out) == [f"i-{n}" for n in range(count)]
     assert sorted(told) == sorted(ids(out))
     assert model.most <= concurrency
-
-
-def test_an_item_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    others = asyncio.Event()
-    told: list[str] = []
-
-    class Slow(Model):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            reply = await super().complete(request)
-            if reply.data["rationale"] == "0":
-                await others.wait()
-            return reply
-
-    def note(key: str, _: Judgment) -> None:
-        told.append(key)
-        if len(told) == 99:
-            assert len(ids(out)) == 99, "what is judged is in the file at once"
-            others.set()
-
-    judge(Slow()).judge_many(items(100), concurrency=2, out=out, on_judgment=note)
-    assert told[-1] == "i-0"
-    assert ids(out) == [f"i-{n}" for n in range(100)]
-
-
-# -- memory --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_written_run_keeps_nothing_in_memory(tmp_path: Path) -> None:
-    count, size = 150, 80_000
-
-    with (tmp_path / "many.jsonl").open("w") as file:
-        for n in range(count):
-            file.write(json.dumps({"id": f"i-{n}", "outputs": f"a{n}-{chr(97 + n % 26) * size}"}) + "\n")
-    one = judge(Model())
-    one.judge_many(items(20), out=tmp_path / "warm.jsonl")
-    tracemalloc.start()
-    try:
-        judgments = one.judge_many(tmp_path / "many.jsonl", out=tmp_path / "out.jsonl", concurrency=4)
-        read = sum(judgment.value is not None for judgment in judgments)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert read == count
-    assert peak < 4_000_000, f"{peak:,} bytes for items of {count * size:,}"
 
 
 # -- what is given -------------------------------------------------------------------------------------------------------
