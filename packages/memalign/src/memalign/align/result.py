@@ -185,12 +185,6 @@ class AlignResult(Generic[ValueT_co]):
     def __repr__(self) -> str:
         return f"<AlignResult of {self.judge.name}: {self}>"
 
-    def _repr_html_(self) -> str:
-        """The card of a notebook: the line above, and the memory's."""
-        from memalign.notebook import card
-
-        return card(self.judge.name, str(self), self.judge.memory._repr_html_())
-
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""
         plain = {field.name: as_json(getattr(self, field.name)) for field in fields(self) if field.name != "judge"}
