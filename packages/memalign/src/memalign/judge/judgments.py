@@ -78,7 +78,7 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
 
 def _cells(judgment: Judgment) -> dict[str, Any]:
     """The fields of a judgment and of its usage: text, numbers and lists of text; anything deeper is JSON text."""
-    fields = as_json(judgment)
+    fields: dict[str, Any] = as_json(judgment)
     usage = fields.pop("usage")
     fields |= usage | {"seconds": sum(usage["seconds"].values())}
     return fields | {"findings": json.dumps(fields["findings"], ensure_ascii=False)}

@@ -67,8 +67,9 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
     failures = [answer for answer in answers if isinstance(answer, BaseException)]
     for failure in failures:
         if isinstance(failure, ModelError):
-            paid = [*judgments, *(error for error in failures if isinstance(error, ModelError))]
-            failure.usage = sum((answer.usage or Usage() for answer in paid), Usage())
+            usages = [judgment.usage for judgment in judgments]
+            usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
+            failure.usage = sum(usages, Usage())
         raise failure
     return _average(judgments, judge.value_type)
 
