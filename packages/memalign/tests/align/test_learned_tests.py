@@ -15,7 +15,6 @@ from memalign import Feedback, Guideline, Judge
 from memalign.align.learned_tests import (
     ALPHA,
     chance,
-    count_tried,
     decidable,
     labelled_cases,
     mined,
@@ -73,7 +72,7 @@ def proposed(
     judge = desk().replace(feedback_value_type=value_type, memory=learned, instructions="Right? {{ outputs }}")
     keys = [each.key for each in learned.annotations() if about is None or each.value is about]
     cases = labelled_cases(learned, judge.value_type, in_view)
-    tried = count_tried([{"tests": list(tests)}])
+    tried = len(tests)
     return proposed_tests(judge, list(tests), keys, cases, tried=tried, judged=judged)
 
 
@@ -109,15 +108,6 @@ def test_what_labels_do_not_bear_out_is_left_out(learned: Memory, changes: dict[
 def test_all_that_the_answer_proposes_counts() -> None:
     others = [SOUP | {"text": word} for word in ("tart", "pie", "stew", "salad")]
     assert proposed(REFERENCES, SLASH, *others, about=True) == ()
-
-
-def test_the_halves_of_a_condition_are_borne_out_together() -> None:
-    checks = proposed(MENU, SOUP, FIGURE, about=True)
-    assert [(check.question, check.answer) for check in checks] == [
-        ('The reply has the word "soup"', "yes"),
-        ('The reply has a number with "euros"', "yes"),
-    ]
-    assert proposed(MENU, SOUP, about=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -188,9 +178,8 @@ json = st.recursive(
 @given(json)
 def test_no_answer_is_too_odd(answer: Any) -> None:
     keys = [FeedbackKey("t-00", "ana"), FeedbackKey("t-99", "nobody")]
-    tried = count_tried([{"tests": answer}])
     judge = desk().replace(memory=REFERENCES)
-    assert proposed_tests(judge, answer, keys, labelled_cases(REFERENCES, BOOL), tried=tried) == ()
+    assert proposed_tests(judge, answer, keys, labelled_cases(REFERENCES, BOOL), tried=1) == ()
 
 
 def test_the_schema_names_the_fields_that_the_judge_reads() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from memalign.align.deltas import CallAnswer, Delta
-from memalign.align.learned_tests import LabelledCase, count_tried, labelled_cases, proposals_schema, proposed_tests
+from memalign.align.learned_tests import LabelledCase, labelled_cases, proposals_schema, proposed_tests
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, FeedbackConflict
@@ -97,7 +97,7 @@ class AnswerReader:
     def read(self, data: Mapping[str, Any], answer: CallAnswer) -> CallAnswer:
         """The answer with the changes and conflicts of the data, labels turned into keys and checks read."""
         changes = [change for change in _entries(data.get("changes")) if isinstance(change, dict)]
-        tried = count_tried(changes)
+        tried = sum(len(_entries(change.get("tests"))) for change in changes)
         deltas = tuple(self._delta(change, tried) for change in changes)
         conflicts = filter(None, map(self._conflict, _entries(data.get("conflicts"))))
         return replace(answer, deltas=deltas, conflicts=tuple(conflicts))

@@ -33,15 +33,9 @@ def forget(
 ) -> Memory:
     """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
 
-    Every annotation that loses its guideline is pending afterwards. Tombstones keep the keys, and no word.
-
-    Args:
-        memory: What was learned.
-        keys: The feedback that goes; keys that are not there are ignored.
-        state: What the tombstones say.
-        reason: What else they say.
-        people_agree: Whether wordings that people wrote or confirmed go too, where they were exposed to the feedback.
-        keep: Guidelines, by id, whose wording a person keeps although it was their own feedback that goes.
+    Every annotation that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that
+    are not there are ignored. If `people_agree`, wordings that people wrote or confirmed go too, where they saw the
+    feedback; `keep` are guidelines, by id, of which a person keeps the wording although their own feedback goes.
     """
     live = [annotation for key in keys if (annotation := memory.annotation(key))]
     removed, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
@@ -116,8 +110,6 @@ def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guid
     supported = tuple(key for key in guideline.supported_by if key not in withdrawn)
     if len(exposed) < len(guideline.exposed_to) and guideline.origin == "distilled" and guideline.checked_by is None:
         guideline = replace(guideline, checks=())
-    if exposed == guideline.exposed_to and supported == guideline.supported_by:
-        return guideline
     return replace(guideline, exposed_to=exposed, supported_by=supported)
 
 

@@ -6,8 +6,6 @@ is shown it. The guidelines stay, also those that its experts' words taught: wha
 
 from __future__ import annotations
 
-from collections import Counter
-
 from memalign.align.ask import agrees, judge_cases, labelled_cases
 from memalign.align.result import Impact, Run, VerdictChange
 from memalign.judge import Judge
@@ -30,8 +28,8 @@ async def impact(after: Judge, count: int, run: Run) -> Impact | None:
         if isinstance(old, Judgment) and isinstance(new, Judgment):
             checked += 1
             changes += [_change(before, after, case, old, new)] if old.value != new.value else []
-    for why, number in Counter(answer for answer in judgments if isinstance(answer, str)).items():
-        run.notes.append(f"{number} of {len(judgments)} judgments for the impact failed: {why}")
+    if failed := [answer for answer in judgments if isinstance(answer, str)]:
+        run.notes.append(f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}")
     return Impact(checked=checked, changes=tuple(changes))
 
 

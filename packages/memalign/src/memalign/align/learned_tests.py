@@ -29,7 +29,6 @@ __all__ = [
     "ALPHA",
     "LabelledCase",
     "chance",
-    "count_tried",
     "decidable",
     "labelled_cases",
     "mined",
@@ -172,15 +171,14 @@ def proposed_tests(
 ) -> tuple[Check, ...]:
     """The checks that a change's tests become: those that may be used and that the labels bear out. Never raises.
 
-    Several tests of one change are tried together first, since neither half of a condition tells anything alone. Of
-    feedback with both of two labels nobody knows in which sense a test is meant, so both are tried.
+    Of feedback with both of two labels nobody knows in which sense a test is meant, so both are tried.
 
     Args:
         judge: The judge that learns; its memory holds the feedback.
         tests: What the change has as its `tests`, any JSON value.
         keys: The feedback that the change names.
         cases: The cases that the call saw: their labels count, and a test goes when these are forgotten.
-        tried: How many tests and conditions the whole answer proposes (Bonferroni's correction).
+        tried: How many tests the whole answer proposes (Bonferroni's correction).
         judged: Texts of the judged system, each with its field, which no test may copy.
     """
     annotations = [annotation for key in keys if (annotation := judge.memory.annotation(key))]
@@ -197,25 +195,14 @@ def proposed_tests(
     value = next(iter(labels)) if sure else both[-1] if len(both) == 2 else None
     if not usable or not cases or value is None:
         return ()
-    outcome, limit = _outcome(cases, value), ALPHA / max(1, tried)
-
-    def passes(proposals: Sequence[tuple[CodeTest, bool]], limit: float) -> bool:
-        def fires(reading: Reading) -> bool | None:
-            answers = [(holds(test, reading), expected) for test, expected in proposals]
-            return None if any(answer is None for answer, _ in answers) else all(a is e for a, e in answers)
-
-        return chance(_column(cases, fires).table(outcome)) <= limit
-
-    if len(usable) == 1 or not passes(usable, limit):
-        senses = [((test, expected), *([] if sure else [(test, not expected)])) for test, expected in usable]
-        usable = [proposal for sense in senses for proposal in sense if passes([proposal], limit / len(sense))]
-    return tuple(_check(test, expected, value) for test, expected in usable)
-
-
-def count_tried(changes: Iterable[Mapping[str, Any]]) -> int:
-    """How many tests the changes of an answer propose; several of one change are tried together too."""
-    counts = [len(tests) for change in changes if isinstance(tests := change.get("tests"), list)]
-    return sum(count + (count > 1) for count in counts)
+    outcome, checks = _outcome(cases, value), []
+    for test, expected in usable:
+        yes, no = _column(cases, partial(holds, test))
+        for answer, column in ((True, Column(yes, no)), (False, Column(no, yes))):
+            limit = ALPHA / tried if sure else ALPHA / tried / 2
+            if (answer is expected or not sure) and chance(column.table(outcome)) <= limit:
+                checks.append(_check(test, answer, value))
+    return tuple(checks)
 
 
 def _check(test: CodeTest, holds: bool, value: Value | None) -> Check:

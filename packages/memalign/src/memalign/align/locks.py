@@ -10,7 +10,7 @@ from memalign.align.ask import agrees, judge_case, judge_cases
 from memalign.align.result import LockCheck, Run
 from memalign.judge import Judge
 from memalign.memory import Case, Memory, Outcome
-from memalign.types import guideline_number
+from memalign.types import Guideline
 from memalign.values import value_text
 
 __all__ = ["keep_locks"]
@@ -66,7 +66,7 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
 
 async def _culprit(before: Judge, learned: Judge, case: Case, run: Run) -> str | None:
     """A guideline that breaks the locked case, found by halving; None where it is broken without all that is new."""
-    fresh = sorted(_new_guidelines(before.memory, learned.memory, case.id), key=guideline_number)
+    fresh = [guideline.id for guideline in _new_guidelines(before, learned) if not guideline.pinned]
 
     async def broken(out: list[str]) -> bool:
         judgment = await judge_case(learned.replace(memory=_barred(learned.memory, out, case.id)), case, run)
@@ -85,8 +85,7 @@ async def _culprit(before: Judge, learned: Judge, case: Case, run: Run) -> str |
 
 def _postponed(before: Judge, learned: Judge, why: str) -> Judge:
     """The judge without what a model wrote since, and the lessons behind it pending; its numbers are free again."""
-    memory, earlier = learned.memory, {guideline.id for guideline in before.memory.guidelines}
-    fresh = [g for g in memory.guidelines if g.id not in earlier and g.origin == "distilled" and g.barred_for is None]
+    memory, fresh = learned.memory, _new_guidelines(before, learned)
     rest = memory.without_guidelines({guideline.id for guideline in fresh})
     number = max((before.memory.next_guideline, *(guideline.number + 1 for guideline in rest.guidelines)))
     waiting = {key for g in fresh for key in g.supported_by} - {key for g in rest.guidelines for key in g.supported_by}
@@ -94,19 +93,14 @@ def _postponed(before: Judge, learned: Judge, why: str) -> Judge:
     return learned.replace(memory=rest.with_outcomes(dict.fromkeys(waiting, Outcome(kind="waiting", reason=why))))
 
 
+def _new_guidelines(before: Judge, learned: Judge) -> list[Guideline]:
+    """What a model wrote since and no locked case has barred, in force or behind another."""
+    earlier = {guideline.id for guideline in before.memory.guidelines}
+    since = (guideline for guideline in learned.memory.guidelines if guideline.id not in earlier)
+    return [guideline for guideline in since if guideline.origin == "distilled" and guideline.barred_for is None]
+
+
 def _barred(memory: Memory, ids: Iterable[str], case_id: str) -> Memory:
     """`memory` with these guidelines out of force for the locked case; what stood behind them steps in."""
     barred = (replace(memory.guideline(name), barred_for=case_id, retired_by=None) for name in ids)
     return memory.with_guidelines(barred)
-
-
-def _new_guidelines(before: Memory, after: Memory, locked_case: str) -> frozenset[str]:
-    """What a model wrote since and is in force now, or would be once the others of these are barred, by id."""
-    earlier = {guideline.id for guideline in before.guidelines}
-    fresh: frozenset[str] = frozenset()
-    while True:
-        memory = _barred(after, fresh, locked_case)
-        more = {g.id for g in memory.semantic if g.id not in earlier and g.origin == "distilled" and not g.pinned}
-        if not more:
-            return fresh
-        fresh |= more
