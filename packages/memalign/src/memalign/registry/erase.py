@@ -145,7 +145,7 @@ class _Plan:
             keys, cases = {key for key in keys if key in holding_keys or key.id in holding_cases}, cases & holding_cases
         if selectors.keys:
             named = select_keys(sorted(keys), selectors.keys)
-            ids = {
+            ids: dict[str | FeedbackKey, set[str]] = {
                 selector: {case for case, of in readings(selector) if of is None} & cases
                 for selector in selectors.keys
                 if isinstance(selector, str)
