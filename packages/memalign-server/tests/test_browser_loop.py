@@ -9,7 +9,6 @@ import pytest
 from memalign_server.people.people import Role
 from server_support import world
 from test_browser import answered, chromium, enter, new_link, no_script_fails, opened, served, until, url
-from test_review import failing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -62,22 +61,6 @@ def test_an_experts_first_day(chromium: Browser, url: str) -> None:
         page.wait_for_selector(".foot.back")
 
 
-def test_a_model_that_is_down_keeps_answers(chromium: Browser, url: str) -> None:
-    with served(url, script=failing) as address:
-        page = opened(chromium, address)
-        page.goto("/judges/tone/review")
-        for number in range(3):
-            explain(
-                page,
-                f"Sympathy comes first, {number}.",
-                "text=You explained 3 things." if number == 2 else "#foot:not(.back)",
-            )
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=The judge could not be taught just now. Your 3 sentences are kept.")
-    with served(url, int(address.rpartition(":")[2])):
-        page.click("button:has-text('Try again')")
-        page.wait_for_url("**/learned**")
-        page.wait_for_selector("text=A reply must show sympathy before facts")
 
 
 def test_two_tabs_of_one_browser(chromium: Browser, url: str) -> None:

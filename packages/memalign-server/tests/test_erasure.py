@@ -79,12 +79,12 @@ class Site:
         return True
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     from fastapi.testclient import TestClient
 
     with contextlib.ExitStack() as stack:
-        files = tmp_path / "memalign.db" if request.param == "sqlite" else None
+        files = tmp_path / "memalign.db" if getattr(request, "param", "sqlite") == "sqlite" else None
         url = f"sqlite:///{files}"
         if files is None:
             server = postgres.shared()
@@ -117,6 +117,10 @@ def spread(site: Site) -> None:
 ALL = {each["id"] for each in CASES}
 
 
+ON_BOTH = pytest.mark.parametrize("site", KINDS, indirect=True)
+
+
+@ON_BOTH
 def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site) -> None:
     spread(site)
     assert len(site.tables_with("okafor")) > 4
@@ -182,6 +186,7 @@ def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
     assert site.nowhere("cold to her")
 
 
+@ON_BOTH
 @pytest.mark.parametrize("way", ["command", "page"])
 def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> None:
     from memalign.cli.app import app
@@ -244,6 +249,7 @@ def erased(site: Site, **form: Any) -> str:
     return str(site.client.get(begun.headers["location"]).text)
 
 
+@ON_BOTH
 def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
     spread(site)
     page = post(site.client, "/judges/tone/find", matching="okafor").text
