@@ -61,8 +61,6 @@ def test_an_experts_first_day(chromium: Browser, url: str) -> None:
         page.wait_for_selector(".foot.back")
 
 
-
-
 def test_two_tabs_of_one_browser(chromium: Browser, url: str) -> None:
     with served(url) as address:
         first = opened(chromium, address)
