@@ -17,9 +17,7 @@ from memalign.errors import (
 )
 from memalign.models import DecisionModel, Question, resolve_decision
 from memalign.models.decision import ProviderDecisionModel
-from memalign.models.list_prices import Prices
 from memalign.models.providers import Target
-from memalign.models.resolve import names_decision_model
 from memalign.models.retry import Retry
 from memalign.types import Usage
 from tests.support.decision_servers import Decide, openai_decisions, system_one
@@ -209,24 +207,6 @@ class TestMessages:
 
 
 class TestNames:
-    @pytest.mark.parametrize(
-        ("name", "resolved"),
-        [
-            ("system-one:m@http://localhost:11434/", "system-one:m@http://localhost:11434"),
-            ("system-one:/m@http://localhost:11434", "system-one:m@http://localhost:11434"),
-            ("openai-decisions:gpt-6-luna@http://localhost:1/v1", "openai-decisions:gpt-6-luna@http://localhost:1/v1"),
-            ("typesafe:jev-latest@http://localhost:1", "typesafe:jev-latest@http://localhost:1"),
-        ],
-    )
-    def test_one_model_for_all_spellings(self, name, resolved):
-        model = resolve_decision(name)
-        assert model.name == resolved
-        assert isinstance(model, DecisionModel)
-        assert resolve_decision(resolved) is model
-        assert resolve_decision(model) is model
-        assert names_decision_model(name)
-        assert not any(map(names_decision_model, ("openai:gpt-4.1-mini", "local:qwen2.5-coder-1.5b")))
-
     def test_the_root_of_a_server_and_its_v1_are_one_address(self):
         with system_one(answering) as endpoint:
             for address in (endpoint.base_url, endpoint.base_url.removesuffix("/v1")):
@@ -267,11 +247,3 @@ class TestPrices:
         assert luna.price_of(million) == pytest.approx(0.2)  # above 272,000 tokens
         assert luna.price_of(Usage(calls=1, input_tokens=1_000)) == pytest.approx(0.0001)
         assert jev.limits.context_tokens == 32_000
-
-    @pytest.mark.parametrize(("counts", "price"), [(True, None), (True, 1.0), (False, 1.0)])
-    def test_a_server_of_ones_own_has_the_price_it_is_given(self, counts, price):
-        prices = None if price is None else Prices(input=price, output=0.0)
-        with system_one(answering, counts=counts) as endpoint:
-            usage = decide(model_at(endpoint, prices=prices), POLITE).usage
-        assert usage.cost == (pytest.approx(usage.input_tokens / 1e6) if counts and price else None)
-        assert (usage.calls, usage.input_tokens > 0) == (1, counts)

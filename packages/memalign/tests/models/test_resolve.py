@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 
 import pytest
 
 from memalign.errors import ConfigurationError
 from memalign.models import ChatModel, default_model_name, resolve
-from memalign.models.provider_client import LoopClients, open_chat
+from memalign.models.provider_client import open_chat
 from memalign.models.providers import Target
 
 
@@ -132,19 +131,3 @@ def test_names_are_resolved_without_a_providers_library():
     keys = {**os.environ, "ANTHROPIC_API_KEY": "test", "OPENAI_API_KEY": "test"}
     done = subprocess.run([sys.executable, "-c", code], env=keys, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-async def test_a_client_whose_opening_failed_is_opened_again() -> None:
-    failures = [OSError("no such certificate"), None]
-
-    def open_client() -> tuple[str, nullcontext[None]]:
-        if (failure := failures.pop(0)) is not None:
-            raise failure
-        return "client", nullcontext()
-
-    clients = LoopClients(open_client)
-    with pytest.raises(OSError, match="no such certificate"):
-        await clients.get()
-    assert await clients.get() == "client"
-    assert await clients.get() == "client"
-    assert not failures

@@ -135,8 +135,8 @@ class Calls:
         """The model's answers, which are kept one by one. Errors are those of `complete`."""
         # All of a question that can change its answer: not the key that names it.
         keys = {q.key: _key(model, (state, q.kind, q.text, *q.labels)) for q in questions}
-        found = {name: self._get(key, dict[str, float]) for name, key in keys.items()}
-        answers = {name: answer for name, answer in found.items() if answer is not None}
+        stored = {name: self._get(key, dict[str, float]) for name, key in keys.items()}
+        answers = {name: answer for name, answer in stored.items() if answer is not None}
         new = [question for question in questions if question.key not in answers]
         if not new:
             return Decision(probabilities=answers)

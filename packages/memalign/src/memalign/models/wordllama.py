@@ -29,7 +29,7 @@ class WordLlamaEmbedding:
     """Averaged word vectors (`l2_supercat`, 256 dimensions) as an EmbeddingModel.
 
     The weights are loaded at the first `embed` and shared by all instances. Of a text above 20,000 characters the first
-    and last 10,000 count. English-centred: a paraphrase in another language is found only where it shares words (decision 8).
+    and last 10,000 count. English-centred: in another language a paraphrase needs shared words (decision 8).
     """
 
     @property
