@@ -159,9 +159,9 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(capsys: pytest.Capt
         LockCheck(id="t-3", holds=True, answered=False, reason="the locked case t-3 could not be checked: down"),
     )
     said = told(capsys, locks=locks)
-    assert "the judge is wrong on locked case t-1: judged other than False" in said
-    assert "G7 broke locked case t-2 and was left out. To use it anyway: memalign guideline helpfulness G7" in said
-    assert "new guidelines are not in force yet: " in said
+    assert "locked case t-1 is judged wrong: judged other than False" in said
+    assert "locked case t-2 holds: G7 broke it; left out: G7" in said
+    assert "the locked case t-3 could not be checked: down" in said
     labels = {FeedbackKey("t-1", "ana"): True, FeedbackKey("t-1", "ben"): False}
     said = told(capsys, conflicts=(Conflict(ids=("t-1",), annotations=labels, label=True),))
     assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said

@@ -78,7 +78,7 @@ def align(
         )
     registry = session.registry()
     number = registry.history(name)[-1].number
-    return give_estimate(session, name, number, registry.estimate(name, rows, **options), max_cost)
+    return give_estimate(session, name, number, registry.estimate(name, rows, **options))
 
 
 def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
@@ -119,7 +119,7 @@ def report_parts(result: AlignResult) -> list[Any]:
         rest = f"for all: memalign guideline {name}"
         parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
     parts += [] if result.impact is None else _impact(result.impact)
-    parts += top([line for check in result.locks if (line := _lock(name, check))])
+    parts += top([_lock(check) for check in result.locks if check.reason])
     parts += top([_conflict(conflict) for conflict in result.conflicts])
     if any(conflict.kind == "comments" for conflict in result.conflicts):
         parts.append(settling(name))
@@ -151,13 +151,7 @@ def _impact(impact: Impact) -> list[str]:
     return [line, *top(changes)]
 
 
-def _lock(name: str, check: LockCheck) -> str:
-    """A line on a locked case of which there is something to tell."""
-    if not check.holds:
-        return f"the judge is wrong on locked case {check.id}: {check.reason}"
-    if not check.answered:
-        return f"new guidelines are not in force yet: {check.reason}; to try again: memalign align {name}"
-    if not check.guideline_ids:
-        return ""
-    restore = f"memalign guideline {name} {check.guideline_ids[0]} --restore"
-    return f"{listed(check.guideline_ids)} broke locked case {check.id} and was left out. To use it anyway: {restore}"
+def _lock(check: LockCheck) -> str:
+    """What there is to tell of a locked case, such as that guidelines were left out because they broke it."""
+    verdict = f"locked case {check.id} {'holds' if check.holds else 'is judged wrong'}: {check.reason}"
+    return f"{verdict}; left out: {listed(check.guideline_ids)}" if check.guideline_ids else verdict

@@ -103,10 +103,7 @@ def embedded_model_name(tell: Callable[[str], None], *, yes: bool) -> str:
     from memalign.models.catalogue import DEFAULT, find  # only without a provider
 
     model = find(DEFAULT)
-    tell(
-        f"No provider's key is set. The demo can run on the embedded model {model.name} ({model.licence}), in this "
-        "process. It is a weak judge and takes several minutes. For another one set OPENAI_API_KEY or give --model."
-    )
+    tell(f"No provider's key is set. The demo can run on the embedded model {model.name}, a weak judge. {LOCAL}")
     if not model.present and download(model, yes=yes, log=tell) is None:
         raise ConfigurationError("nothing was downloaded. The demo needs a model: set OPENAI_API_KEY or give --model")
     return f"local:{model.name}"

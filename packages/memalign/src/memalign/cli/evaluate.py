@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,12 +117,11 @@ def evaluate(
         if file is not None and not file.resolve().parent.is_dir():
             raise InputError(f"cannot write {file}: name a file in a folder that exists")
     rows = rows_of(labelled, columns, remembered=judge.columns)
-    unseen = criteria or report is not None
-    run = partial(measure, judge, rows, against=other, unseen=unseen, judged=judged or ())
+    run = partial(measure, judge, rows, against=other, unseen=criteria or report is not None, judged=judged or ())
     if dry_run:
         estimate = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
         run(max_cost=Calls(dry_run=estimate))
-        return give_estimate(session, name, number, estimate.usage, max_cost)
+        return give_estimate(session, name, number, estimate.usage)
     session.after_interrupt = after_interrupt(out)
     with show_progress() as progress:
         evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
@@ -141,13 +139,11 @@ def evaluate(
         junit.write_bytes(junit_xml(result))
     if report is not None:
         page = gather(judge, evaluation, against="the other judge" if against is None else label)
-        json_page = {"version": number, **page.to_dict()}
-        writers: dict[str, Callable[[Any], str]] = {
-            ".html": as_html,
-            ".md": as_markdown,
-            ".json": lambda _: json.dumps(as_json(json_page), ensure_ascii=False),
-        }
-        report.write_text(writers[report.suffix.lower()](page), "utf-8")
+        if report.suffix.lower() == ".json":
+            text = json.dumps(as_json({"version": number, **page.to_dict()}), ensure_ascii=False)
+        else:
+            text = (as_html if report.suffix.lower() == ".html" else as_markdown)(page)
+        report.write_text(text, "utf-8")
         say(f"wrote the report to {report}")
     say_by_reason("failed", failures)
     if criteria:
@@ -156,7 +152,7 @@ def evaluate(
 
 
 def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> list[Any]:
-    parts: list[Any] = [f"{evaluation}\n" if not evaluation.disagreements else str(evaluation)]
+    parts: list[Any] = [str(evaluation)]
     if evaluation.disagreements:
         rows = [
             (case.id, label_text(case.value), label_text(case.label), shorten(case.rationale))
@@ -165,8 +161,7 @@ def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> 
         columns = ("id", "judge", "people", "the judge's reason")
         parts.append(table(columns, rows, title="Disagreements", limit=_DISAGREEMENTS))
     if evaluation.comparison is not None:
-        parts.append(f"{compared} (the first)")
-        parts.append(f"{evaluation.comparison}\n")
+        parts.append(f"{compared} (the first)\n{evaluation.comparison}")
     parts += [] if result is None else [f"Gate: {result}"]
     if not evaluation.taught:
         new = evaluation.n - evaluation.seen

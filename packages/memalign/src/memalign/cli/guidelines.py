@@ -10,7 +10,7 @@ import typer
 
 from memalign.cli.history import give_changes
 from memalign.cli.options import Name
-from memalign.cli.output import check_text, facts, listed, table
+from memalign.cli.output import check_text, listed, table
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
@@ -54,8 +54,8 @@ def guideline(
         chosen = judge.memory.guidelines if rule is None else (rule,)
         data = {"judge": name, "version": number, "guidelines": guideline_values(chosen, judge.memory)}
         none = f"no guidelines yet; to learn some from feedback: memalign align {name} FEEDBACK"
-        every = guideline_table(chosen, judge.memory) if chosen else none
-        session.give(data, every if rule is None else _card(judge.memory, rule))
+        exposed = [] if rule is None else [f"exposed to: {listed(rule.exposed_to) or 'no feedback'}"]
+        session.give(data, guideline_table(chosen, judge.memory) if chosen else none, *exposed)
         return DONE
     if add is not None and (guideline_id is not None or text is not None or retire is not None):
         raise InputError("--add writes a new guideline, so it cannot be combined with GID, --text or --retire")
@@ -93,20 +93,6 @@ def lock(
     saved = session.registry().lock(name, *ids, unlock=unlock)
     give_changes(session, saved, {"locks": saved.judge.memory.locks})
     return DONE
-
-
-def _card(memory: Memory, chosen: Guideline) -> Table:
-    return facts(
-        [
-            ("id", chosen.id),
-            ("text", chosen.text),
-            ("status", status_text(chosen, memory)),
-            ("origin", chosen.origin),
-            ("from", listed(memory.sources_of(chosen)) or "no feedback"),
-            ("exposed to", listed(chosen.exposed_to) or "no feedback"),
-            *(("check", check_text(check)) for check in chosen.checks),
-        ]
-    )
 
 
 def user_name() -> str:

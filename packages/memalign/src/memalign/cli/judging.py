@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,7 +63,7 @@ def judge(
     if dry_run:
         estimate = DryRun(dimensions=chosen.memory.matrix.shape[1] or 8)
         chosen.judge_many(source, max_cost=Calls(dry_run=estimate))
-        return give_estimate(session, name, number, estimate.usage, max_cost)
+        return give_estimate(session, name, number, estimate.usage)
     run, started = _Run(usage=Usage()), time.perf_counter()
     session.after_interrupt = after_interrupt(out)
     with show_progress() as progress:
@@ -86,9 +85,14 @@ def judge(
     data: dict[str, Any] = {"judge": name, "version": number, "n": len(source), "resumed": resumed}
     data |= {"failed": len(failures), "not_judged": len(unjudged), "usage": run.usage}
     data |= {"errors": [{"id": key, "error": error} for key, error in failures[:_LISTED]], "out": out and str(out)}
+    parts = []
     if out is None:
         data["judgments"] = list(judgments)
-    parts = [_judgment_table(list(source.hashes), judgments)] if out is None else []
+        texts = [
+            (j.id, "error" if j.error else label_text(j.value), shorten(j.error or j.rationale)) for j in judgments
+        ]
+        rest = "to keep all: -o OUT.jsonl"
+        parts = [table(("id", "value", "rationale"), texts, title="Judgments", limit=_SHOWN, rest=rest)]
     others = (resumed, "there already"), (len(failures), "failed"), (len(unjudged), "not judged")
     counts = [f"{run.judged - len(failures)} judged{f' into {out}' if out else ''}"]
     counts += [f"{count} {word}" for count, word in others if count]
@@ -111,15 +115,6 @@ class _Run:
         self.judged += 1
         self.usage += judgment.usage
         self.notes += [(example_id, note) for note in judgment.notes]
-
-
-def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
-    rows = [
-        (example_id, "error" if item.error else label_text(item.value), shorten(item.error or item.rationale))
-        for example_id, item in zip(ids, judgments, strict=True)
-    ]
-    columns = ("id", "value", "rationale")
-    return table(columns, rows, title="Judgments", limit=_SHOWN, rest="to keep all: -o OUT.jsonl")
 
 
 def after_interrupt(out: Path | None) -> str:

@@ -127,17 +127,15 @@ class ModelOptions:
         }
         names = {role: canonical_name(name) for role, name in models.items() if name is not None}
         settings = {name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()}
-        changes: dict[str, Any] = {}
-        if self.header is not None:
-            changes["headers"] = dict(_header(text) for text in self.header if text.strip())
-        if self.price is not None:
-            changes["prices"] = _prices(self.price)
-        if self.context is not None:
-            changes["context"] = self.context
-        if changes and self.role not in names:
-            raise InputError(f"--for {self.role}: the judge has no such model; to set one: --{self.role}-model NAME")
-        if changes:
-            settings[names[self.role]] |= changes
+        headers = None if self.header is None else dict(_header(text) for text in self.header if text.strip())
+        prices = None if self.price is None else _prices(self.price)
+        for setting, value in {"headers": headers, "prices": prices, "context": self.context}.items():
+            if value is not None and self.role not in names:
+                raise InputError(
+                    f"--for {self.role}: the judge has no such model; to set one: --{self.role}-model NAME"
+                )
+            if value is not None:
+                settings[names[self.role]][setting] = value
         settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
         return {name: values for name, values in settings.items() if values}
 

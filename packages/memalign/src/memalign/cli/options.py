@@ -100,14 +100,12 @@ def judge_with_columns(
     return number, judge.replace(columns=columns)
 
 
-def give_estimate(session: Session, name: str, version: int, usage: Usage, max_cost: float | None) -> int:
+def give_estimate(session: Session, name: str, version: int, usage: Usage) -> int:
     """Print an estimate, which says that it is one, and return the exit code."""
     report = [f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"]
     if not usage.calls:
         report = ["no model call is needed"]
     elif usage.cost is None:
         report.append(f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N")
-    elif max_cost is not None and usage.cost > max_cost:
-        report.append(f"--max-cost {max_cost:g} would stop the run before its end")
     session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *report)
     return DONE
