@@ -53,8 +53,8 @@ def demo(
     lessons, unseen = demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl")
     judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=chat)
     tell(f"A judge of a shop's replies, on {chat.name}. Is a reply good enough to send?")
-    plan = f"It will take about {usage_text(estimate(judge, lessons, unseen))}."
-    tell(LOCAL if chat.name.startswith("local:") else plan)
+    local = chat.name.startswith("local:")
+    tell(LOCAL if local else f"It will take about {usage_text(estimate(judge, lessons, unseen))}.")
 
     tell("", "1. Nobody has taught the judge yet")
     before = _judge(judge, unseen)
