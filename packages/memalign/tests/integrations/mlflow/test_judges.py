@@ -7,10 +7,18 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from annotated_types import Ge, Le
 from mlflow.exceptions import MlflowException
-from mlflow.genai.scorers import Safety, scorer
+from mlflow.genai.scorers import (
+    ConversationCompleteness,
+    Correctness,
+    Guidelines,
+    RelevanceToQuery,
+    RetrievalGroundedness,
+    Safety,
+    scorer,
+)
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from memalign.integrations.mlflow.base_judges import core_label, value_type_of
+from memalign.integrations.mlflow.base_judges import base_of, core_label, core_of, value_type_of
 from tests.support.endpoint import Endpoint, system_of
 from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
@@ -137,10 +145,31 @@ def _custom() -> Any:
 
 
 @pytest.mark.parametrize(
+    ("built_in", "fields"),
+    [
+        (RelevanceToQuery, {"inputs", "outputs"}),
+        (Correctness, {"inputs", "outputs", "expectations"}),
+        (Safety, {"outputs"}),
+        (ConversationCompleteness, {"conversation"}),
+    ],
+)
+def test_a_built_in_judge_is_aligned_by_its_instructions(endpoint: Endpoint, built_in, fields):
+    base = base_of(built_in(model="openai:/small"))
+    assert {field.name for field in base.get_input_fields()} >= fields - {"conversation"}
+    assert (base.name, base.model) == (built_in(model="openai:/small").name, "openai:/small")
+    assert set(core_of(base, value_type_of(base.feedback_value_type)).fields) == fields
+
+
+def test_built_in_guidelines_become_instructions():
+    base = base_of(Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small"))
+    assert "- Be kind.\n- Say { { please } }" in base.instructions
+
+
+@pytest.mark.parametrize(
     ("judge", "message"),
     [
-        (lambda: Safety(model="openai:/small"), "Safety cannot be aligned"),
-        (_custom, "cannot be aligned: it is no judge of mlflow.genai.judges.make_judge"),
+        (lambda: RetrievalGroundedness(model="openai:/small"), "RetrievalGroundedness cannot be aligned"),
+        (_custom, "cannot be aligned: it does not judge by instructions alone"),
         (lambda: "tone", "str cannot be aligned"),
     ],
 )

@@ -97,9 +97,11 @@ def test_a_password_in_an_address_is_hidden(here: Endpoint, tmp_path, caplog, mo
         ("nobody:/m", "unknown provider 'nobody'"),
         ("anthropic:/m", "needs a key"),
         ("openai:/m", "OPENAI_API_KEY"),
+        ("mistral:/m", "MISTRAL_API_BASE names a server"),  # not sent to the provider's own address instead
     ],
 )
 def test_a_model_that_cannot_be_asked_is_named_before_any_call(here: Endpoint, monkeypatch, model, message):
+    monkeypatch.setenv("MISTRAL_API_BASE", here.base_url)
     served = tone_judge(base_url=here.base_url)
     for judge, settings in ((tone_judge(model=model), {}), (served, {"reflection_lm": model})):
         with pytest.raises(MlflowException, match=message) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from typing import Any, Literal, get_args, get_origin
 
 import memalign
@@ -13,13 +14,22 @@ from memalign.values import UNBOUNDED, ValueType
 
 _logger = logging.getLogger(__name__)
 
+# The variables of MLflow's own prompts, by our names of fields.
+_FIELDS = {
+    **dict.fromkeys(("input", "inputs"), "inputs"),
+    **dict.fromkeys(("output", "outputs"), "outputs"),
+    **dict.fromkeys(("ground_truth", "expected_output", "expectations"), "expectations"),
+}
+_BRACES = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
 
 def base_of(judge: Any) -> Any:
-    """The judge of `make_judge` that `judge` is, or that MLflow's own optimizer aligned.
+    """The judge of `make_judge` that `judge` is, that MLflow's own optimizer aligned, or with a built-in's criterion.
 
     Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
     """
     from mlflow.genai.judges.instructions_judge import InstructionsJudge
+    from mlflow.genai.scorers.builtin_scorers import BuiltInScorer
 
     if isinstance(judge, InstructionsJudge):
         return judge
@@ -28,9 +38,51 @@ def base_of(judge: Any) -> Any:
         text = "judge %s: its memory stays with MLflow's optimizer; guidelines are distilled again from these traces"
         _logger.warning(text, judge.name)
         return base_of(judge._base_judge)
-    raise invalid(
-        f"{kind} cannot be aligned: it is no judge of mlflow.genai.judges.make_judge; make one with its instructions"
+    base = None
+    if isinstance(judge, BuiltInScorer):
+        with suppress(AttributeError, NotImplementedError):  # code judges, and several judges together
+            base = judge._create_judge() if hasattr(judge, "_create_judge") else _of_criterion(judge)
+    if base is None:
+        raise invalid(
+            f"{kind} cannot be aligned: it does not judge by instructions alone; make a judge with "
+            "mlflow.genai.judges.make_judge"
+        )
+    base.aggregations = judge.aggregations  # MLflow's constructor took them only later
+    return base
+
+
+def _of_criterion(judge: Any) -> Any:
+    """A judge of instructions with a built-in judge's criterion; None where it judges more than fields."""
+    from mlflow.genai.judges.instructions_judge import InstructionsJudge
+
+    criterion = _criterion(judge)
+    return criterion and InstructionsJudge(
+        name=judge.name,
+        instructions=criterion,
+        description=judge.description,
+        model=judge.model,
+        feedback_value_type=judge.feedback_value_type,
+        inference_params=getattr(judge, "inference_params", None),
+        extra_headers=getattr(judge, "extra_headers", None),
     )
+
+
+def _criterion(judge: Any) -> str | None:
+    """The instructions of a built-in judge with our names of fields; None where it judges more than these."""
+    text = str(judge.instructions)
+    if guidelines := getattr(judge, "guidelines", None):
+        listed = "\n".join(f"- {line}" for line in ([guidelines] if isinstance(guidelines, str) else guidelines))
+        listed = listed.replace("{{", "{ {").replace("}}", "} }")  # a guideline's own braces are no field of the item
+        text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: listed, text)
+        text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
+    named = set(_BRACES.findall(text))
+    if not named <= _FIELDS.keys():
+        return None
+    text = _BRACES.sub(lambda match: f"{{{{ {_FIELDS[match[1]]} }}}}", text).strip()
+    fields = [field.name for field in judge.get_input_fields()]
+    missing = [name for name in fields if name not in {_FIELDS[name] for name in named}]
+    known = set(missing) <= set(_FIELDS.values())
+    return text + "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing) if known else None
 
 
 def core_of(base: Any, value_type: ValueType) -> memalign.Judge:

@@ -91,6 +91,11 @@ def _target(name: str, address: str | None) -> Target | None:
             "OPENAI_API_KEY to a token of the workspace"
         )
     provider, model = parse_name(name)
+    if provider != "openai" and os.environ.get(elsewhere := f"{provider.upper()}_API_BASE"):
+        raise invalid(
+            f"{elsewhere} names a server for {name!r}, and memalign does not read it; name the model by its "
+            f"OpenAI-compatible address, openai:/{model}@https://…, or take the variable away"
+        )
     if provider != "openai" or address_of(model)[1] is not None:
         return None
     theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
