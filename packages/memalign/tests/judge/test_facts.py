@@ -56,3 +56,16 @@ def test_a_weak_model_is_told_no_names_of_guidelines() -> None:
     one, requests = judge(brief=True)
     one(outputs="It is HN/1234.")
     assert f"- {sentence(NUMBER)}: yes\n" in requests[0].user
+
+
+def test_facts_are_of_the_item_as_it_stands_whoever_read_it_swapped() -> None:
+    verdicts = iter(["tie", "A", "A", "A"])  # the last two are of the swapped item, and decide
+    one, _ = scripted(
+        lambda _: {"rationale": "r", "value": next(verdicts)},
+        feedback_value_type="A|B|tie",
+        memory=TAUGHT,
+        parameters={"swap": True, "samples": 2},
+    )
+    made = one(outputs={"A": "It is on its way.", "B": "HN/1234"})
+    assert made.value == "B"
+    assert (f"B: {sentence(NUMBER)}", "yes") in {(finding.check, finding.answer) for finding in made.findings}

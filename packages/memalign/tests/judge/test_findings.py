@@ -92,6 +92,14 @@ def test_whatever_the_findings_are_the_verdict_is_kept(findings: object) -> None
     assert {each.evidence for each in made.findings} <= {None, "x"}
 
 
+def test_findings_about_swapped_sides_mean_the_sides_as_they_are() -> None:
+    replies = iter([answer(named("G1", "one", "A"), value="A"), answer(named("G2", "two", "A"), value="A")])
+    made = judge(lambda _: next(replies), feedback_value_type="A|B", parameters={"swap": True})(
+        outputs={"A": "one", "B": "two"}
+    )
+    assert (made.value, made.findings[0].value) == ("A", "A")
+
+
 class TestQuotation:
     @pytest.mark.parametrize(
         ("evidence", "quoted"),

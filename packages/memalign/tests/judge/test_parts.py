@@ -90,10 +90,13 @@ def test_feedback_is_learned_and_shown_by_its_parts() -> None:
 
 def test_sides_may_be_named_by_their_parts() -> None:
     text = "Which is better for {{ inputs.question }}? {{ outputs.A.text }} or {{ outputs.B.text }}"
-    one, model = judge(instructions=text, feedback_value_type=Literal["A", "B"], says="A")
+    one, model = judge(instructions=text, feedback_value_type=Literal["A", "B"], parameters={"swap": True},
+                       says="A")  # fmt: skip
     item = Example(id="p", inputs={"question": "q"}, outputs={"B": {"text": "second"}, "A": {"text": "first"}})
     one(item)
-    assert 'outputs.A.text: "first"\noutputs.B.text: "second"' in model.requests[0].user
+    shown = [request.user for request in model.requests]
+    assert 'outputs.A.text: "first"\noutputs.B.text: "second"' in shown[0]
+    assert 'outputs.A.text: "second"\noutputs.B.text: "first"' in shown[1]
     first, second = items_alone(one, item, Limits())
     assert first == second.replace("second", "first")
     assert 'outputs: {"text": "first"}' in first

@@ -1,4 +1,4 @@
-"""How answers become a verdict: samples, confidence."""
+"""How answers become a verdict: samples, swapped sides, confidence."""
 
 from __future__ import annotations
 
@@ -68,12 +68,38 @@ class TestSamples:
         assert (caught.value.usage.calls, caught.value.usage.input_tokens) == (3, 8)
 
 
+class TestSwap:
+    def test_a_judge_that_prefers_first_sides_is_undecided(self) -> None:
+        made = judge(lambda _: {"rationale": "r", "value": "A"}, "A|B", swap=True)(outputs=PAIR)
+        assert made.confidence == pytest.approx(0.5)
+        assert made.value == "A"  # nothing tells them apart: the item as it stands decides
+        assert made.usage.calls == 2
+
+    def test_the_same_side_twice_is_a_verdict(self) -> None:
+        def answer(request: ChatRequest) -> dict[str, Any]:
+            shown = json.loads(request.user.split("outputs: ")[1].splitlines()[0])
+            return {"rationale": "r", "value": next(k for k, v in shown.items() if v == PAIR["B"])}
+
+        made = judge(answer, "A|B|tie", swap=True)(outputs=PAIR)
+        assert (made.value, made.confidence) == ("B", 1.0)
+
+    def test_a_reason_about_swapped_sides_says_so(self) -> None:
+        values = iter(["A", "A", "B", "A"])
+        made = judge(lambda _: told(next(values)), "A|B", swap=True, samples=2)(outputs=PAIR)
+        assert (made.value, made.rationale) == ("A", "Because.")
+        values = iter(["tie", "B", "A", "A"])
+        turned = judge(lambda _: told(next(values)), "A|B|tie", swap=True, samples=2)(outputs=PAIR)
+        assert (turned.value, turned.rationale) == ("B", "Because.")
+
+
 class TestParameters:
     @pytest.mark.parametrize(
         ("parameters", "value_type", "message"),
         [
             ({"samples": 0}, bool, "parameter samples=0"),
             ({"samples": 3, "temperature": 0}, bool, "all samples are the same"),
+            ({"swap": True}, bool, "chooses between two sides"),
+            ({"swap": 1}, "A|B", "parameter swap"),
             ({"mood": 1}, bool, "parameters are"),
             ({"temperature": "0"}, bool, "parameter temperature"),
             ({"temperature": float("nan")}, bool, "parameter temperature"),

@@ -51,7 +51,7 @@ class ModelOptions:
         list[str] | None,
         _option(
             metavar="KEY=VALUE",
-            help="Set temperature, max_tokens, reasoning_effort, seed, timeout or samples. May be repeated.",
+            help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples or swap. May be repeated.",
         ),
     ] = None
     header: Annotated[

@@ -91,6 +91,7 @@ class Judge(Generic[ValueT_co]):
 
             - `samples`: how many answers to draw (temperature 0.7 unless set): the commonest one counts, of numbers the
               mean;
+            - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
             - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
             - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
             - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables,

@@ -113,6 +113,7 @@ _PARAMETERS: dict[str, Any] = {
     "seed": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
     "timeout": Annotated[float, Meta(ge=0, le=10**6)],
     "samples": Annotated[int, Meta(ge=1, le=100)],
+    "swap": bool,
     "reasoning_effort": Literal["none", "minimal", "low", "medium", "high", "xhigh"],
     "reflection_model": str,
     "models": Any,  # has a check of its own
@@ -138,6 +139,8 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
         parameters["models"] = checked_models(parameters["models"])
     if "reflection_model" in parameters:
         parameters["reflection_model"] = canonical_name(parameters["reflection_model"])
+    if parameters.get("swap") and value_type.kind != "choice":
+        raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
         raise InputError("parameter samples: all samples are the same at temperature 0; leave out temperature")
     return parameters

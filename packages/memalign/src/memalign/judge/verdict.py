@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, mode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from memalign.errors import ModelError
+from memalign.content import sides_of
+from memalign.errors import InputError, ModelError
 from memalign.judge.answer import read_answer
 from memalign.judge.decision import decided, with_checks
 from memalign.judge.prompt import Prompt, check_item, prompt_of
@@ -44,24 +45,28 @@ async def decide(
     if decides_alone(judge):
         return await decided(judge, example, calls, checks=checks)
     # 3. A chat model gets one request, and answers with findings, a reason and a value; code keeps an evidence only
-    #    if the item has it. Samples average several such judgments.
+    #    if the item has it. Samples and swapped sides average several such judgments.
     own = await _own_judgment(judge, example, calls)
     # 4. A check model answers the questions of the guidelines: by the calibrator's rule they decide, or say how sure.
     return await with_checks(judge, example, own, calls) if checks else own
 
 
 async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgment:
-    """The chat model's judgment: of one answer, or the average over samples.
+    """The chat model's judgment: of one answer, or the average over samples and over the item with its sides swapped.
 
     Of several answers one that fails fails the judgment, which then says what all cost.
     """
     model, samples = open_model(judge), judge.parameters.get("samples", 1)
     prompt = await prompt_of(judge, example, model, calls)
-    if samples == 1:
+    if samples == 1 and not judge.parameters.get("swap"):
         # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would
         # then search the many connections that have become idle meanwhile. That costs more than everything else here.
         return await _answered(judge, prompt, model, calls)
-    asking = [_answered(judge, prompt, model, calls, number) for number in range(samples)]
+    names, prompts = dict[str, str](), [prompt]
+    if judge.parameters.get("swap"):
+        names = _swapped_names(example, judge.fields, judge.value_type.choices)
+        prompts.append(await prompt_of(judge, _swapped(example, names), model, calls))
+    asking = [_answered(judge, side, model, calls, number) for side in prompts for number in range(samples)]
     answers = await asyncio.gather(*asking, return_exceptions=True)
     judgments = [answer for answer in answers if isinstance(answer, Judgment)]
     failures = [answer for answer in answers if isinstance(answer, BaseException)]
@@ -71,7 +76,8 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
             usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
             failure.usage = sum(usages, Usage())
         raise failure
-    return _average(judgments, judge.value_type)
+    turned = [_renamed(judgment, names, prompt) for judgment in judgments[samples:]]
+    return _average([*judgments[:samples], *turned], judge.value_type)
 
 
 async def _answered(judge: Judge, prompt: Prompt, model: ChatModel, calls: Calls, number: int = 0) -> Judgment:
@@ -100,6 +106,42 @@ def _average(judgments: Sequence[Judgment], value_type: ValueType) -> Judgment:
         value=verdict,
         own_value=verdict,
         confidence=fmean(value_type.agree(value, verdict) for value in values),
+        example_ids=tuple(dict.fromkeys(name for judgment in judgments for name in judgment.example_ids)),
         usage=sum((judgment.usage for judgment in judgments), Usage()),
         notes=tuple(dict.fromkeys(note for judgment in judgments for note in judgment.notes)),
     )
+
+
+def _swapped_names(example: Example, fields: Sequence[str], choices: Sequence[str]) -> dict[str, str]:
+    """The two `choices` under which the item shows its sides in one of the `fields`, each with the other one."""
+    sides = tuple(sides_of({name: value for name, value in example.content.items() if name in fields}, choices))
+    if len(sides) != 2:
+        one, other = choices[:2]
+        wanted = f'a field whose keys are two of the judge\'s choices, such as {{"{one}": …, "{other}": …}}'
+        raise InputError(f"{example.id}: swap needs {wanted}, but this example has {len(sides) or 'none'}")
+    return dict([sides, sides[::-1]])
+
+
+def _swapped(example: Example, names: Mapping[str, str]) -> Example:
+    """The item with its two sides, `swapped_names`, in each other's place."""
+
+    def exchanged(field: Any) -> Any:
+        if not isinstance(field, dict) or not names.keys() <= field.keys():
+            return field
+        return {key: field[names.get(key, key)] for key in field}
+
+    return replace(example, **{name: exchanged(value) for name, value in example.content.items()})
+
+
+def _renamed(judgment: Judgment, names: Mapping[str, str], prompt: Prompt) -> Judgment:
+    """The judgment on an item whose sides were swapped, as one on the item of `prompt`; its reason says so."""
+
+    def named(value: Any) -> Any:
+        return names.get(value, value) if isinstance(value, str) else value
+
+    applying = (finding for finding in judgment.findings if not finding.check)
+    findings = (*(replace(finding, value=named(finding.value)) for finding in applying), *prompt.facts)
+    # Its words call each side by the other's name, and are read beside a verdict that does not.
+    reason = judgment.rationale and f"With {' and '.join(names)} swapped: {judgment.rationale}"
+    value = named(judgment.value)
+    return replace(judgment, value=value, own_value=value, rationale=reason, findings=findings)
