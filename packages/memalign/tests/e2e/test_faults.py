@@ -37,7 +37,6 @@ from tests.support.patience import PATIENCE
 from tests.support.seeds import seeds
 
 INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
-ONCE = Retry(attempts=1)
 
 
 class Impatient(ProviderChatModel):
@@ -52,13 +51,12 @@ class Impatient(ProviderChatModel):
 def judge_at(
     endpoint: Endpoint,
     *,
-    retry: Retry = ONCE,
     shard_size: int = 2,
     hangs: Callable[[ChatRequest], bool] = lambda _: False,
 ) -> Judge:
     model = Impatient(
         Target(provider="openai", model="gpt-4.1-mini", base_url=endpoint.base_url),
-        retry=retry,
+        retry=Retry(attempts=1),
         timeout=PATIENCE,
         limits=Limits(shard_size=shard_size, concurrency=8),
     )
