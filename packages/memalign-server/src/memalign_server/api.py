@@ -180,10 +180,10 @@ def erase(body: Erasure, begin: Begin) -> Job:
 @of_judge.get("/jobs/{job}", tags=["jobs"])
 def show_job(judge: JudgeName, job: JobId, server: Here) -> Job:
     """One job: its state, how far it is, and what it gave."""
-    found = server.jobs.find(job)
-    if found is None or found.judge != judge:
+    row = server.jobs.find(job)
+    if row is None or row.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
-    return found
+    return row
 
 
 router.include_router(of_judge)

@@ -63,7 +63,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         file: Its bytes.
         filename: Its sender's name for it, which never becomes a path.
         judge: The judge whose fields are read.
-        chosen: The column for each question about the file; the first choice without them, or where they are of another file.
+        chosen: The column for each question; the first choice without them, or where they are of another file.
 
     Raises:
         InputError: The file is of no kind that is read, or is empty.

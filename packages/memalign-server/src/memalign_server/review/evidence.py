@@ -170,7 +170,7 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
                 _Measured(
                     case_id=case_id,
                     answer=row.blind_value,
-                    people={each.person: each.value for each in (row, *others)},
+                    people={answer.person: answer.value for answer in (row, *others)},
                     verdict=verdict,
                     version=row.version,
                     first=row.first_value,

@@ -40,8 +40,8 @@ def lessons_of(connection: Connection, judge: str) -> list[Lesson]:
     query = query.where(reviews.c.judge == judge, _UNTAUGHT, TEACHES).order_by(reviews.c.updated_at)
     lessons = []
     for row in connection.execute(query):
-        said = {"value": row.value, "rationale": row.rationale, "created_at": row.updated_at}
-        feedback = Feedback(id=row.case_id, source=row.person, **said, **row.example.content)
+        answer = {"value": row.value, "rationale": row.rationale, "created_at": row.updated_at}
+        feedback = Feedback(id=row.case_id, source=row.person, **answer, **row.example.content)
         verdict = row.judgment if row.judge_version in (None, row.version) and not row.seen else None
         lessons.append(Lesson(feedback=feedback, revision=row.revision, verdict=verdict))
     return lessons

@@ -112,7 +112,7 @@ class Jobs:
         return [self._job(row) for row in rows]
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
-        """Write how a job ended. What it gave is not kept if an erasure emptied it meanwhile: it may repeat what went."""
+        """Write how a job ended; without what it gave if an erasure emptied it meanwhile: that may repeat what went."""
         same = table.c.id == job
         with self.store.write() as connection:
             row = connection.execute(select(table.c.kind, table.c.arguments).where(same)).first()
@@ -191,8 +191,8 @@ class Jobs:
         def progress(phase: str, done: int, total: int) -> None:
             self._progress[job] = (phase, done, total)
 
-        given = {"judge": row.judge, "arguments": row.arguments, "progress": progress}
-        work = Work(registry=self._registry, store=self.store, **given)
+        order = {"judge": row.judge, "arguments": row.arguments, "progress": progress}
+        work = Work(registry=self._registry, store=self.store, **order)
         return await self._kinds[row.kind](work)  # what cannot be stopped half way sees to it itself
 
     def _take(self, job: str) -> Row[Any, Any, Any] | None:

@@ -107,9 +107,9 @@ def _erase(work: Work) -> Receipt:
         return tuple(dict.fromkeys(part for receipt in of for part in getattr(receipt, name)))
 
     foreign = [place for place in all_of("left", receipts[:-1]) if not place.startswith("memalign_")]
-    left = tuple(dict.fromkeys((*receipts[-1].left, *foreign)))
+    remaining = tuple(dict.fromkeys((*receipts[-1].left, *foreign)))
     joined: dict[str, Any] = {name: all_of(name) for name in ("keys", "cases", "guidelines", "elsewhere")}
-    return replace(receipts[-1], **joined, left=left)
+    return replace(receipts[-1], **joined, left=remaining)
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -196,8 +196,8 @@ async def pull(work: Work) -> dict[str, Any]:
     source = {"tracking_uri": work.arguments["uri"], "most": work.arguments["most"], "progress": work.progress}
     pulled = await asyncio.to_thread(cases_of_experiment, work.arguments["experiment"], judge.fields, **source)
     with work.store.write() as connection:
-        added, known = add_cases(connection, work.judge, pulled.examples)
-    counts = {"added": added, "known": known, "skipped": pulled.skipped, "more": pulled.more}
+        added, repeated = add_cases(connection, work.judge, pulled.examples)
+    counts = {"added": added, "known": repeated, "skipped": pulled.skipped, "more": pulled.more}
     return {**await _judge_queue(work, judge, version), **counts}
 
 
