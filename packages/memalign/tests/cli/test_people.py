@@ -196,6 +196,20 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
     assert memalign("show", aligned, "--json").json["version"] == 3
 
 
+@pytest.mark.parametrize(
+    ("narrowed", "removed"),
+    [((), ["t-1@ana"]), (("t-1",), ["t-1@ana"]), (("t-2",), []), (("--source", "ben"), [])],
+)
+def test_feedback_that_holds_a_text_is_withdrawn(
+    memalign: Run, aligned: str, narrowed: tuple[str, ...], removed: list[str]
+) -> None:
+    matching = ("unalign", aligned, *narrowed, "--matching", "ORDER  is\tLate")
+    assert memalign(*matching).code == 2, "it asks first"
+    done = memalign(*matching, "--yes", "--json")
+    assert (done.code, done.json.get("removed", [])) == (0 if removed else 2, removed)
+    assert "order is late" not in (done.out + done.err).lower()
+
+
 def test_what_matches_a_text_is_shown_and_kept_until_asked(memalign: Run, aligned: str) -> None:
     matching = ("erase", aligned, "--matching", "ORDER  is\tLate")
     refused = memalign(*matching)
