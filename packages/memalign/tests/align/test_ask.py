@@ -16,7 +16,7 @@ from memalign.align import AlignResult, lock
 from memalign.errors import ModelUnavailable
 from memalign.io import read_judgments
 from memalign.judge.decision import calibrator_of
-from memalign.judge.observations import FEWEST
+from memalign.judge.observations import FEWEST, labelled_cases
 from memalign.judge.spec import base_fingerprint_of
 from memalign.testing import ScriptedChatModel
 from tests.align.test_invariants import choices, divide
@@ -63,9 +63,12 @@ class TestWhoIsAsked:
     @pytest.mark.parametrize(("kind", "size"), [("check", 1), ("check", 50), ("alone", 50), ("embedded", 1)])
     def test_every_labelled_case_is_asked_about_once(self, kind: str, size: int) -> None:
         judge, chat, decisions = checking(kind, shard_size=size)
-        memory = learn(judge, chat, labelled(12)).judge.memory
+        learned = learn(judge, chat, labelled(12)).judge
+        memory = learned.memory
         if size == 1 and kind == "check":
             assert len(chat.requests) == 12, "where a call holds one record nothing is written again"
+            counted = [len(case.observation.expected) for case in labelled_cases(learned)]
+            assert counted == [11] * 12, "no check counts on the case that supports its guideline"
         assert answered(memory).keys() == {f"t-{n}" for n in range(1, 13)}
         shared = [
             state for state, question in decisions.asked if question.key != "value" and not words_in(question.text)

@@ -58,6 +58,12 @@ class TestLocks:
         assert result.judge(inputs="question held", outputs="answer held").value is True
         check_memory(result.judge)
 
+    def test_the_impact_is_that_of_the_judge_that_is_delivered(self) -> None:
+        result = learn(locked_judge(culprit(HARM), "held")[0], lessons(4, HARM), impact=9)
+        assert HARM not in texts(result.judge)
+        assert result.impact is not None
+        assert (result.impact.checked, result.impact.broken) == (1, 0)
+
     def test_two_rules_that_break_it_together_lose_one(self) -> None:
         judge, _ = locked_judge(World(lambda seen, item: item != "held" or not {HARM, HELP} <= seen), "held")
         result = learn(judge, lessons(12, HARM, HELP))
