@@ -71,6 +71,9 @@ def test_an_address_is_given_and_taken_away():
 async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
     with Endpoint({"value": True}) as one, Endpoint({"value": False}) as other, Endpoint({"value": True}) as usual:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-usual")
+        for variable in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
+            monkeypatch.setenv(variable, f"sk-{variable}")
+        monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway: sk-gateway")
         monkeypatch.setenv("OPENAI_BASE_URL", usual.base_url)
         replies = [
             (await resolve(name).complete(REQUEST)).data["value"]
@@ -83,8 +86,9 @@ async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
         ]
     assert replies == [True, False, True, True]
     assert [len(each.requests) for each in (one, other, usual)] == [1, 1, 2]
-    assert "sk-usual" not in str(one.headers + other.headers)
+    assert "sk-" not in str(one.headers + other.headers)
     assert all(each["authorization"] == "Bearer sk-usual" for each in usual.headers)
+    assert all(each["openai-organization"] == "sk-OPENAI_ORG_ID" for each in usual.headers)
     assert one.requests[0]["model"] == "m"
 
 

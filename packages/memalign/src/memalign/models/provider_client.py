@@ -124,6 +124,9 @@ def _provider(target: Target) -> Provider[Any]:
         from pydantic_ai.providers.openai import OpenAIProvider
 
         provider = OpenAIProvider(base_url=target.url, api_key=key)
+        if not target.trusted:  # its client would send more of the environment than a key
+            provider.client.organization = provider.client.project = None
+            provider.client._custom_headers = {}
     elif target.provider == "system-one":
         from pydantic_ai.providers.system_one import SystemOneProvider
 

@@ -128,6 +128,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return next((name for name in names if os.environ.get(name)), names[0] if names else None)
 
     @property
+    def trusted(self) -> bool:
+        """Whether what the environment holds for the provider may go there: no judge alone named the address."""
+        known = servers_of_this_machine(self.provider) or _HOMES.get(self.provider, set())
+        return not self.addressed or self.base_url in known
+
+    @property
     def server_variable(self) -> str:
         """The environment variable that names its server."""
         return _SERVERS.get(self.provider, _SERVERS["openai"])[0]
@@ -217,8 +223,8 @@ def target_of(name: str) -> Target:
         raise ConfigurationError(f"{variable} holds a line break or a character that no key has: set it anew")
     if address is not None:
         # A key goes where it is meant to go, and nowhere else.
-        key = key if address in (servers_of_this_machine(provider) or _HOMES.get(provider, set())) else None
-        return Target(provider=provider, model=model, base_url=address, api_key=key, addressed=True)
+        target = Target(provider=provider, model=model, base_url=address, addressed=True)
+        return msgspec.structs.replace(target, api_key=key if target.trusted else None)
     if provider == "system-one" and base_url is None:
         raise ConfigurationError(
             f"{provider}:{model} needs its server's address: write {provider}:{model}@http://localhost:11434, or set "
