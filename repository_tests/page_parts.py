@@ -145,7 +145,7 @@ def routes() -> str:
 
 def answers() -> str:
     schemas = description()["components"]["schemas"]
-    names = ("JudgeSummary", "Job")
+    names = ("Person", "JudgeSummary", "Job", "ReviewCases", "ReviewCase", "AnswerState")
     rows = []
     for name in names:
         fields = ", ".join(_field(field, part) for field, part in schemas[name]["properties"].items())

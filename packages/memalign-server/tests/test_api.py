@@ -1,4 +1,4 @@
-"""The eight routes of the API: judging for applications, learning and forgetting, for owners and programs."""
+"""The twelve routes of the API: judging for applications, reviewing blind, learning and forgetting."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import func, select
 
 from memalign.errors import ModelUnavailable, RateLimited
+from memalign_server.store.tables import reviews
 from server_support import reviewing, world
 from server_support.reviewing import CASES
 from test_jobs import FEEDBACK, ended, learned
 
 API = "/api/v1/judges"
 TONE = f"{API}/tone"
+VERDICT = "It answers the question."  # what the scripted judge says of every case
 
 
 def done(client: Any, path: str, **given: Any) -> Any:
@@ -26,17 +29,56 @@ def done(client: Any, path: str, **given: Any) -> Any:
     return found["result"]
 
 
+def put_in(client: Any) -> None:
+    assert done(client, "cases", cases=CASES) == {"judged": 5, "failed": 0, "problem": None}
+
+
+def say(client: Any, case: str, value: Any = False, **more: Any) -> Any:
+    return client.put(f"{TONE}/cases/{case}/answer", json={"value": value, **more})
+
+
+def following(client: Any, **query: Any) -> list[str]:
+    """The ids of the cases that come next."""
+    found = client.get(f"{TONE}/cases", params={"order": "useful", **query})
+    return [case["id"] for case in found.json()["items"]]
+
+
+def blind_answers(client: Any) -> int:
+    server = client.app.state.server
+    with server.store.read() as connection:
+        query = select(func.count()).select_from(reviews).where(reviews.c.judge_version.is_not(None))
+        return int(connection.execute(query).scalar_one())
+
+
 @pytest.fixture
 def taught(local: TestClient) -> TestClient:
     assert done(local, "align", feedback=FEEDBACK)["version"] == 2
     return local
 
 
-def test_the_description_has_eight_operations(local: TestClient) -> None:
+@pytest.fixture
+def queued(local: TestClient) -> TestClient:
+    put_in(local)
+    return local
+
+
+@pytest.fixture
+def team(shared: world.Shared) -> tuple[Any, Any]:
+    """A reviewer and an owner of one queue."""
+    owner = shared.signed_in("owner")
+    put_in(owner)
+    return shared.signed_in("reviewer"), owner
+
+
+def test_the_description_has_twelve_operations(local: TestClient) -> None:
     paths = local.get("/api/v1/openapi.json").json()["paths"].values()
     assert sorted(method["operationId"] for methods in paths for method in methods.values()) == [
-        "align_judge", "erase", "judge_one", "list_judges", "put_cases", "show_job", "teach_answers", "unalign_judge",
+        "align_judge", "answer_case", "erase", "judge_one", "list_judges", "list_review_cases", "put_cases", "show_job",
+        "show_me", "teach_answers", "thumb_case", "unalign_judge",
     ]  # fmt: skip
+
+
+# -- applications: a verdict now, kept for review, and thumbs -------------------------------------------------------
 
 
 def test_one_case_is_judged_now(local: TestClient) -> None:
@@ -44,8 +86,6 @@ def test_one_case_is_judged_now(local: TestClient) -> None:
     assert judged.status_code == 200
     assert (judged.json()["id"], judged.json()["value"]) == ("item", True)
     assert local.post(f"{TONE}/judge", json={"inputs": "Hello?"}).status_code == 422
-    wrong = local.post(f"{TONE}/judge", json={"inputs": "Hello?", "ouptuts": "Hi!"})
-    assert (wrong.status_code, "body.ouptuts" in wrong.json()["detail"]) == (422, True)
 
 
 def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
@@ -55,6 +95,60 @@ def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
         with TestClient(app, base_url=world.ADDRESS) as client:
             failed = client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"})
             assert (failed.status_code, failed.json()["error"]) == (status, type(error).__name__)
+
+
+def kept(client: Any, **more: Any) -> str:
+    judged = client.post(f"{TONE}/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more})
+    assert judged.status_code == 200, judged.text
+    return str(judged.json()["id"])
+
+
+def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> None:
+    case = kept(local)
+    thumb = local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
+    assert {name: thumb.json()[name] for name in ("person", "value", "rationale", "taught")} == {
+        "person": "app-7",
+        "value": False,
+        "rationale": "Cold.",
+        "taught": False,
+    }
+    done(local, "teach")
+    assert learned(local) == {f"{case}@app-7": "learned"}
+
+
+def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -> None:
+    ana, owner = shared.signed_in("reviewer"), shared.signed_in("owner")
+    case = kept(ana)
+    ana.put(f"{TONE}/cases/{case}/answer", json={"value": False, "rationale": "Cold."})
+    for client in (owner, ana):
+        refused = client.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "reviewer"})
+        assert (refused.status_code, "'reviewer' has reviewed" in refused.json()["detail"]) == (409, True)
+    own = ana.get(f"{TONE}/cases").json()["items"][0]["own"]
+    assert (own["value"], own["rationale"], own["revision"]) == (False, "Cold.", 1)
+    for source, up in (("app-7", True), ("app-7", False), ("app-7", True), ("owner", True)):
+        thumb = owner.post(f"{TONE}/cases/{case}/thumb", json={"up": up, "source": source})
+        assert (thumb.status_code, thumb.json()["value"]) == (200, up), "the last thumb counts"
+
+
+def test_a_thumb_needs_a_verdict_that_is_kept(local: TestClient) -> None:
+    local.post(f"{TONE}/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
+    assert local.post(f"{TONE}/cases/a-1/thumb", json={"up": True}).status_code == 404
+
+
+def test_an_id_is_kept_for_one_content(local: TestClient) -> None:
+    kept(local, id="a-1")
+    other = {"id": "a-1", "inputs": "Hm?", "outputs": "Yes."}
+    assert local.post(f"{TONE}/judge", params={"keep": True}, json=other).status_code == 409
+
+
+def test_a_reviewers_thumb_is_their_own(shared: world.Shared) -> None:
+    reviewer = shared.signed_in("reviewer")
+    case = kept(reviewer)
+    assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "owner"}).status_code == 403
+    assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True}).json()["person"] == "reviewer"
+
+
+# -- learning and forgetting ----------------------------------------------------------------------------------------
 
 
 def test_feedback_is_replaced_and_withdrawn(taught: TestClient) -> None:
@@ -77,6 +171,18 @@ def test_a_file_of_the_server_is_no_feedback(local: TestClient) -> None:
     assert local.post(f"{TONE}/cases", json={"cases": "/etc/passwd"}).status_code == 422
 
 
+def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
+    reviewer, owner = team
+    say(owner, "late", rationale="Never so cold.")
+    say(reviewer, "shop", True)
+    job = ended(owner, owner.post(f"{TONE}/teach").json())
+    assert {row["key"] for row in job["result"]["rows"]} == {"late@owner", "shop@reviewer"}
+    shown = reviewer.get(f"{TONE}/jobs/{job['id']}").json()["result"]
+    assert shown["version"] == 2
+    assert {row["key"] for row in shown["rows"]} == {"shop@reviewer"}
+    assert set(shown) == {"version", "rows"}
+
+
 @pytest.mark.parametrize("path", ["erase", "unalign"])
 def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
     bodies: list[dict[str, list[str]]] = [{}, {"keys": []}]
@@ -88,37 +194,156 @@ def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
 
 def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callable[[int], None]) -> None:
     draws(0)  # the first of each four is held out
-    done(local, "cases", cases=[{"id": "a-1", "inputs": "Hm?", "outputs": "No."}])
-    refused = local.post(f"{TONE}/align", json={"feedback": [{"id": "a-1", "value": False}, FEEDBACK[0]]})
-    assert (refused.status_code, refused.json()["held_out"]) == (409, ["a-1"])
+    case = kept(local, id="a-1")
+    refused = local.post(f"{TONE}/align", json={"feedback": [{"id": case, "value": False}, FEEDBACK[0]]})
+    assert (refused.status_code, refused.json()["held_out"]) == (409, [case])
     copy = {"id": "copy", "inputs": "Hm?", "outputs": "No.", "value": False}
     refused = local.post(f"{TONE}/align", json={"feedback": [copy]})
     assert (refused.status_code, refused.json().get("held_out")) == (409, ["copy"])
+    local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold."})
+    done(local, "teach")
+    assert learned(local) == {}
 
 
-def test_cases_of_a_program_are_reviewed_on_the_page_and_taught(local: TestClient) -> None:
-    assert done(local, "cases", cases=CASES) == {"judged": 5, "failed": 0, "problem": None}
-    reviewing.answer(local, "late", value="false", rationale="Cold.")
-    assert "Case 2 of 5" in local.get("/judges/tone/review").text
-    assert done(local, "teach")["lessons"] == 1
-    assert learned(local) == {"late@local": "learned"}
-
-
-def test_the_api_is_for_owners_and_programs(shared: world.Shared) -> None:
-    assert shared.signed_in("reviewer").get(API).status_code == 403
-    assert [shared.signed_in("owner").get(API).status_code, shared.program().get(API).status_code] == [200, 200]
+def test_a_result_of_a_hundred_thousand_rows_is_looked_up_in_pieces(local: TestClient) -> None:
+    rows = [{"id": str(number)} for number in range(100_000)]
+    assert local.post(f"{TONE}/align", json={"feedback": rows}).status_code == 202
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
 def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient) -> None:
     for method, path, body in (
-        ("POST", "judge", '{"inputs": "T", "outputs": "T", "id": "T"}'),
+        ("POST", "judge?keep=true", '{"inputs": "T", "outputs": "T", "id": "T"}'),
         ("POST", "cases", '{"cases": [{"id": "T", "inputs": "T", "outputs": "T"}]}'),
         ("POST", "align", '{"feedback": [{"id": "T", "value": true, "rationale": "T", "source": "T"}]}'),
         ("POST", "unalign", '{"keys": ["T"], "source": "T"}'),
         ("POST", "erase", '{"keys": ["T"], "matching": "T"}'),
+        ("PUT", "cases/late/answer", '{"value": true, "rationale": "T", "form": "T"}'),
+        ("POST", "cases/late/thumb", '{"up": true, "rationale": "T", "source": "T"}'),
         ("GET", "jobs/%00", ""),
+        ("GET", "cases/%00/answer", ""),
     ):
         headers = {"content-type": "application/json"}
         response = local.request(method, f"{TONE}/{path}", content=body.replace("T", text), headers=headers)
         assert response.status_code < 500, (path, response.text)
+
+
+# -- reviewing ------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_tells_nothing_to_a_name_that_anothers_ends_with(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    feedback = [{**FEEDBACK[0], "source": "ana@reviewer"}, {**FEEDBACK[1], "source": "reviewer"}]
+    job = ended(owner, owner.post(f"{TONE}/align", json={"feedback": feedback}).json())
+    shown = shared.signed_in("reviewer").get(f"{TONE}/jobs/{job['id']}").json()["result"]
+    assert [row["key"] for row in shown["rows"]] == ["t-2@reviewer"]
+
+
+def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
+    (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
+    assert first["hidden"]
+    assert (first["own"], first["judgment"], first["others"]) == (None, None, [])
+    for shown in (f"{TONE}/cases", f"{TONE}/cases?order=useful"):
+        assert VERDICT not in queued.get(shown).text
+    answered = say(queued, first["id"]).json()
+    assert (answered["hidden"], answered["judgment"]["rationale"], answered["agree"]) == (False, VERDICT, False)
+    assert (answered["own"]["value"], answered["own"]["revision"]) == (False, 1)
+    assert first["id"] not in following(queued)
+
+
+def test_skipping_shows_no_verdict(queued: TestClient) -> None:
+    for state in ("skipped", "unclear"):
+        shown = say(queued, "late", None, state=state, revision=int(state != "skipped"))
+        assert (shown.status_code, shown.json()["hidden"]) == (200, True)
+        assert VERDICT not in shown.text
+    assert say(queued, "late", revision=2).json()["hidden"] is False
+    assert blind_answers(queued) == 1
+
+
+def test_an_older_revision_changes_nothing(queued: TestClient) -> None:
+    say(queued, "late", False, rationale="Cold.")
+    stale = say(queued, "late", True)
+    assert stale.status_code == 409
+    assert (stale.json()["own"]["value"], stale.json()["own"]["revision"]) == (False, 1)
+    edited = say(queued, "late", True, revision=1).json()["own"]
+    assert (edited["value"], edited["rationale"], edited["revision"]) == (True, None, 2)
+
+
+def test_an_answer_sent_twice_is_kept_once(queued: TestClient) -> None:
+    first, again = (say(queued, "late", form="one").json() for _ in range(2))
+    assert first == again
+    assert first["own"]["revision"] == 1
+
+
+def test_wrong_answers_say_what_is_wrong(queued: TestClient) -> None:
+    assert say(queued, "late", "perhaps").status_code == 422
+    assert say(queued, "late", None).json()["detail"] == "choose a verdict, or write why, or skip the case"
+    assert say(queued, "nothing").status_code == 404
+    faults = queued.put(f"{TONE}/cases/late/answer", json={"vlaue": True}).json()["faults"]
+    assert [fault.partition(":")[0] for fault in faults] == ["body.vlaue"]
+    assert "late" in following(queued)
+
+
+def test_cases_are_listed_by_pieces_and_state(queued: TestClient) -> None:
+    say(queued, "late")
+    say(queued, "lamp", True)
+    say(queued, "shop", None, state="skipped")
+    ids = list[str]()
+    after: int | None = 0
+    while after is not None:
+        piece = queued.get(f"{TONE}/cases", params={"limit": 2, "after": after}).json()
+        ids += [case["id"] for case in piece["items"]]
+        after = piece["next"]
+    assert ids == [case["id"] for case in CASES]
+    answered = queued.get(f"{TONE}/cases?state=answered").json()["items"]
+    assert [case["id"] for case in answered] == ["late", "lamp"]
+    assert sorted(following(queued)) == ["thanks", "twice"]
+    assert following(queued, state="skipped") == ["shop"]
+    assert queued.get(f"{TONE}/cases?order=useful&state=answered").status_code == 422
+
+
+def test_a_verdict_asked_for_is_no_blind_one(queued: TestClient) -> None:
+    late = {name: CASES[0][name] for name in ("inputs", "outputs")}
+    say(queued, "late", None, state="skipped")
+    assert queued.post(f"{TONE}/judge", json=late).json()["value"] is True
+    assert say(queued, "late", revision=1).status_code == 200
+    queued.post(f"{TONE}/cases/lamp/thumb", json={"up": True})
+    say(queued, kept(queued, id="new"))
+    assert blind_answers(queued) == 0
+    say(queued, "shop")
+    assert blind_answers(queued) == 1
+
+
+def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
+    reviewer, owner = team
+    for case in ("late", "twice"):
+        say(owner, case, rationale="Never so cold.")
+    job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
+    doors = (
+        f"{TONE}/cases",
+        f"{TONE}/cases?order=useful",
+        f"{TONE}/jobs/{job}",
+        f"/judges/tone/learned?job={job}",
+        f"/judges/tone/teach?job={job}",
+        "/judges/tone/trust",
+        "/judges/tone/review?case=late",
+        "/judges/tone/learned?find=three weeks",
+    )
+    for door in doors:
+        answer = reviewer.get(door)
+        assert answer.status_code == 200, door
+        shown = answer.text
+        assert VERDICT not in shown, door
+        assert "Never so cold." not in shown, door
+    assert "Never so cold." in say(reviewer, "late").text
+
+
+def test_pages_and_api_are_one_review(queued: TestClient) -> None:
+    say(queued, "twice", True)
+    reviewing.answer(queued, "late", value="false", rationale="Cold.")
+    assert "Case 3 of 5" in queued.get("/judges/tone/review").text
+    late = queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["own"]
+    assert (late["value"], late["rationale"], late["taught"]) == (False, "Cold.", False)
+    reviewing.post(queued, "/judges/tone/teach")
+    reviewing.wait(queued)
+    assert queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["own"]["taught"] is True

@@ -26,6 +26,9 @@ BY_REVIEWERS = {
     "POST /judges/{judge}/review/words", "POST /judges/{judge}/teach", "POST /judges/{judge}/teach/later",
     "POST /judges/{judge}/learned/confirm", "POST /judges/{judge}/learned/better",
     "POST /judges/{judge}/learned/take-back", "POST /judges/{judge}/learned/conflict",
+    "POST /api/v1/judges/{judge}/judge", "POST /api/v1/judges/{judge}/cases",
+    "POST /api/v1/judges/{judge}/cases/{case}/thumb", "PUT /api/v1/judges/{judge}/cases/{case}/answer",
+    "POST /api/v1/judges/{judge}/teach", "POST /api/v1/judges/{judge}/align", "POST /api/v1/judges/{judge}/unalign",
 }  # fmt: skip
 """How a reviewer may change something. A new route is for owners, or has its line here."""
 
@@ -122,3 +125,11 @@ def test_no_byte_of_nobodys_body_is_read(path: str, form: str, site: world.Share
     }  # fmt: skip
     asyncio.run(site.app(scope, receive, send))
     assert statuses == [401]
+
+
+def test_a_reviewer_speaks_for_nobody_else(site: world.Shared) -> None:
+    reviewer = site.signed_in("reviewer")
+    row = {**world.ROWS[0], "source": "owner"}
+    assert reviewer.post("/api/v1/judges/tone/align", json={"feedback": [row]}).status_code == 403
+    assert reviewer.post("/api/v1/judges/tone/unalign", json={"source": "owner"}).status_code == 403
+    assert reviewer.post("/api/v1/judges/tone/unalign", json={"keys": ["t-1"]}).status_code == 403

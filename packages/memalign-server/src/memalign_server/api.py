@@ -1,4 +1,4 @@
-"""The API, `/api/v1`: eight routes for applications and for programs that teach, in OpenAPI's words."""
+"""The API, `/api/v1`: twelve routes for applications, and for programs that review and teach, in OpenAPI's words."""
 
 from __future__ import annotations
 
@@ -6,31 +6,49 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Self, cast
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self, cast
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+import msgspec
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from sqlalchemy import Connection, Row, func, select
 
-from memalign import Example, Judgment
+from memalign import Example, Judge, Judgment
 from memalign.errors import InputError
 from memalign.io import Examples, read_feedback
 from memalign.registry import JudgeSummary
 from memalign.registry.residue import strings
+from memalign.types import FeedbackKey
 from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.people import PROGRAM, Person
 from memalign_server.problems import Problem
-from memalign_server.review.cases import add_cases, measuring_names
-from memalign_server.server import JUDGE, Here
+from memalign_server.review.answers import LONGEST, Answer, is_untaught, mark_seen, review_of, same_value, save
+from memalign_server.review.cases import (
+    add_cases,
+    case_of,
+    measuring_names,
+    next_cases,
+    own_review,
+    store_judgments,
+)
+from memalign_server.server import JUDGE, Here, Loaded, Server
+from memalign_server.store.tables import new_id, queue, reviews
 from memalign_server.work.jobs import Job
 
 PREFIX = "/api/v1"
 
-router = APIRouter(dependencies=[OWNER])
+router = APIRouter()
 of_judge = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
+Label = bool | int | float | str | None
 JudgeName = Annotated[str, Path(max_length=200, description="The judge's name.")]
+CaseId = Annotated[str, Path(min_length=1, max_length=500, description="The case's id.")]
 JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
+Words = Annotated[str, Field(max_length=LONGEST)]
+_THUMB = "thumb"  # in place of a form: nobody said it in the review, so another thumb may replace it
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
@@ -48,7 +66,7 @@ class _Body(BaseModel):
 class Case(_Body):
     """One case: at least one of its fields."""
 
-    id: Annotated[str, Field(min_length=1, max_length=500)] = "item"
+    id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     inputs: Any = None
     outputs: Any = None
     expectations: Any = None
@@ -61,6 +79,33 @@ class Cases(_Body):
     """Cases for review: rows of an example's fields."""
 
     cases: Rows
+
+
+class CaseAnswer(_Body):
+    """Your answer on a case, which replaces the one before: a `value`, or words, unless you skip it or cannot tell.
+
+    `revision` is that of the answer that you saw: 0 for the first one. An answer that comes twice with one `form`, a
+    random text of yours, is saved once.
+    """
+
+    state: Literal["answered", "skipped", "unclear"] = "answered"
+    value: Label = None
+    rationale: Words = ""
+    revision: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    form: Annotated[str, Field(min_length=1, max_length=64, default_factory=new_id)]
+
+
+class Thumb(_Body):
+    """What somebody thinks of a verdict that was kept: `up` agrees. Words, and the right value, say more than a thumb.
+
+    Unless the verdict is yes or no, a thumb down needs a `value` or a `rationale`. `source` is whose thumb it is; you,
+    without.
+    """
+
+    up: bool
+    value: Label = None
+    rationale: Words = ""
+    source: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
 class NewFeedback(_Body):
@@ -93,6 +138,42 @@ class Erasure(Withdrawal):
     matching: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
+class AnswerState(BaseModel):
+    """One person's answer on a case. `taught` says that the judge has learned it as it is now."""
+
+    person: str
+    state: Literal["answered", "skipped", "unclear", "undone"]
+    value: Label
+    rationale: str | None
+    revision: int
+    taught: bool
+    updated_at: str
+
+
+class ReviewCase(BaseModel):
+    """One case of the queue. While it is `hidden`, `judgment` is null and `others` is empty: you are asked first.
+
+    `own` is your answer, and `agree` whether the judge says the same; `problem` is why it could not be judged.
+    """
+
+    id: str
+    example: dict[str, Any]
+    hidden: bool
+    own: AnswerState | None
+    judgment: Judgment | None
+    version: int | None
+    agree: bool | None
+    others: list[AnswerState]
+    problem: str | None
+
+
+class ReviewCases(BaseModel):
+    """A piece of the queue; `next` is the `after` of the piece that follows, null at the end."""
+
+    items: list[ReviewCase]
+    next: int | None
+
+
 def _beginning(
     request: Request, response: Response, judge: JudgeName, server: Here, person: Asking
 ) -> Callable[[str, Mapping[str, Any]], Job]:
@@ -114,6 +195,12 @@ def describe_api(request: Request) -> dict[str, Any]:
     return cast("dict[str, Any]", request.app.openapi())
 
 
+@router.get("/me", tags=["people"], response_model_exclude={"id"})
+def show_me(person: Asking) -> Person:
+    """Who you are: the name is the source of your feedback, `role` what you may do, `by` how you are known."""
+    return person
+
+
 @router.get("/judges", tags=["judges"])
 def list_judges(server: Here) -> list[JudgeSummary]:
     """The judges in their latest versions, by name."""
@@ -121,10 +208,75 @@ def list_judges(server: Here) -> list[JudgeSummary]:
 
 
 @of_judge.post("/judge", tags=["judging"])
-async def judge_one(judge: JudgeName, case: Case, server: Here) -> Judgment:
-    """Judge one case now. A model that fails is a problem with its reason."""
+async def judge_one(
+    judge: JudgeName,
+    case: Case,
+    server: Here,
+    person: Asking,
+    keep: Annotated[bool, Query(description="Keep the case and its verdict for review, and for a thumb.")] = False,
+) -> Judgment:
+    """Judge one case now. A model that fails is a problem with its reason.
+
+    Of a case that waits for review you have seen the verdict then: your answer on it is no blind one. A case that is
+    kept and has no `id` gets one made of its content; the judgment has it.
+    """
     latest = await asyncio.to_thread(server.judges.latest, judge)
-    return await latest.judge.ajudge(Example(**case.model_dump(exclude_none=True)))
+    example = Example(**{"id": "item"} | case.model_dump(exclude_none=True))
+    if keep and case.id is None:
+        example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
+    judgment = await latest.judge.ajudge(example)
+    await asyncio.to_thread(_note, server, latest, person.name, example, judgment if keep else None)
+    return judgment
+
+
+def _note(server: Server, latest: Loaded, person: str, example: Example, kept: Judgment | None) -> None:
+    """Keep a case and its verdict, if there is one to keep; who was told a verdict answers the case blind no more."""
+    judge = latest.judge.name
+    same = select(queue.c.case_id).where(queue.c.judge == judge, queue.c.content_hash == example.content_hash)
+    with server.store.read() as connection:  # most requests are about no case of the queue, and should not lock
+        if kept is None and connection.execute(same).first() is None:
+            return
+    with server.store.write() as connection:
+        if kept is not None:
+            add_cases(connection, judge, [example])
+            if connection.execute(same.where(queue.c.case_id == example.id)).first() is None:
+                raise Problem(409, f"another case has the id {example.id!r}, or the same content has another id")
+            store_judgments(connection, latest.judge, latest.version, [(example, kept)])
+        for case_id in connection.execute(same).scalars().all():
+            mark_seen(connection, judge, person, case_id)
+
+
+@of_judge.post("/cases/{case}/thumb", tags=["judging"])
+def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, person: Asking) -> AnswerState:
+    """Agree with a kept verdict, or not; a second thumb of the same source replaces the first.
+
+    The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge. What the
+    source has said in the review is never replaced: 409.
+    """
+    source = _own_source(person, thumb.source or person.name)
+    kind = server.judges.latest(judge).judge.value_type
+    with server.store.write() as connection:
+        queued = case_of(connection, judge, case)
+        if queued is None or queued.judgment is None:
+            raise Problem(404, f"no verdict is kept on case {case!r}: judge it with keep=true first")
+        value, verdict = thumb.value, queued.judgment.value
+        if value is None and (thumb.up or isinstance(verdict, bool)):
+            value = verdict if thumb.up else not verdict
+        before = review_of(connection, judge, source, case)
+        if not (before is None or before.state == "undone" or before.form == _THUMB or source == PROGRAM.name):
+            raise Problem(409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is")
+        revision, words = 0 if before is None else before.revision, thumb.rationale
+        answer = Answer(state="answered", value=value, rationale=words, form=_THUMB, revision=revision, seen=True)
+        save(connection, judge, source, case, answer, kind=kind)
+        return _answer(review_of(connection, judge, source, case))
+
+
+def _own_source(person: Person, source: str) -> str:
+    """The source, if the person may hand in its feedback."""
+    if source != person.name and not person.owner:
+        problem = f"a reviewer hands in feedback as {person.name!r} alone; that of {source[:100]!r} needs an owner"
+        raise Problem(403, problem)
+    return source
 
 
 @of_judge.post("/cases", status_code=202, tags=["review"])
@@ -137,20 +289,104 @@ def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
     return begin("queue", {})
 
 
+@of_judge.get("/cases", tags=["review"])
+def list_review_cases(
+    judge: JudgeName,
+    server: Here,
+    person: Asking,
+    state: Annotated[
+        Literal["open", "answered", "skipped", "unclear"] | None,
+        Query(description="What they are for you; open ones wait for you."),
+    ] = None,
+    order: Annotated[
+        Literal["added", "useful"], Query(description="`useful`: open or skipped ones in the order of the pages.")
+    ] = "added",
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+    after: Annotated[
+        int, Query(ge=0, le=2**31 - 1, description="`next` of the piece before; in the order `added`.")
+    ] = 0,
+) -> ReviewCases:
+    """Cases of the queue. The next one for you is `?order=useful&limit=1`."""
+    latest = server.judges.latest(judge).judge
+    if order == "useful" and (state not in (None, "open", "skipped") or after):
+        raise Problem(422, "the order `useful` is for cases that are open or skipped, and has no `after`")
+    with server.store.read() as connection:
+        if order == "useful":
+            cases = next_cases(connection, judge, person.name, n=limit, again=state == "skipped")
+        else:
+            query = select(queue).outerjoin(reviews, own_review(judge, person.name))
+            query = query.where(queue.c.judge == judge, queue.c.number > after)
+            if state is not None:
+                query = query.where(func.coalesce(func.nullif(reviews.c.state, "undone"), "open") == state)
+            cases = list(connection.execute(query.order_by(queue.c.number).limit(limit + 1)))
+        items = [_review_case(connection, latest, person.name, case) for case in cases[:limit]]
+    return ReviewCases(items=items, next=cases[limit - 1].number if len(cases) > limit else None)
+
+
+@of_judge.put("/cases/{case}/answer", tags=["review"])
+def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here, person: Asking) -> ReviewCase:
+    """Answer a case, skip it, or say that you cannot tell; after an answer the case shows what the judge said.
+
+    An answer over another `revision` than that of now changes nothing: 409, with your answer of now as `own`.
+    """
+    latest = server.judges.latest(judge).judge
+    with server.store.write() as connection:
+        queued = case_of(connection, judge, case)
+        if queued is None:
+            raise Problem(404, f"case {case!r} is not in the queue of {judge!r}: it was erased or never put in")
+        form = Answer(**answer.model_dump())
+        stays = save(connection, judge, person.name, case, form, kind=latest.value_type)
+        if stays is None:
+            return _review_case(connection, latest, person.name, queued)
+    raise Problem(
+        409,
+        f"your answer on {case!r} has changed elsewhere; it is revision {stays.revision} now: look at it, and send "
+        "that `revision`",
+        own=_answer(stays).model_dump(),
+    )
+
+
+def _review_case(connection: Connection, judge: Judge, person: str, case: Row[Any]) -> ReviewCase:
+    """A case as a person may see it."""
+    said = select(reviews).where(reviews.c.judge == judge.name, reviews.c.case_id == case.case_id)
+    others = said.where(reviews.c.person != person, reviews.c.state == "answered").order_by(reviews.c.created_at)
+    own = review_of(connection, judge.name, person, case.case_id)
+    hidden = own is None or own.state != "answered"
+    judgment, agree = None if hidden else case.judgment, None
+    if judgment is not None and judgment.value is not None and own is not None and own.value is not None:
+        agree = same_value(judgment.value, own.value, judge.value_type)
+    return ReviewCase(
+        id=case.case_id,
+        example=case.example.to_dict(),
+        hidden=hidden,
+        own=None if own is None else _answer(own),
+        judgment=judgment,
+        version=case.version,
+        agree=agree,
+        others=[] if hidden else [_answer(row) for row in connection.execute(others)],
+        problem=case.problem,
+    )
+
+
+def _answer(review: Row[Any] | None) -> AnswerState:
+    assert review is not None
+    return AnswerState(**{**review._mapping, "taught": bool(review.taught) and not is_untaught(review)})
+
+
 @of_judge.post("/teach", status_code=202, tags=["learning"])
 def teach_answers(begin: Begin) -> Job:
-    """Let the judge learn what people said on the pages and has not learned yet."""
+    """Let the judge learn what people said on the pages and by thumbs, and has not learned yet."""
     return begin("teach", {})
 
 
 @of_judge.post("/align", status_code=202, tags=["learning"])
 def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here, person: Asking) -> Job:
-    """Learn from experts' feedback, or from what users of an application think of a verdict: a new version.
+    """Learn from experts' feedback: a new version. A reviewer hands in their own.
 
     Feedback on cases that are held out to measure the judge is refused, under whatever id: 409, with the ids as
     `held_out`.
     """
-    rows = [{**row, "source": row.get("source") or person.name} for row in body.feedback]
+    rows = [{**row, "source": _own_source(person, str(row.get("source") or person.name))} for row in body.feedback]
     with server.store.read() as connection:
         measuring = measuring_names(connection, judge)
     held_out = {id_ for row in rows if (id_ := str(row.get("id"))) in measuring}
@@ -166,24 +402,35 @@ def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here,
 
 
 @of_judge.post("/unalign", status_code=202, tags=["learning"])
-def unalign_judge(body: Withdrawal, begin: Begin) -> Job:
-    """Forget feedback from the next version on; older versions keep it."""
+def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
+    """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
+    if not person.owner and body.source != person.name:
+        raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
     return begin("unalign", body.model_dump())
 
 
-@of_judge.post("/erase", status_code=202, tags=["learning"])
+@of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])
 def erase(body: Erasure, begin: Begin) -> Job:
     """Take feedback out of every version, for good; the job's result is the receipt."""
     return begin("erase", body.model_dump())
 
 
 @of_judge.get("/jobs/{job}", tags=["jobs"])
-def show_job(judge: JudgeName, job: JobId, server: Here) -> Job:
+def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
     """One job: its state, how far it is, and what it gave."""
     row = server.jobs.find(job)
     if row is None or row.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
-    return row
+    return row if person.owner else replace(row, result=_open_result(row, person.name))
+
+
+def _open_result(job: Job, person: str) -> Any:
+    """What anybody may know of a job's result: counts of a queue; of learning the version, and one's own feedback."""
+    if job.result is None or job.kind in ("queue", "pull") or (job.kind == "try" and job.asked_by == person):
+        return job.result
+    keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
+    rows = [row for row in keyed if FeedbackKey.parse(row["key"]).source == person]
+    return {"version": job.result.get("version"), "rows": rows}
 
 
 router.include_router(of_judge)

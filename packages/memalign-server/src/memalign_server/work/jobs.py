@@ -40,7 +40,10 @@ _log = logging.getLogger("memalign_server")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Long work: how far it is, and what it gave. `done` of `total` steps of `phase` are finished."""
+    """Long work: how far it is, and what it gave. `done` of `total` steps of `phase` are finished.
+
+    Reviewers see of a `result` only what gives away no verdict or answer on a case that may wait for them.
+    """
 
     id: str
     kind: str
