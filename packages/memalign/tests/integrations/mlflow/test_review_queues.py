@@ -24,6 +24,9 @@ def assessments(trace_id: str) -> list[tuple[str, Any, str | None, bool]]:
 
 def test_experts_feedback_is_logged_once_and_changes_override():
     one, two = traced(1), traced(2)
+    says(one, True, "fine", by="ana", name="safety")  # words about something else, and a program's, stay as they are
+    says(one, True, "fine", by="ana", kind="LLM_JUDGE")
+    fine = [("ana", True, "fine", True)] * 2
     rows = [
         ma.Feedback(id=one, value=False, rationale="Too cold.", source="ana"),
         ma.Feedback(id=one, value=True, source="ben"),
@@ -35,7 +38,7 @@ def test_experts_feedback_is_logged_once_and_changes_override():
     assert logged == outcomes
     again = {key: "missing" if key == "tr-gone@ana" else "unchanged" for key in outcomes}
     assert log_feedback(rows, name="tone") == again
-    assert assessments(one) == [("ana", False, "Too cold.", True), ("ben", True, None, True)]
+    assert assessments(one) == [("ana", False, "Too cold.", True), *fine, ("ben", True, None, True)]
     assert assessments(two) == [("ana", None, "Names no day.", True)]
     changed = ma.Feedback(id=one, value=False, rationale="Too cold, and late.", source="ana")
     assert log_feedback([changed], name="tone") == {f"{one}@ana": "overridden"}
@@ -43,6 +46,7 @@ def test_experts_feedback_is_logged_once_and_changes_override():
     assert assessments(one) == [
         ("ana", False, "Too cold, and late.", True),
         ("ana", False, "Too cold.", False),
+        *fine,
         ("ben", True, None, True),
     ]
 
