@@ -59,10 +59,17 @@ def test_the_experts_label_and_words_stand(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "annotations", [[said("t-1", "ana", True), said("t-1", "ben", False)], [said("t-1", "ana", None, "Hm.")]]
+    ("annotations", "task"),
+    [
+        ([said("t-1", "ana", True), said("t-1", "ben", False)], {}),
+        ([said("t-1", "ana", None, "Hm.")], {}),
+        ([said("t-1", "ana", "kind")], {"value_type": "str", "answer": "fine"}),
+    ],
 )
-def test_a_tie_or_a_comment_is_shown_to_the_model(annotations: list[Annotation]) -> None:
-    one, requests = judge(memory(*annotations))
+def test_a_tie_a_comment_or_free_text_is_shown_to_the_model(
+    annotations: list[Annotation], task: dict[str, Any]
+) -> None:
+    one, requests = judge(memory(*annotations), **task)
     made = one(inputs="q", outputs="a")
     assert (made.decided_by, made.rationale, made.example_ids) == ("model", "the model's", ("t-1",))
     assert len(requests) == 1

@@ -14,6 +14,7 @@ import pytest
 from memalign import aio
 from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models import ChatRequest, Limits
+from memalign.models.list_prices import Prices
 from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import Target
@@ -274,6 +275,15 @@ def test_one_model_serves_several_event_loops_within_its_limit():
 def test_a_known_model_and_address_have_a_price(target, priced):
     cost = ProviderChatModel(target).price_of(Usage(input_tokens=1_000, cached_tokens=500, output_tokens=100))
     assert (cost is not None and 0 < cost < 0.01) if priced else cost is None
+
+
+async def test_what_an_endpoint_does_not_count_has_no_price():
+    choices = [{"index": 0, "message": {"role": "assistant", "content": json.dumps(ANSWER)}, "finish_reason": "stop"}]
+    silent = Fault(body={"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": choices})
+    with Endpoint(ANSWER, faults=[silent]) as endpoint:
+        model = model_at(endpoint, prices=Prices(input=1.0, output=1.0))
+        uncounted, counted = [(await model.complete(REQUEST)).usage.cost for _ in range(2)]
+    assert (uncounted, counted is not None) == (None, True)
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.5, 1), (0.01, 0)])
