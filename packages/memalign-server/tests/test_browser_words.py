@@ -312,7 +312,9 @@ def test_an_ended_session_keeps_the_words_and_says_so(chromium: Browser, people:
 
 @pytest.mark.parametrize(("status", "notice"), [
     (401, SESSION_OVER),
+    (403, "Not saved yet: the server refuses it"),
     (413, "Not saved yet: it is too large"),
+    (429, "Not saved yet: too many requests"),
     (503, "Not saved yet: the server has a problem"),
 ])  # fmt: skip
 def test_what_is_refused_says_so_and_is_kept(chromium: Browser, url: str, status: int, notice: str) -> None:
