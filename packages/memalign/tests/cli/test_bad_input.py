@@ -29,7 +29,7 @@ def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Pa
         (("--value-type", "int"), "there is no value type"),
         (("--value-type", "bool", "--instructions", "Is it good?"), "name no field"),
         (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "{{ reply }}, which is not a field"),
-        (("--value-type", "bool", "--instructions", "@nowhere.txt"), "No such file or directory"),
+        (("--value-type", "bool", "--instructions", "@nowhere.txt"), "--instructions @nowhere.txt: No such file"),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
         (("--value-type", "bool", "--param", "temperature=hot"), "parameter temperature"),
         (("--value-type", "bool", "--param", "colour=3"), "parameter colour"),

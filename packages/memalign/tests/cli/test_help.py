@@ -34,6 +34,7 @@ def test_every_command_has_common_options_and_an_example(memalign: Run, name: st
     command = ROOT.commands[name]
     assert {"--registry", "--json"} <= {opt for parameter in command.params for opt in parameter.opts}
     shown = memalign(name, "--help")
+    assert not set("{}") & set(shown.out.partition("\n")[0])
     assert shown.code == 0
     assert "Example: memalign" in shown.out
     assert f"memalign {name}" in shown.out

@@ -62,6 +62,7 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
     assert gone.code == 0
     assert "withdrawn: t-1@ana" in gone.out
     assert "Forgotten guidelines" in gone.out
+    assert "forgotten" in gone.out
     assert gone.out.splitlines()[-1].startswith("1 withdrawn, forgot G1-G2, new G3")
     assert "t-1@ana withdrawn" in " ".join(memalign("show", aligned, "--ledger").out.split())
     everything = memalign("unalign", aligned, "--source", "ben", "--json")

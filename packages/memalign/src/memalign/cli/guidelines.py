@@ -128,8 +128,8 @@ def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[di
 
 
 def status_text(guideline: Guideline, memory: Memory | None) -> str:
-    """`active`, `superseded by G2` or `barred by locked case t-1`; without a memory, what people did to it alone."""
-    status = "" if memory is None else str(memory.status(guideline))
+    """`active`, `superseded by G2` or `barred by locked case t-1`; without a memory it is forgotten."""
+    status = "forgotten" if memory is None else str(memory.status(guideline))
     successor = memory.successor(guideline) if memory is not None and status == "superseded" else None
     locked = None if guideline.barred_for is None else f"locked case {guideline.barred_for}"
     by = {"superseded": successor, "retired": guideline.retired_by, "barred": locked}.get(status)

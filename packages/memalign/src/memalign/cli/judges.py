@@ -192,3 +192,5 @@ def _text_of(instructions: str) -> str:
         return Path(instructions[1:]).read_text("utf-8").strip()
     except UnicodeDecodeError:
         raise InputError(f"--instructions {instructions}: the file is not UTF-8; save it as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"--instructions {instructions}: {error.strerror}; name a text file after the @") from None
