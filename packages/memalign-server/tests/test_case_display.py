@@ -140,8 +140,14 @@ def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
     )
 
 
-def test_code_in_markdown_has_colours() -> None:
-    assert '<span class="k">SELECT</span>' in only({"outputs": "```sql\nSELECT a FROM b\n```"}).html
+@pytest.mark.parametrize("text", ["```sql\nSELECT a FROM b\n```", "SELECT a.b\nFROM b", "def f():\n    return 1"])
+def test_code_has_colours_in_markdown_and_alone(text: str) -> None:
+    assert '<span class="k">' in only({"outputs": text}).html
+
+
+@pytest.mark.parametrize("text", ["Select a size from the list.", "With regard to it. SET", "Update your address"])
+def test_a_sentence_is_no_code(text: str) -> None:
+    assert "<pre" not in only({"outputs": text}).html
 
 
 def test_json_is_folded_traces_are_trees() -> None:

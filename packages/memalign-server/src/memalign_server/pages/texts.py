@@ -19,6 +19,12 @@ from pygments.util import ClassNotFound
 __all__ = ["prose", "visible"]
 
 _MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\]\n]+\]\(", re.MULTILINE)
+_CODE = {  # a sentence begins with one capital letter, or ends before the second word
+    "sql": r"\s*(--.*\n\s*)*(?![A-Z][a-z])(?i:(select|with|insert|update|delete|create|alter)\b"
+    r"([^.?!]|[.?!](?=\S))*\b(from|as|into|set|table)\b)",
+    "python": r"\s*(#!|import \w+\n|from [\w.]+ import |def \w+\(|class \w+[(:])",
+}
+_MOST_CODE = 32_000  # characters that are coloured: a longer text would wait for seconds
 _LINES = str.maketrans("", "", "\n\t")
 
 
@@ -28,8 +34,11 @@ def visible(text: str) -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """A text: as Markdown where it has Markdown's marks, else as it is, line for line."""
+    """A text: as code where it begins as SQL or Python, as Markdown where it has its marks, else line for line."""
     safe = _readable(text)
+    for language, beginning in _CODE.items():
+        if len(safe) <= _MOST_CODE and re.match(beginning, safe):
+            return Markup(_code(safe, language, ""))
     if not _MARKS.search(safe):
         paragraphs = re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))
         return Markup().join(Markup('<p class="text">{}</p>').format(paragraph) for paragraph in paragraphs)
