@@ -187,7 +187,11 @@ class TestByHand:
         return [(each.question, each.answer, each.value) for each in judge.memory.guidelines[0].checks]
 
     def test_a_person_sets_checks_and_takes_them_away(self, judge: Judge) -> None:
-        mine = [Check(question="Is it warm?", answer="no", value=False), "Is it\n kind?", "Is it kind?"]
+        mine: list[Check | str] = [
+            Check(question="Is it warm?", answer="no", value=False),
+            "Is it\n kind?",
+            "Is it kind?",
+        ]
         edited = edit_guideline(judge, "G1", by="cleo", checks=mine)
         assert self.checks(edited) == [("Is it warm?", "no", False), ("Is it kind?", "yes", None)]
         assert edited.memory.guidelines[0].checked_by == "cleo"

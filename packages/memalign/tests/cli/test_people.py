@@ -16,6 +16,7 @@ from memalign.cli.guidelines import status_text
 from memalign.cli.output import show
 from memalign.memory import FeedbackConflict, Memory
 from memalign.types import FeedbackKey, Guideline
+from memalign.values import Value
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Endpoint
 from tests.support.registry import case, judge, memory_of
@@ -162,7 +163,7 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(capsys: pytest.Capt
     assert "locked case t-1 is judged wrong: judged other than False" in said
     assert "locked case t-2 holds: G7 broke it; left out: G7" in said
     assert "the locked case t-3 could not be checked: down" in said
-    labels = {FeedbackKey("t-1", "ana"): True, FeedbackKey("t-1", "ben"): False}
+    labels: dict[FeedbackKey, Value | None] = {FeedbackKey("t-1", "ana"): True, FeedbackKey("t-1", "ben"): False}
     said = told(capsys, conflicts=(Conflict(ids=("t-1",), annotations=labels, label=True),))
     assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said
 

@@ -128,7 +128,7 @@ class AnswerReader:
         checks = dict[str, Check]()
         for entry in _entries(change.get("checks")):
             question, yes = tidy(str(_field(entry, "question"))), _field(entry, "answer") == "yes"
-            fault = check_fault(question, self._judged, self._said(keys))
+            fault = check_fault(question, self._judged, self._comments(keys))
             if fault is None and (yes or _field(entry, "answer") == "no"):
                 checks.setdefault(question, Check(question=question, answer="yes" if yes else "no", value=value))
         return list(checks.values())[:MOST_QUESTIONS]
@@ -142,9 +142,9 @@ class AnswerReader:
 
     def _fault(self, text: str, keys: Sequence[FeedbackKey]) -> str | None:
         """Why a text about the feedback of `keys` may not enter a prompt, or None."""
-        return guideline_fault(text, self._judged, self._said(keys))
+        return guideline_fault(text, self._judged, self._comments(keys))
 
-    def _said(self, keys: Collection[FeedbackKey]) -> list[str]:
+    def _comments(self, keys: Collection[FeedbackKey]) -> list[str]:
         annotations = (self.judge.memory.annotation(key) for key in keys)
         return [annotation.rationale for annotation in annotations if annotation and annotation.rationale]
 

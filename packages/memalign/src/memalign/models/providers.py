@@ -130,8 +130,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def trusted(self) -> bool:
         """Whether what the environment holds for the provider may go there: no judge alone named the address."""
-        known = servers_of_this_machine(self.provider) or _HOMES.get(self.provider, set())
-        return not self.addressed or self.base_url in known
+        servers = servers_of_this_machine(self.provider) or _HOMES.get(self.provider, set())
+        return not self.addressed or self.base_url in servers
 
     @property
     def server_variable(self) -> str:

@@ -47,7 +47,7 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
 
 
 def write_bundle(judge: Judge, path: str | Path) -> dict[str, Any]:
-    """Write the bundle of a judge to a file, whole or not at all, and return it; the same judge gives the same bytes."""
+    """Write a judge's bundle to a file, whole or not at all, and return it. The same judge gives the same bytes."""
     document = bundle_of(judge)
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     try:

@@ -207,13 +207,13 @@ class _Plan:
             contents = {row: body for row in self.timeline if (body := self._body(row, number)) is not None}
             if number in numbers:
                 memory = self._without(contents, residue, copied)
-                left = {row: body for row, body in contents.items() if row[0] == "judge"}
-                left |= memory_contents(memory, self.codec.encode)
-                removed = contents.keys() - left.keys()
+                survivors = {row: body for row, body in contents.items() if row[0] == "judge"}
+                survivors |= memory_contents(memory, self.codec.encode)
+                removed = contents.keys() - survivors.keys()
                 self.gone |= {(*row, contents[row]) for row in removed}
                 self.redacted[number] = _redacted(number, [kind for kind, _ in removed])
                 self.counts[number] = versions.counts(memory)
-                contents, self.memory = left, memory if number == self.latest else None
+                contents, self.memory = survivors, memory if number == self.latest else None
             for row, body in contents.items():
                 spans = self.rest.setdefault(row, [])
                 since = spans.pop()[0] if spans and spans[-1][1:] == (number, body) else number
@@ -288,12 +288,14 @@ class _Plan:
 
     def erased(self) -> Erased:
         """What goes, for other tables and for the search afterwards."""
-        gone = (self.codec.decode(kind, body) for kind, key, body in self.gone if kind == "case" and key in self.cases)
+        bodies = (
+            self.codec.decode(kind, body) for kind, key, body in self.gone if kind == "case" and key in self.cases
+        )
         return Erased(
             receipt=self.receipt,
             keys=self.keys,
             cases=self.cases,
-            contents=frozenset(example.content_hash for example in gone),
+            contents=frozenset(example.content_hash for example in bodies),
             residue=self.residue,
         )
 

@@ -51,8 +51,8 @@ class ErasedHashes:
         texts = [("key", _spelled(annotation.key)) for annotation in memory.annotations()]
         texts += [("case", case.example.content_hash) for case in memory.cases]
         digests = {_digest(secret, *text) for secret in self._secrets for text in texts}
-        gone = erasures.c.digest.in_([digest for _, digest in self._days if digest in digests])
-        connection.execute(delete(erasures).where(erasures.c.judge == judge, gone))
+        readmitted = erasures.c.digest.in_([digest for _, digest in self._days if digest in digests])
+        connection.execute(delete(erasures).where(erasures.c.judge == judge, readmitted))
 
     def erased_on(self, selector: str | FeedbackKey) -> date | None:
         """The day on which the feedback of that key, or written key, was erased, or None."""
@@ -84,9 +84,9 @@ def remember(connection: Connection, judge: int, *, keys: Iterable[FeedbackKey],
     """Keep hashes of erased keys, and of erased cases' contents."""
     secret = connection.execute(select(judges.c.secret).where(judges.c.id == judge)).scalar_one()
     query = select(erasures.c.digest).where(erasures.c.judge == judge)
-    known, at = set(connection.execute(query).scalars()), datetime.now(UTC).isoformat()
+    digests, at = set(connection.execute(query).scalars()), datetime.now(UTC).isoformat()
     texts = {("key", _spelled(key)) for key in keys} | {("case", content) for content in contents}
-    new = sorted((kind, digest) for kind, text in texts if (digest := _digest(secret, kind, text)) not in known)
+    new = sorted((kind, digest) for kind, text in texts if (digest := _digest(secret, kind, text)) not in digests)
     if new:
         values = [{"judge": judge, "kind": kind, "digest": digest, "erased_at": at} for kind, digest in new]
         connection.execute(insert(erasures), values)

@@ -69,8 +69,8 @@ class PaidAnswers:
                 if _forgettings(connection, self._judge) == self._forgettings:
                     # A row that is there already could not be read, or came from an align beside this one.
                     self._remove(connection, new)
-                    kept = [{"judge": self._judge, "key": key, "answer": answer} for key, answer in new.items()]
-                    connection.execute(insert(answers), kept)
+                    rows = [{"judge": self._judge, "key": key, "answer": answer} for key, answer in new.items()]
+                    connection.execute(insert(answers), rows)
         except RegistryError as error:
             raise RegistryError(
                 f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, "

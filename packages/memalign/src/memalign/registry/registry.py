@@ -314,7 +314,7 @@ class Registry:
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
     def kept_answers(self, name: str) -> int:
-        """How many answers are kept that a stopped align has paid for: the next one that asks the same takes them up."""
+        """How many answers that a stopped align paid for are kept; the next that asks the same takes them up."""
         return PaidAnswers(self._database, name).earlier
 
     # -- erasing -------------------------------------------------------------------------------------------------

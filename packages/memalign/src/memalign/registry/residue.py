@@ -123,8 +123,8 @@ class Residue:
                 tail = (tail + block)[-_OVERLAP:]
         for data in live if any(traces.values()) else ():
             elsewhere = set(self._traces(data.decode("utf-8", "replace"), fields))
-            traces = {name: left - elsewhere for name, left in traces.items()}
-        return size, sorted({f"{name} ({what})" for name, left in traces.items() for what, _ in left})
+            traces = {name: remains - elsewhere for name, remains in traces.items()}
+        return size, sorted({f"{name} ({what})" for name, remains in traces.items() for what, _ in remains})
 
     def _traces(self, text: str, fields: set[str]) -> Iterator[tuple[str, Any]]:
         """What of the erased a text holds in which there is JSON: runs of words, and `fields` as JSON spells them."""

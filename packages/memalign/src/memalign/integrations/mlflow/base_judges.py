@@ -81,8 +81,9 @@ def _criterion(judge: Any) -> str | None:
     text = _BRACES.sub(lambda match: f"{{{{ {_FIELDS[match[1]]} }}}}", text).strip()
     fields = [field.name for field in judge.get_input_fields()]
     missing = [name for name in fields if name not in {_FIELDS[name] for name in named}]
-    known = set(missing) <= set(_FIELDS.values())
-    return text + "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing) if known else None
+    if not set(missing) <= set(_FIELDS.values()):
+        return None
+    return text + "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing)
 
 
 def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
