@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from joserfc.jwk import RSAKey
+from sqlalchemy import select
 
 from memalign_server import OpenIdProvider
+from memalign_server.store.tables import sessions
 from server_support import world
 from server_support.openid_provider import CLIENT, SECRET, Provider, back_from, provider
 
@@ -46,6 +49,9 @@ def test_a_listed_person_signs_in_and_returns(site: world.Shared, openid: Provid
     browser = site.browser()
     assert round_trip(browser, openid, back="/account").headers["location"] == "/account"
     assert ">Zoe</a>" in browser.get("/account").text
+    with site.server.store.read() as connection:
+        until = datetime.fromisoformat(str(connection.execute(select(sessions.c.expires_at)).scalar_one()))
+    assert until - datetime.now(UTC) < timedelta(hours=12), "then the list is asked again"
     assert round_trip(site.browser(), openid, back="//evil.example").headers["location"] == "/"
     assert "Zoe" in site.signed_in("owner").get("/judges/tone/setup?open=experts").text
 
