@@ -9,6 +9,7 @@ import httpx2
 import openai
 import pydantic
 import pytest
+from msgspec.structs import replace
 from pydantic_ai import exceptions
 
 from memalign.errors import InvalidOutput, ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
@@ -36,6 +37,11 @@ def test_every_http_status_is_mapped(status):
     assert failed.error is (RateLimited if status == 429 else passing)
     assert failed.retry == (failed.error is not ModelRejected)
     assert failed.reason == f"HTTP {status}, Said."
+
+
+def test_a_key_that_a_server_repeats_is_not_told():
+    error = exceptions.ModelHTTPError(401, "m", {"error": {"message": "No such key: hidden-1."}})
+    assert failure_of(error, replace(TARGET, api_key="hidden-1")).reason == "HTTP 401, No such key: …."
 
 
 _MADE = {

@@ -66,6 +66,7 @@ def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[
             r"registries on postgresql\+psycopg2 are not supported; use .*psycopg://",
         ),
         ("postgresql://ana:pw@host:port/db?password=pw", "is not a registry's URL"),
+        ("postgres:/ana:pw@host/db", "is not a registry's URL"),
     ],
 )
 def test_a_url_that_cannot_be_one_says_how(url: str, says: str) -> None:

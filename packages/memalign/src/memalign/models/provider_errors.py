@@ -93,7 +93,7 @@ def raw_of(error: BaseException) -> object:
 
 
 def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
-    message = _message(error)
+    message = _message(error).replace(target.api_key or "\0", "…")  # some servers repeat the key that they refuse
     reason = ", ".join(filter(None, [f"HTTP {status}", message[:_LONGEST]]))
     header = "memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'"
     key = target.key_name or (f"the server's key ({header})" if target.address else "the provider's key")

@@ -217,8 +217,7 @@ def _parsed(url: str) -> URL:
         # A bare path is what most people write first.
         parsed = make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        scheme, slashes, rest = url.partition("://")
-        bare = f"{scheme}{slashes}{rest.rpartition('@')[2].partition('?')[0]}"  # without user, password and options
+        bare = re.sub(r"(?s)(:/*).*@", r"\1", url).partition("?")[0]  # without user, password and options
         raise ConfigurationError(f"{bare!r} is not a registry's URL; one looks like {_EXAMPLES}") from None
     if parsed.get_backend_name() == "sqlite":
         if parsed.query:
