@@ -101,7 +101,11 @@ def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path
     assert "wrote version 2 of tone to tone.json" in memalign("export", aligned, "-o", "tone.json").out
     assert "tone is at version 2" in memalign("import", "tone.json").out, "nothing changed"
     copied = memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db")
-    assert "copy is at version 1" in copied.out
+    assert "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)" in copied.out
+    memalign("guideline", aligned, "--add", "Greet first.")
+    dropped = memalign("import", "tone.json").out
+    assert "tone is at version 4: 1 guideline removed (G3)" in dropped, "what is replaced is named"
+    memalign("rollback", aligned, "2")
     one = memalign("show", aligned, "--json").json
     other = memalign("show", "copy", "--json", "--registry", "sqlite:///other.db").json
     assert one["memory_hash"] == other["memory_hash"]

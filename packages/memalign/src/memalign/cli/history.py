@@ -172,5 +172,7 @@ def import_(
         return DONE
     target = name or load_bundle(source).name
     number = registry.import_bundle(source, name, allow_erased=allow_erased)
-    session.give({"judge": target, "version": number}, f"{target} is at version {number}")
+    summary = registry.history(target)[number - 1].summary  # the bundle replaces what the judge was
+    data = {"judge": target, "version": number, "summary": summary}
+    session.give(data, f"{target} is at version {number}: {summary}")
     return DONE
