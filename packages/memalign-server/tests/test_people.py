@@ -172,10 +172,10 @@ def test_a_session_lasts_ninety_days(shared: world.Shared) -> None:
 
 def test_a_reviewer_whom_the_command_makes_an_owner_is_one_at_once(shared: world.Shared) -> None:
     browser = shared.signed_in("reviewer")
-    assert browser.get(JUDGES).status_code == 403
+    assert browser.get("/judges/tone/setup").status_code == 403
     added = invoke("serve", "--add-owner", "Reviewer", "--registry", shared.server.registry.url)
     assert added.code == 0
-    assert browser.get(JUDGES).status_code == 200
+    assert browser.get("/judges/tone/setup").status_code == 200
 
 
 def test_the_cookie_is_hidden_from_scripts_and_sites(shared: world.Shared) -> None:
