@@ -229,19 +229,19 @@ async def judge_one(
     return judgment
 
 
-def _note(server: Server, latest: Loaded, person: str, example: Example, kept: Judgment | None) -> None:
+def _note(server: Server, latest: Loaded, person: str, example: Example, judgment: Judgment | None) -> None:
     """Keep a case and its verdict, if there is one to keep; who was told a verdict answers the case blind no more."""
     judge = latest.judge.name
     same = select(queue.c.case_id).where(queue.c.judge == judge, queue.c.content_hash == example.content_hash)
     with server.store.read() as connection:  # most requests are about no case of the queue, and should not lock
-        if kept is None and connection.execute(same).first() is None:
+        if judgment is None and connection.execute(same).first() is None:
             return
     with server.store.write() as connection:
-        if kept is not None:
+        if judgment is not None:
             add_cases(connection, judge, [example])
             if connection.execute(same.where(queue.c.case_id == example.id)).first() is None:
                 raise Problem(409, f"another case has the id {example.id!r}, or the same content has another id")
-            store_judgments(connection, latest.judge, latest.version, [(example, kept)])
+            store_judgments(connection, latest.judge, latest.version, [(example, judgment)])
         for case_id in connection.execute(same).scalars().all():
             mark_seen(connection, judge, person, case_id)
 
@@ -348,8 +348,8 @@ def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here
 
 def _review_case(connection: Connection, judge: Judge, person: str, case: Row[Any]) -> ReviewCase:
     """A case as a person may see it."""
-    said = select(reviews).where(reviews.c.judge == judge.name, reviews.c.case_id == case.case_id)
-    others = said.where(reviews.c.person != person, reviews.c.state == "answered").order_by(reviews.c.created_at)
+    review = select(reviews).where(reviews.c.judge == judge.name, reviews.c.case_id == case.case_id)
+    others = review.where(reviews.c.person != person, reviews.c.state == "answered").order_by(reviews.c.created_at)
     own = review_of(connection, judge.name, person, case.case_id)
     hidden = own is None or own.state != "answered"
     judgment, agree = None if hidden else case.judgment, None

@@ -105,7 +105,7 @@ def test_a_span_cannot_write_another_ones(trace: list[Any]) -> None:
     assert all(_SPAN.match(line) for line in lines)
 
 
-@pytest.mark.parametrize("spans", [8, 200])
+@pytest.mark.parametrize("spans", [3, 60])
 @given(hostile_text)
 @few
 def test_a_trace_that_is_cut_stays_in_its_fence(spans: int, trick: str) -> None:

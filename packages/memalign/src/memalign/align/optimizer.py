@@ -228,6 +228,7 @@ class MemAlign:
         if missing:
             run.tell("embed", 0, len(missing))
             rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
+            run.tell("embed", len(missing), len(missing))
             vectors = {case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)}
         cases = tuple(replace(case, vector=vectors.get(case.id, case.vector)) for case in memory.cases)
         return judge.replace(memory=replace(memory, embedding_model=model.name, cases=cases))

@@ -138,7 +138,7 @@ def evaluate(
     if junit is not None and result is not None:
         junit.write_bytes(junit_xml(result))
     if report is not None:
-        page = gather(judge, evaluation, against="the other judge" if against is None else label)
+        page = gather(judge, evaluation, against="the other judge" if against is None else label, gate=result)
         if report.suffix.lower() == ".json":
             text = json.dumps(as_json({"version": number, **page.to_dict()}), ensure_ascii=False)
         else:

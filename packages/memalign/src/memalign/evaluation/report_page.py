@@ -17,6 +17,7 @@ from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
 from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate, labels_by_source, labels_of_several
+from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import share_interval
 from memalign.metrics import Estimate
@@ -88,13 +89,16 @@ class Report:
         return plain | {"evaluation": self.evaluation.to_dict()}
 
 
-def report(judge: Judge, evaluation: Evaluation, *, against: str = "the other judge") -> Report:
+def report(
+    judge: Judge, evaluation: Evaluation, *, against: str = "the other judge", gate: GateResult | None = None
+) -> Report:
     """Gather what an evaluation shows. No model is asked.
 
     Args:
         judge: The judge that was measured.
         evaluation: What `evaluate(judge, labelled, unseen=True)` returned, with `against` for a second row.
         against: What the other judge is called.
+        gate: What a gate decided on the same evaluation.
 
     Returns:
         The page, which `as_html` and `as_markdown` write.
@@ -116,6 +120,7 @@ def report(judge: Judge, evaluation: Evaluation, *, against: str = "the other ju
             _where_it_errs(evaluation, cases),
             _guidelines(judge, evaluation),
             Section("What it costs", [_cost(evaluation)]),
+            *([] if gate is None else [Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:])]),
         ),
         cases=tuple(cases.values()),
         evaluation=evaluation,
