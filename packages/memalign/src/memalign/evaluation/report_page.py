@@ -92,16 +92,13 @@ class Report:
 def report(
     judge: Judge, evaluation: Evaluation, *, against: str = "the other judge", gate: GateResult | None = None
 ) -> Report:
-    """Gather what an evaluation shows. No model is asked.
+    """Gather what `as_html` and `as_markdown` write of an evaluation. No model is asked.
 
     Args:
         judge: The judge that was measured.
         evaluation: What `evaluate(judge, labelled, unseen=True)` returned, with `against` for a second row.
         against: What the other judge is called.
         gate: What a gate decided on the same evaluation.
-
-    Returns:
-        The page, which `as_html` and `as_markdown` write.
 
     Raises:
         InputError: No case has a verdict.
