@@ -299,3 +299,12 @@ def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClien
     with server(local).store.read() as connection:
         versions = {case.version for case in cases_of(connection, "tone", [f"c-{n:02}" for n in range(12)])}
     assert versions == {2}
+
+
+def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
+    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
+    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
+    put_in(owner, CASES)
+    answer_all(reviewer, "yynn")
+    answer_all(zoe, "yyy")
+    assert "reviewer and zoe agree on 2 of 3." in page(owner)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, select
@@ -56,8 +56,9 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The reader and a colleague who answered the same cases."""
+    """Two people who answered the same cases; `one` is None for the reader."""
 
+    one: str | None
     other: str
     agreement: Agreement
 
@@ -197,7 +198,15 @@ def _agreement(pairs: Iterable[tuple[Value, Value]], kind: ValueType) -> Agreeme
 
 
 def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
-    """The reader and each colleague, on the cases that both answered."""
+    """The reader and each colleague, on the cases that both answered; for whoever answers none, the busiest of them."""
+    if pairs := _pairs_of(connection, judge, kind, person):
+        return tuple(replace(pair, one=None) for pair in pairs)
+    answered = select(reviews.c.person).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.person)
+    busiest = connection.execute(answered.order_by(func.count().desc(), reviews.c.person).limit(1)).scalar()
+    return _pairs_of(connection, judge, kind, busiest) if busiest else ()
+
+
+def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
     answered = (reviews.c.judge == judge, VERDICT)
     latest = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.person == person)
     own = latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()  # the limit has it read first
@@ -212,7 +221,7 @@ def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> 
         common[colleague] += n
         agreed[colleague] += n * kind.agree(one, other)
     pairs = ((name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN))
-    return tuple(Pair(other=name, agreement=agreement) for name, agreement in pairs)
+    return tuple(Pair(one=person, other=name, agreement=agreement) for name, agreement in pairs)
 
 
 def _mistakes(
