@@ -77,7 +77,7 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     "statement",
     [
         test_jobs.test_an_align_is_a_job_with_a_result,
-        test_api.test_cases_of_a_program_are_reviewed_on_the_page_and_taught,
+        test_api.test_a_thumb_down_becomes_feedback_that_is_learned,
         partial(test_api.test_what_no_database_holds_is_no_error_of_ours, "\\u0000"),
         test_trust.test_as_many_answers_as_the_button_says_are_enough,
     ],
