@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memalign.judge import Judge, Progress
 
-__all__ = ["NextCase", "NextCases", "anext_cases", "likeness_to_memory", "next_cases", "silence"]
+__all__ = ["NextCase", "NextCases", "anext_cases", "next_cases", "silence"]
 
 STANDS_OUT = 0.5  # the degree from which on a reason is named
 
@@ -163,11 +163,6 @@ def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
         f"unsure ({confidence:.0%})": min(1.0, 2 * (1 - confidence)),
         likeness: unlike,
     }
-
-
-async def likeness_to_memory(judge: Judge, examples: Sequence[Example]) -> list[float | None]:
-    """The cosine of each example to the nearest case in memory (in-process embedder); None where there is no case."""
-    return await _nearest(judge, await _embedded(examples))
 
 
 async def _embedded(examples: Sequence[Example]) -> NDArray[np.float32]:
