@@ -251,6 +251,28 @@ def test_two_windows_lose_no_word_to_each_other(chromium: Browser, url: str) -> 
         until(second, both)
 
 
+SLOW_TIMERS = """for (const timer of ["setTimeout", "setInterval"]) {
+  const real = window[timer];
+  window[timer] = (what, delay) => real(what, delay + 1500);
+}"""
+
+
+def test_a_slow_window_sends_and_shows_its_own_words(chromium: Browser, url: str) -> None:
+    with served(url) as address:
+        first = opened(chromium, address)
+        first.goto(LATE)
+        answered(first, "n")
+        type_words(first, "One window.")
+        words_saved(first)
+        second = first.context.new_page()
+        second.add_init_script(SLOW_TIMERS)
+        second.goto(LATE)
+        type_words(second, " And another.")
+        words_saved(second)
+        has_words(second, "One window. And another.")
+        assert first.input_value(FIELD) == "One window."
+
+
 # -- when the server cannot be reached, or refuses ---------------------------------------------------------------------
 
 

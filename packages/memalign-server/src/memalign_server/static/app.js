@@ -32,7 +32,8 @@
   let refusal = null; // what is shown although nothing waits any more: {why, words}
   let slow = 0;
 
-  // The form's id -> {to, fields, next: when it is sent, why it waits}
+  // The form's id -> {to, fields, next: when it is sent, by: the window that sends and shows it, why it waits}
+  const WINDOW = Math.random();
   const unsaved = () => JSON.parse(store[STORE] || "{}");
   const change = (what) => {
     const all = unsaved();
@@ -52,7 +53,8 @@
   const keep = (form, button, delay, more) => {
     const fields = { ...Object.fromEntries(new FormData(form, button)), ...more };
     refusal = null;
-    change((all) => { all[fields.form] = { to: form.getAttribute("action"), fields, next: Date.now() + delay }; });
+    const to = form.getAttribute("action");
+    change((all) => { all[fields.form] = { to, fields, by: WINDOW, next: Date.now() + delay }; });
   };
   const formOf = ({ to, fields }) => [...doc.querySelectorAll("form[data-kept]")].find((form) => (
     form.getAttribute("action") === to && form.elements.case.value === fields.case));
@@ -99,7 +101,7 @@
     if (refused && answer.status === 410) refusal = { why: "gone" };
     else if (refused) refusal = { why: "said", words: answer.page.querySelector("[role=alert]")?.textContent };
     change((all) => {
-      if (why && all[id]) Object.assign(all[id], { why, next: Date.now() + (WAIT[why] || 1e12) });
+      if (why && all[id]) Object.assign(all[id], { why, by: WINDOW, next: Date.now() + (WAIT[why] || 1e12) });
       else if (refused || isSent(all[id])) delete all[id];
       else if (all[id]) all[id].fields.revision = formOf(entry)?.elements.revision.value ?? entry.fields.revision;
     });
@@ -107,7 +109,8 @@
   let queue = Promise.resolve();
   const sendDue = () => {
     queue = queue.then(async () => {
-      const due = Object.entries(PERSON ? unsaved() : {}).filter(([, entry]) => entry.next <= Date.now());
+      const isDue = ({ by, next }) => next + (by === WINDOW ? 0 : 2 * AGAIN) <= Date.now(); // another may be closed
+      const due = Object.entries(PERSON ? unsaved() : {}).filter(([, entry]) => isDue(entry));
       for (const [id, entry] of due) await send(id, entry);
     }).catch(() => {});
   };
