@@ -1,84 +1,93 @@
-"""The image's recipe: what it copies is there and enough, whoever runs it has no rights, and its commands are dev.py's.
+"""Dockerfile and compose.yaml: what they name is there, nobody has more rights than needed, and no secret is in them.
 
 No image is built here; `test_wheels` builds and runs the packages.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
-from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
+import yaml
+from checkout import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
-PACKAGES = ("memalign", "memalign-server")
+from memalign_server.settings import SECRETS
 
-
-def stages() -> list[list[tuple[str, str]]]:
-    """Of each stage the instructions and their arguments, in order."""
-    lines = [line for line in DOCKERFILE.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
-    found: list[list[tuple[str, str]]] = []
-    for line in lines:
-        if line.startswith("FROM"):
-            found.append([])
-        found[-1].append((line.partition(" ")[0], line.partition(" ")[2]))
-    return found
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
+SERVER, POSTGRES = COMPOSE["services"]["server"], COMPOSE["services"]["postgres"]
+DOCKER = shutil.which("docker") or "docker"
+HAS_COMPOSE = (
+    shutil.which("docker")
+    and not subprocess.run([DOCKER, "compose", "version"], capture_output=True, check=False).returncode
+)
 
 
-def of(instruction: str) -> list[str]:
-    return [said for stage in stages() for name, said in stage if name == instruction]
+def stage(name: str) -> list[str]:
+    """The lines of a stage of the Dockerfile; the last one has no name."""
+    stages = [text.splitlines() for text in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)]
+    return next(lines for lines in stages if lines[0].endswith(f" AS {name}")) if name else stages[-1]
 
 
-def in_context(path: str) -> bool:
-    """Whether .dockerignore lets the build see a file: the last pattern that meets it, or a folder of it, decides."""
-    seen = True
-    for line in (ROOT / ".dockerignore").read_text("utf-8").split():
-        pattern = line.removeprefix("!")
-        parents = [path, *(str(parent) for parent in PurePosixPath(path).parents if str(parent) != ".")]
-        if any(_meets(each, pattern) for each in parents):
-            seen = line.startswith("!")
-    return seen
+@pytest.mark.parametrize(
+    ("name", "command"), [("", 'CMD ["--help"]'), ("server", 'CMD ["serve", "--host", "0.0.0.0"]')]
+)
+def test_an_image_runs_without_rights(name: str, command: str) -> None:
+    assert set(re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.12-slim"}
+    lines = stage(name)
+    assert {"VOLUME /data", 'ENTRYPOINT ["memalign"]', command} <= set(lines[lines.index("USER memalign") :])
+    assert not [line for line in lines[lines.index("USER memalign") :] if line.startswith("RUN")]
+    assert any("MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in line for line in stage("base"))
 
 
-def _meets(path: str, pattern: str) -> bool:
-    written = re.escape(pattern).replace(r"\*\*/", "(.*/)?").replace(r"\*", "[^/]*")
-    return bool(re.fullmatch(written, path))
-
-
-def test_it_is_small_and_runs_without_rights() -> None:
-    named = {each.partition(" AS ")[2] for each in of("FROM")}
-    assert {each.split()[0] for each in of("FROM")} - named == {"python:3.12-slim"}
-    for stage in (stages()[-1], next(each for each in stages() if each[0][1].endswith(" AS server"))):
-        names = [name for name, _ in stage]
-        assert ("USER", "memalign") in stage
-        assert names.index("USER") < names.index("ENTRYPOINT")
-        assert "RUN" not in names[names.index("USER") :]
-        assert ("ENTRYPOINT", '["memalign"]') in stage
-        assert ("VOLUME", "/data") in stage
-    assert ("CMD", '["--help"]') in stages()[-1]
-    assert "MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in of("ENV")[0]
-
-
-@pytest.mark.parametrize(("lock", "package"), [*zip(("runtime", "server"), PACKAGES, strict=True)])
-def test_it_installs_what_dev_py_installs(lock: str, package: str) -> None:
-    (install,) = (run for run in of("RUN") if f"-r requirements/{lock}.txt" in run)
-    assert all(flag in install for flag in ("--no-deps", "--require-hashes"))
-    (ours,) = (run for run in of("RUN") if run.endswith(f"./packages/{package}"))
-    assert all(flag in ours for flag in ("--no-deps", "--no-build-isolation"))
+@pytest.mark.parametrize(("lock", "package"), [("runtime", "memalign"), ("server", "memalign-server")])
+def test_an_image_installs_the_locked_versions(lock: str, package: str) -> None:
+    lines = stage("build" if lock == "runtime" else "build-server")
+    (install,) = (line for line in lines if f"-r requirements/{lock}.txt" in line)
+    assert "--no-deps --require-hashes" in install
+    assert any(line.endswith(f"--no-deps --no-build-isolation ./packages/{package}") for line in lines)
     assert re.search(r"^hatchling==", (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8"), re.MULTILINE)
-    # docker build of another Python than the lock was made for would find no wheels
-    assert 'requires-python = ">=3.11"' in (ROOT / "packages" / package / "pyproject.toml").read_text("utf-8")
 
 
-def test_the_image_copies_exactly_its_build_context() -> None:
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    seen = [path for path in tracked if path and in_context(path)]
-    copied = [each.split()[0] for each in of("COPY") if not each.startswith("--from")]
-    for source in copied:
-        assert any(path == source or path.startswith(f"{source}/") for path in seen), source
-    assert all(any(path.startswith(source) for source in copied) for path in seen)
-    assert not any("/tests/" in path or path.startswith((".git", "docs")) for path in seen)
+def test_what_an_image_copies_is_in_the_build_context() -> None:
+    nothing, *seen = (ROOT / ".dockerignore").read_text("utf-8").split()
+    paths = [path.removeprefix("!") for path in seen if path.startswith("!")]
+    copied = re.findall(r"^COPY (?!--from)(\S+)", DOCKERFILE, re.MULTILINE)
+    assert nothing == "*"
+    assert all((ROOT / path).exists() and path.startswith(tuple(copied)) for path in paths)
+    assert all(any(path.startswith(source) for path in paths) for source in copied)
+    assert not [path for path in paths if "tests" in path]
+
+
+def test_what_compose_names_is_declared() -> None:
+    for service in COMPOSE["services"].values():
+        assert set(service["secrets"]) <= set(COMPOSE["secrets"])
+        assert {volume.partition(":")[0] for volume in service["volumes"]} <= set(COMPOSE["volumes"])
+    assert SERVER["depends_on"]["postgres"]["condition"] == "service_healthy"
+    assert "pg_isready" in POSTGRES["healthcheck"]["test"][1]
+    assert "@postgres/" in SERVER["environment"]["MEMALIGN_REGISTRY"]
+
+
+def test_no_secret_stands_in_compose() -> None:
+    settings = POSTGRES["environment"] | SERVER["environment"]
+    assert [name for name in settings if re.search("PASSWORD$|SECRET$|KEY$", name)] == []
+    assert {name.removesuffix("_FILE") for name in SERVER["environment"] if name.endswith("_FILE")} <= set(SECRETS)
+    paths = {path.rpartition("/")[2] for name, path in settings.items() if name.endswith("_FILE")}
+    assert paths == set(COMPOSE["secrets"])
+
+
+def test_the_server_of_compose_is_a_target_without_rights() -> None:
+    lines, port = stage(SERVER["build"]["target"]), SERVER["ports"][0].rpartition(":")[2]
+    assert f"EXPOSE {port}" in lines
+    assert any(f"127.0.0.1:{port}/health" in line for line in lines)
+    assert (SERVER["cap_drop"], SERVER["read_only"], SERVER["volumes"]) == (["ALL"], True, ["data:/data"])
+
+
+@pytest.mark.skipif(not HAS_COMPOSE, reason="docker compose is not here")
+def test_docker_compose_understands_the_file() -> None:
+    environment = {**os.environ, "POSTGRES_PASSWORD": "x"}
+    subprocess.run([DOCKER, "compose", "config", "--quiet"], cwd=ROOT, env=environment, check=True)
