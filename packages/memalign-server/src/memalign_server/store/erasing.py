@@ -7,11 +7,12 @@ stays, without a model's words that repeat the erased text. Work of the judge lo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Row, and_, delete, select, update
 
-from memalign.registry.other_tables import Erased, Passage, Words
+from memalign.registry import Receipt
+from memalign.registry.other_tables import Passage, Words
 from memalign.registry.residue import Residue, strings
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.store.tables import jobs, people, queue, reviews
@@ -47,14 +48,14 @@ class ServerTables:
         for row in connection.execute(select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)):
             yield from _copies([row.arguments, row.result])
 
-    def forget(self, connection: Connection, erased: Erased) -> int:
+    def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
         """Remove what is erased, and what repeats it; returns how many rows were touched."""
-        receipt, residue, judge = erased.receipt, erased.residue, erased.receipt.judge
+        judge = receipt.judge
         touched = forget_judgments(
             connection,
             judge,
             guidelines=receipt.guidelines,
-            cases=erased.cases | {key.id for key in erased.keys},
+            cases=residue.cases | {key.id for key in residue.keys},
             versions={version.number for version in receipt.versions if version.guidelines},
         )
         for table, names in _OF_MODELS.items():
@@ -64,48 +65,48 @@ class ServerTables:
                 blank = {name: None for name in names if _holds(residue, getattr(row, name))}
                 if table is queue and _is_name(residue, row.settled):
                     blank["settled"] = None
-                if row.case_id in erased.cases or (source and FeedbackKey(row.case_id, source) in erased.keys):
+                if row.case_id in residue.cases or (source and FeedbackKey(row.case_id, source) in residue.keys):
                     connection.execute(delete(table).where(this))
                 elif blank:
                     connection.execute(update(table).where(this).values(blank))
                 else:
                     continue
                 touched += 1
-        self._forget_work(connection, erased)
+        self._forget_work(connection, receipt, residue)
         return touched
 
-    def _forget_work(self, connection: Connection, erased: Erased) -> None:
+    def _forget_work(self, connection: Connection, receipt: Receipt, residue: Residue) -> None:
         """Take all texts from the judge's work; work that erases here gets the receipt, without names."""
-        own, erases = jobs.c.judge == erased.receipt.judge, jobs.c.kind == "erase"
+        own, erases = jobs.c.judge == receipt.judge, jobs.c.kind == "erase"
         emptied = update(jobs).where(own, ~erases)
         connection.execute(emptied.values(arguments=None, result=None))
         connection.execute(emptied.where(jobs.c.state != "done").values(problem=ERASED))
         erasing = update(jobs).where(own, erases, jobs.c.state == "running")
-        connection.execute(erasing.values(result=erased.receipt.without_names(), arguments=None))
+        connection.execute(erasing.values(result=receipt.without_names(), arguments=None))
         for row in connection.execute(select(jobs).where(own)).all():
             this = update(jobs).where(jobs.c.id == row.id)
-            if _is_name(erased.residue, row.asked_by):
+            if _is_name(residue, row.asked_by):
                 connection.execute(this.values(asked_by=_GONE))
-            if texts := [name for name, text in _written(row).items() if _holds(erased.residue, text)]:
+            if texts := [name for name, text in _written(row).items() if _holds(residue, text)]:
                 connection.execute(this.values(result=row.result | dict.fromkeys(texts, _GONE)))
 
     def words(self, connection: Connection) -> Iterator[Words]:
         """Read every text of people and of judged systems, decoded."""
         for row in connection.execute(select(people)):
-            yield from _texts(people.name, None, row, ("name", "name_key"), is_name=True)
+            yield from _texts(people.name, None, row, ("name", "name_key"), kind="name")
         for row in connection.execute(select(queue)):
-            yield from _texts(queue.name, row.judge, row, ("case_id",), is_id=True)
-            yield from _texts(queue.name, row.judge, row, ("settled",), is_name=True)
+            yield from _texts(queue.name, row.judge, row, ("case_id",), kind="id")
+            yield from _texts(queue.name, row.judge, row, ("settled",), kind="name")
             yield from _texts(queue.name, row.judge, row, ("example",))
-            yield from _texts(queue.name, row.judge, row, _OF_MODELS[queue], in_passing=True)
+            yield from _texts(queue.name, row.judge, row, _OF_MODELS[queue], kind="sentence")
         for row in connection.execute(select(reviews)):
-            yield from _texts(reviews.name, row.judge, row, ("case_id",), is_id=True)
-            yield from _texts(reviews.name, row.judge, row, ("person",), is_name=True)
+            yield from _texts(reviews.name, row.judge, row, ("case_id",), kind="id")
+            yield from _texts(reviews.name, row.judge, row, ("person",), kind="name")
             yield from _texts(reviews.name, row.judge, row, ("value", "blind_value", "rationale", "draft"))
-            yield from _texts(reviews.name, row.judge, row, _OF_MODELS[reviews], in_passing=True)
+            yield from _texts(reviews.name, row.judge, row, _OF_MODELS[reviews], kind="sentence")
         for row in connection.execute(select(jobs)):
-            yield from _texts(jobs.name, row.judge, row, ("asked_by",), is_name=True)
-            yield from _texts(jobs.name, row.judge, row, ("arguments", "result", "problem"), in_passing=True)
+            yield from _texts(jobs.name, row.judge, row, ("asked_by",), kind="name")
+            yield from _texts(jobs.name, row.judge, row, ("arguments", "result", "problem"), kind="sentence")
 
 
 TABLES = ServerTables()
@@ -139,15 +140,20 @@ def forget_judgments(
 
 
 def _texts(
-    table: str, judge: str | None, row: Row[Any], names: Sequence[str], *, in_passing: bool = False, **kind: bool
+    table: str,
+    judge: str | None,
+    row: Row[Any],
+    names: Sequence[str],
+    *,
+    kind: Literal["field", "sentence", "id", "name"] = "field",
 ) -> Iterator[Words]:
     """The texts of a row's columns; of a receipt what others may have written, for the rest are its own fixed words."""
     receipt = table == jobs.name and row.kind == "erase"
     for name in names:
         value = _written(row) if receipt and name == "result" else getattr(row, name)
         for text in _strings(value):
-            sentence = in_passing and len(text) <= _SENTENCE
-            yield Words(place=f"{table}.{name}", judge=judge, text=text, is_sentence=sentence, **kind)
+            short = kind != "sentence" or len(text) <= _SENTENCE
+            yield Words(place=f"{table}.{name}", judge=judge, text=text, kind=kind if short else "field")
 
 
 def _written(row: Row[Any]) -> dict[str, Any]:

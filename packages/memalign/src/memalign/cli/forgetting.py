@@ -119,7 +119,8 @@ def erase(
     registry = session.registry()
     chosen = tuple(keys or ())
     if not chosen and source is None and matching is None and not dry_run:
-        session.give({"compacted": True}, f"rewritten: {registry.compact() or 'the file'}")
+        registry.compact()
+        session.give({"compacted": True}, "the registry is rewritten without what was deleted")
         return DONE
     if dry_run or matching is not None:
         preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)

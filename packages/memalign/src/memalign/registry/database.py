@@ -49,24 +49,13 @@ class Database:
     """One registry's database, opened on construction (and created when there is none).
 
     Connections to a SQLite file are opened for every operation: threads and processes share nothing. Those to a server
-    stay open, and are tried before they are used again.
+    stay open, and are tried before they are used again. Errors are those of `Registry`.
 
     Attributes:
         url: Its address in messages; without a password.
         engine: SQLAlchemy's engine, for what no method here does.
         files: The files that hold it, a journal or log beside it included; none of a server, which are out of sight.
         unreachable: What an erasure cannot reach, and how to end that.
-
-    Args:
-        url: SQLAlchemy's address of it, or the path of a SQLite file.
-        busy_timeout: How many seconds to wait for others who write.
-        create: Whether it may be made.
-
-    Raises:
-        ConfigurationError: The URL cannot be one.
-        JudgeNotFound: There is no registry, and none may be made.
-        RegistryTooNew: A newer memalign wrote it.
-        RegistryError: It cannot be opened, or is none of ours.
     """
 
     def __init__(self, url: str, *, busy_timeout: float, create: bool = True) -> None:
@@ -127,23 +116,19 @@ class Database:
             yield connection
 
     def check_writable(self) -> None:
-        """Raise RegistryError where a commit would fail later: no right to write, a lock.
-
-        Called before model calls that cost money. Nothing is changed.
-        """
-        with self.write() as connection:
-            # In a file the first changed page opens the journal beside it.
+        """Raise RegistryError where a commit would fail later, when model calls have cost money: no right, a lock."""
+        with self.write() as connection:  # in a file the first changed page opens the journal beside it
             connection.execute(update(meta).values(value=meta.c.value))
             connection.rollback()
 
-    def compact(self) -> str:
-        """Rewrite our tables, other packages' too, without what was deleted; returns what, in words for a receipt."""
+    def compact(self) -> None:
+        """Rewrite our tables, other packages' too, without what was deleted, which no transaction may see any more."""
         with self._connected(isolation_level="AUTOCOMMIT") as connection:
             if self._file is not None:
                 # The log is emptied too, where somebody switched one on.
                 for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                     connection.exec_driver_sql(statement)
-                return ""  # the search of the file says more
+                return
             self._wait_for_readers(connection)  # until they have ended it would be kept for them
             query = f"SELECT quote_ident(tablename) {_OUR_TABLES} ORDER BY 1"
             names = connection.exec_driver_sql(query).scalars().all()
@@ -156,7 +141,6 @@ class Database:
             connection.exec_driver_sql("RESET lock_timeout")
             if warnings:
                 raise RegistryError(f"the server says: {warnings[0]}; let the owner of the tables do it")
-        return f"{len(names)} tables, by VACUUM FULL, when no transaction could see deleted rows any more"
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether a registry of this format, the first, is there. Raises RegistryTooNew for another one."""
@@ -204,10 +188,7 @@ class Database:
         if "not a database" in problem:
             return f"{self._at} is not a registry: the file is no SQLite database; name another file"
         if "unable to open" in problem:
-            return (
-                f"cannot open the registry {self._at}: its folder must exist, and you must be allowed to read and "
-                "write there"
-            )
+            return f"cannot open the registry {self._at}: its folder must exist, and you need the right to write there"
         line = " ".join(problem.split("\n", 1)[0].split())
         return f"the registry {self._at} failed: {line}; what was committed before is kept, and nothing else"
 

@@ -26,7 +26,7 @@ from memalign.registry.database import Database
 from memalign.registry.erase_check import in_other_tables
 from memalign.registry.erased_hashes import ErasedHashes, remember
 from memalign.registry.judge_rows import Codec, Contents, memory_contents, memory_of
-from memalign.registry.other_tables import Erased, other_tables
+from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
 from memalign.registry.residue import RUN, Residue, reason_of, row_names, strings, words_of
 from memalign.registry.tables import rows
@@ -56,8 +56,8 @@ class Selectors(NamedTuple):
         return f"{source}{' with this text' if self.text else ''}"  # and never the text: it is to be kept nowhere
 
 
-def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_run: bool) -> Erased:
-    """Erase in one transaction, or only say what would go.
+def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_run: bool) -> tuple[Receipt, Residue]:
+    """Erase in one transaction, or only say what would go; the receipt, and what to search for afterwards.
 
     Raises:
         UnknownKey: Nothing is there that the selectors name.
@@ -66,11 +66,12 @@ def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_r
     """
     if dry_run:
         with database.read() as connection:
-            erased = _Plan(connection, name, selectors).erased()
-        receipt = replace(erased.receipt, latest=None, dry_run=True, unreachable=database.unreachable)
-        return replace(erased, receipt=receipt)
+            plan = _Plan(connection, name, selectors)
+        return replace(plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable), plan.residue
     with database.write(name) as connection:
-        return _Plan(connection, name, selectors).carry_out()
+        plan = _Plan(connection, name, selectors)
+        plan.carry_out()
+    return plan.receipt, plan.residue
 
 
 class _Plan:
@@ -271,7 +272,10 @@ class _Plan:
                 texts += (text for text in strings(passage.content) if not passage.copy or len(text.split()) >= RUN)
             elif not passage.copy:
                 survivors += strings(passage.content)
-        residue = Residue((), named.keys, cases=self.cases, searched=named.searched, person=named.person)
+        bodies = (body for kind, key, body in self.gone if kind == "case" and key in self.cases)
+        contents = (self.codec.decode("case", body).content_hash for body in bodies)
+        of: dict[str, Any] = {"cases": self.cases, "contents": contents}
+        residue = Residue((), named.keys, **of, searched=named.searched, person=named.person)
         residue.add(texts, chain(self._staying_words(_WORDED), survivors))
         return residue
 
@@ -286,22 +290,9 @@ class _Plan:
 
     # -- write and remember ------------------------------------------------------------------------------------------
 
-    def erased(self) -> Erased:
-        """What goes, for other tables and for the search afterwards."""
-        bodies = (
-            self.codec.decode(kind, body) for kind, key, body in self.gone if kind == "case" and key in self.cases
-        )
-        return Erased(
-            receipt=self.receipt,
-            keys=self.keys,
-            cases=self.cases,
-            contents=frozenset(example.content_hash for example in bodies),
-            residue=self.residue,
-        )
-
-    def carry_out(self) -> Erased:
+    def carry_out(self) -> None:
         """Write it, in a transaction in which nothing else of the judge changes."""
-        connection, judge, erased = self.connection, self.judge, self.erased()
+        connection, judge = self.connection, self.judge
         forget_answers(connection, judge)  # they may quote what goes
         self._write_rows()
         changed: dict[int, dict[str, Any]] = {n: {"memory_hash": "", **counts} for n, counts in self.counts.items()}
@@ -317,11 +308,10 @@ class _Plan:
             new: dict[str, Any] = {"parent": self.latest, "before": {}, "after": {}, "memory": self.memory}
             versions.add_version(connection, judge, **new, action="erase", line=line)
         bodies = (body for (kind, _), spans in self.rest.items() if kind == "case" for _, _, body in spans)
-        staying = {self.codec.decode("case", body).content_hash for body in bodies} if erased.contents else set()
-        remember(connection, judge, keys=self.keys, contents=erased.contents - staying)
+        staying = (self.codec.decode("case", body).content_hash for body in bodies)
+        remember(connection, judge, keys=self.keys, contents=self.residue.contents.difference(staying))
         for tables in other_tables(connection):
-            tables.forget(connection, erased)
-        return erased
+            tables.forget(connection, self.receipt, self.residue)
 
     def _write_rows(self) -> None:
         new = list[dict[str, object]]()

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from memalign.errors import RegistryError
 from memalign.registry.database import Database
 from memalign.registry.judge_rows import Codec
-from memalign.registry.other_tables import Erased, other_tables
+from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue, row_names, strings, words_of
 from memalign.registry.tables import answers, judges, metadata, rows, versions
@@ -27,41 +27,40 @@ Trace = tuple[str, str | None]
 """Where something is left, and the judge whose it is (None: no judge's)."""
 
 
-def search_again(database: Database, erased: Erased) -> Receipt:
+def search_again(database: Database, receipt: Receipt, residue: Residue) -> Receipt:
     """Compact the database, search what is left, and say in the receipt whether and where a word is.
 
     Raises RegistryError where what is erased could not be wiped.
     """
     try:
-        compacted = database.compact()
+        database.compact()
     except RegistryError as error:
         raise RegistryError(
             f"the feedback is erased and that is committed, but what it left could not be wiped: {error}. Then run "
             "`memalign erase NAME` without a key (compact() in Python)"
         ) from error
-    name, unread = erased.receipt.judge, list[str]()
+    name, unread = receipt.judge, list[str]()
     with database.read() as connection:
         traces = [
-            *_in_registry(connection, erased),
-            *in_other_tables(connection, erased.residue, name),
-            *_in_foreign_tables(connection, erased.residue, unread),
+            *_in_registry(connection, residue, name),
+            *in_other_tables(connection, residue, name),
+            *_in_foreign_tables(connection, residue, unread),
         ]
         # Before the transaction ends: nobody writes to a file as long as it lasts.
-        size, in_files = erased.residue.in_files(database.files, _live(connection))
+        size, in_files = residue.in_files(database.files, _live(connection))
     # Of another judge only its name.
     places = Counter(place for place, judge in traces if judge in (None, name))
     return replace(
-        erased.receipt,
-        searched=f"all rows of every table, {compacted or f'and {size:,} bytes of the file'}",
+        receipt,
+        searched=f"all rows of every table{f', and {size:,} bytes of the file' if database.files else ''}",
         left=(*(f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())), *in_files),
         elsewhere=tuple(sorted({judge for _, judge in traces if judge not in (None, name)})),
         unreachable=(*database.unreachable, *unread),
     )
 
 
-def _in_registry(connection: Connection, erased: Erased) -> Iterator[Trace]:
-    residue, codec, own = erased.residue, Codec(), erased.receipt.judge
-    person = Residue(person=residue.person)
+def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator[Trace]:
+    codec, person = Codec(), Residue(person=residue.person)
     query = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
     for judge, kind, key, body in connection.execute(query):
         words = list(words_of(codec, kind, body))
@@ -71,7 +70,7 @@ def _in_registry(connection: Connection, erased: Erased) -> Iterator[Trace]:
             repeats |= any(map(residue.copied, words)) or row_names(codec, residue, kind, key, body)
         else:
             # Short words are anybody's: of another judge they prove nothing.
-            same = kind == "case" and codec.decode(kind, body).content_hash in erased.contents
+            same = kind == "case" and codec.decode(kind, body).content_hash in residue.contents
             repeats |= same or row_names(codec, person, kind, key, body)
         if repeats:
             yield f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}", judge
@@ -89,14 +88,14 @@ def in_other_tables(connection: Connection, residue: Residue, own: str) -> Itera
     """What other packages' tables hold of what a judge is to lose."""
     for words in (words for tables in other_tables(connection) for words in tables.words(connection)):
         text = words.text
-        if words.is_name:
+        if words.kind == "name":
             repeats = text == residue.person or residue.certain(text)
         elif words.judge not in (None, own):
             repeats = residue.certain(text)
-        elif words.is_id:
+        elif words.kind == "id":
             repeats = text in residue.cases or residue.certain(text)
         else:
-            repeats = residue.in_sentence(text) if words.is_sentence else residue.copied(text)
+            repeats = residue.in_sentence(text) if words.kind == "sentence" else residue.copied(text)
         if repeats:
             yield words.place, words.judge
 

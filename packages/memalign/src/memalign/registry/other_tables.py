@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from sqlalchemy import inspect
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memalign.registry.receipt import Receipt
     from memalign.registry.residue import Residue
 
-__all__ = ["Erased", "OtherTables", "Passage", "Words", "other_tables"]
+__all__ = ["OtherTables", "Passage", "Words", "other_tables"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,34 +59,14 @@ class Passage:
 class Words:
     """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself.
 
-    `is_id` says that it is the id of a case, `is_name` that it is somebody's name, and `is_sentence` that a program
-    wrote it or somebody of a case in passing, and so may name or quote what is erased.
+    Its kind is `id` of a case, `name` of somebody, `sentence` that a program wrote, or somebody of a case in passing,
+    and that may name or quote what is erased, or `field`.
     """
 
     place: str
     judge: str | None
     text: str
-    is_sentence: bool = False
-    is_id: bool = False
-    is_name: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Erased:
-    """What goes.
-
-    Attributes:
-        receipt: What it comes to.
-        keys: The keys of all feedback that goes, also of rows without a word.
-        cases: The ids of the cases that go, and `contents` the hashes of what they hold.
-        residue: What is searched for afterwards: whatever repeats it goes too.
-    """
-
-    receipt: Receipt
-    keys: frozenset[FeedbackKey]
-    cases: frozenset[str]
-    contents: frozenset[str]
-    residue: Residue
+    kind: Literal["field", "sentence", "id", "name"] = "field"
 
 
 class OtherTables(Protocol):
@@ -98,7 +78,7 @@ class OtherTables(Protocol):
         """Every case of a judge that the tables hold, and everything that somebody said of one."""
         ...
 
-    def forget(self, connection: Connection, erased: Erased) -> int:
+    def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
         """Remove what is erased, and what repeats it; how many rows were touched."""
         ...
 

@@ -20,12 +20,7 @@ __all__ = ["PaidAnswers"]
 
 
 class PaidAnswers:
-    """The answers that one running align has paid for, and those that stopped ones left. Opening it writes nothing.
-
-    Args:
-        database: The registry's.
-        name: The judge. Raises JudgeNotFound.
-    """
+    """The answers that one running align has paid for, and those that stopped ones left. Opening it writes nothing."""
 
     def __init__(self, database: Database, name: str) -> None:
         self._database, self._name = database, name
@@ -33,14 +28,8 @@ class PaidAnswers:
             self._judge, _ = versions.find(connection, name)
             self._forgettings = _forgettings(connection, self._judge)
             query = select(answers.c.key, answers.c.answer).where(answers.c.judge == self._judge)
-            self._earlier = {row.key: row.answer for row in connection.execute(query)}
-        self._own: dict[str, bytes] = {}
-        self._taken: set[str] = set()
-
-    @property
-    def earlier(self) -> int:
-        """How many answers of earlier, stopped runs there are."""
-        return len(self._earlier)
+            self._answers = {row.key: row.answer for row in connection.execute(query)}
+        self._own, self._taken = set[str](), set[str]()
 
     @property
     def taken_up(self) -> int:
@@ -49,11 +38,9 @@ class PaidAnswers:
 
     def get(self, key: str) -> bytes | None:
         """The answer under this key, paid for by this run or by an earlier one; None without one."""
-        if key in self._own:
-            return self._own[key]
-        if key in self._earlier:
+        if key in self._answers and key not in self._own:
             self._taken.add(key)
-        return self._earlier.get(key)
+        return self._answers.get(key)
 
     async def keep(self, new: Mapping[str, bytes]) -> None:
         """Keep answers by key, in a thread of its own.
@@ -76,7 +63,8 @@ class PaidAnswers:
                 f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, "
                 "and the same align takes them up"
             ) from error
-        self._own |= new
+        self._own.update(new)
+        self._answers.update(new)
 
     def committed(self) -> None:
         """Remove what a version holds now: the answers that this run paid for or took up."""

@@ -80,8 +80,6 @@ class Registry:
     def __repr__(self) -> str:
         return f"Registry({self._database.url!r})"  # without a password
 
-    # -- judges and versions -------------------------------------------------------------------------------------
-
     def create(self, judge: Judge, *, note: str | None = None) -> int:
         """Keep a new judge as version 1. Raises JudgeExists when the name is taken."""
         return commit(self._database, judge, action="create", note=note, new=True)
@@ -139,8 +137,8 @@ class Registry:
                 if signature_of(judge) == signature:
                     return info.number, judge
         raise InputError(
-            f"no version of {name!r} in the registry gave these judgments (their judge is {signature}). Since then its "
-            "memory may have been erased, or memalign's prompts, MEMALIGN_MODEL or another setting differ"
+            f"no version of {name!r} in the registry gave these judgments (their judge is {signature}), or an erasure, "
+            "another memalign or another setting has changed it"
         )
 
     def rollback(self, name: str, to: int) -> Saved:
@@ -163,11 +161,7 @@ class Registry:
 
     def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
         """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
-        with self._database.read() as connection:
-            judge, _ = versions.find(connection, name)
-            return self.load(name, version).memory.ledger() + ErasedHashes(connection, judge).entries()
-
-    # -- learning and forgetting ---------------------------------------------------------------------------------
+        return self.load(name, version).memory.ledger() + self._erased(name).entries()
 
     def align(self, name: str, feedback: FeedbackSource = (), **options: Any) -> AlignResult:
         """Learn from feedback and commit the next version; see `aalign` for the options."""
@@ -200,23 +194,15 @@ class Registry:
         return await self._learn(name, learn, learner, action="align", allow_erased=allow_erased)
 
     def estimate(
-        self,
-        name: str,
-        feedback: FeedbackSource = (),
-        *,
-        optimizer: MemAlign | None = None,
-        skip_invalid: bool = False,
-        allow_erased: bool = False,
-        own_verdicts: OwnVerdicts | None = None,
+        self, name: str, feedback: FeedbackSource = (), *, optimizer: MemAlign | None = None, **options: Any
     ) -> Usage:
-        """About how many calls, tokens and dollars an align with the same arguments would take. No model is asked.
+        """About how many calls, tokens and dollars an `align` with the same arguments would take. No model is asked.
 
         Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again. The cost
         is None where a price is not known.
         """
         learner, judge = optimizer or MemAlign(), self.load(name)
-        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts}
-        learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
+        learn = self._align_step(name, learner, feedback, **options)
         dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
         aio.run(learn(judge, learner.calls(PaidAnswers(self._database, name), dry_run)))
         return dry_run.usage
@@ -232,34 +218,30 @@ class Registry:
         name: str,
         *selectors: str | FeedbackKey,
         source: str | None = None,
-        people_agree: bool = False,
-        keep: Collection[str] = (),
         optimizer: MemAlign | None = None,
-        progress: Progress | None = None,
+        **options: Any,
     ) -> AlignResult:
         """Forget feedback by id, key or source and commit the next version, as `aalign` does.
 
-        The arguments are those of `MemAlign.unalign`. Raises UnknownKey.
+        The arguments and options are those of `MemAlign.unalign`. Raises UnknownKey.
         """
         learner = optimizer or MemAlign()
-        options: dict[str, Any] = {"source": source, "people_agree": people_agree, "keep": keep, "progress": progress}
-        return await self._learn(
-            name,
-            lambda judge, calls: learner.unalign(judge, *selectors, **options, calls=calls),
-            learner,
-            action="unalign",
-        )
+
+        def forget(judge: Judge, calls: Calls) -> Coroutine[Any, Any, AlignResult]:
+            return learner.unalign(judge, *selectors, source=source, **options, calls=calls)
+
+        return await self._learn(name, forget, learner, action="unalign")
 
     def _align_step(
-        self, name: str, learner: MemAlign, feedback: FeedbackSource, *, allow_erased: bool, **options: Any
+        self, name: str, learner: MemAlign, feedback: FeedbackSource, *, allow_erased: bool = False, **options: Any
     ) -> Step:
         source = RowSource.of(feedback)  # every attempt reads it
 
         async def learn(judge: Judge, calls: Calls) -> AlignResult:
-            hashes = None if allow_erased else await asyncio.to_thread(self._erased, name)
+            hashes = await asyncio.to_thread(self._erased, name)
 
             def refuse(row: Feedback) -> str | None:
-                return hashes.row_refusal(row, judge.memory) if hashes else None
+                return None if allow_erased else hashes.row_refusal(row, judge.memory)
 
             return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
 
@@ -268,11 +250,7 @@ class Registry:
     async def _learn(
         self, name: str, step: Step, learner: MemAlign, *, action: Action, allow_erased: bool = False
     ) -> AlignResult:
-        """The result of `step`, committed if the latest version is still the one that it began with.
-
-        When somebody else committed first, `step` is done again on the newer version; requests that were answered
-        before are answered from what is kept.
-        """
+        """The result of `step`, committed; done again, with the answers that are kept, if somebody else was quicker."""
         # In threads: waiting for a lock must not stop the loop on which judgments run. And before anything is paid for.
         await asyncio.to_thread(self._database.check_writable)
         started, spent = time.perf_counter(), Usage()
@@ -313,12 +291,6 @@ class Registry:
         """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
-    def kept_answers(self, name: str) -> int:
-        """How many answers that a stopped align paid for are kept; the next that asks the same takes them up."""
-        return PaidAnswers(self._database, name).earlier
-
-    # -- erasing -------------------------------------------------------------------------------------------------
-
     def erase(
         self,
         name: str,
@@ -352,17 +324,16 @@ class Registry:
             RegistryError: What was erased could not be wiped from the disk.
         """
         text = None if matching is None else Finder(matching)
-        erased = erase_feedback(self._database, name, Selectors(tuple(selectors), source, text), dry_run=dry_run)
+        named = Selectors(tuple(selectors), source, text)
+        receipt, residue = erase_feedback(self._database, name, named, dry_run=dry_run)
         if dry_run:
-            return erased.receipt
-        receipt = search_again(self._database, erased)
-        if rederive and receipt.pending:
-            receipt = self._rederived(name, receipt, optimizer, progress)
-        return receipt
+            return receipt
+        receipt = search_again(self._database, receipt, residue)
+        return self._rederived(name, receipt, optimizer, progress) if rederive and receipt.pending else receipt
 
-    def compact(self) -> str:
-        """Rewrite the database without what was deleted; `erase` does it by itself. Returns what, in words."""
-        return self._database.compact()
+    def compact(self) -> None:
+        """Rewrite the database without what was deleted; `erase` does it by itself."""
+        self._database.compact()
 
     def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:
         try:
@@ -371,11 +342,9 @@ class Registry:
         # deriving only: the receipt is proof of what is done, and must not be lost with it.
         except (MemalignError, OSError, KeyboardInterrupt) as error:
             return replace(receipt, problem=str(error) or "interrupted")
-        pending = tuple(key for key, _ in result.pending)
-        problem = "; ".join(dict.fromkeys(reason for _, reason in result.pending))
-        return replace(receipt, pending=pending, rederived=tuple(g.id for g in result.guidelines), problem=problem)
-
-    # -- bundles -------------------------------------------------------------------------------------------------
+        waiting = dict(result.pending)
+        problem, rederived = "; ".join(dict.fromkeys(waiting.values())), tuple(rule.id for rule in result.guidelines)
+        return replace(receipt, pending=tuple(waiting), rederived=rederived, problem=problem)
 
     def export(self, name: str, path: str | Path | None = None, version: int | None = None) -> dict[str, Any]:
         """A version as one frozen JSON document, also written to `path` when given; the same judge, the same bytes."""
@@ -397,12 +366,8 @@ class Registry:
     def import_registry(self, source: Registry) -> tuple[JudgeSummary, ...]:
         """Take over all judges of another registry, with all their versions, or none.
 
-        Versions keep their numbers, and erased feedback stays erased: its hashes come along, with the secret that they
-        are under. Answers kept for an align that was stopped do not.
-
-        Raises:
-            JudgeExists: There is a judge of one of the names here.
-            InputError: Both are the same registry.
+        Versions keep their numbers, and what was erased stays erased; answers kept for a stopped align stay behind.
+        Raises JudgeExists when one of the names is here already, and InputError when both are the same registry.
         """
         return versions.import_judges(source._database, self._database)
 

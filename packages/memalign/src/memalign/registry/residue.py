@@ -37,7 +37,7 @@ class Residue:
     """What to look for: runs of words, short texts as whole fields, and keys of feedback.
 
     `searched` finds the text that somebody wants to be gone: no survivor may hold it. `person` is the name of somebody
-    of whom everything goes. `cases` are the ids of erased cases.
+    of whom everything goes. `cases` are the ids of erased cases, `contents` the hashes of what they hold.
     """
 
     def __init__(
@@ -46,10 +46,11 @@ class Residue:
         keys: Iterable[FeedbackKey] = (),
         *,
         cases: Iterable[str] = (),
+        contents: Iterable[str] = (),
         searched: Finder | None = None,
         person: str | None = None,
     ) -> None:
-        self.keys, self.cases = frozenset(keys), frozenset(cases)
+        self.keys, self.cases, self.contents = frozenset(keys), frozenset(cases), frozenset(contents)
         self.searched, self.person = searched, person
         self.names = frozenset(map(str, self.keys))
         self._runs = set[tuple[str, ...]]()
