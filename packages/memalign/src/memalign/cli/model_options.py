@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -81,10 +81,6 @@ class ModelOptions:
             help="The model that --header, --price and --context describe: judge (the default), check or reflection.",
         ),
     ] = "judge"
-
-    def __bool__(self) -> bool:
-        """Whether an option was given."""
-        return any(getattr(self, field.name) is not None for field in fields(self) if field.name != "role")
 
     def apply(self, judge: Judge) -> Judge:
         """The judge with these options. Models that it no longer has take their headers, prices and context along.

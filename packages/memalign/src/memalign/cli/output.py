@@ -65,15 +65,7 @@ def table(
     limit: int | None = None,
     rest: str = "--json has all",
 ) -> Table:
-    """Make a table whose cells are plain text; long cells are folded.
-
-    Args:
-        columns: The heading of each column.
-        rows: The cells of each row.
-        title: The line above the table.
-        limit: How many rows are shown; the title then says how many there are.
-        rest: Where a reader finds the rows that are not shown.
-    """
+    """Make a table of plain text; beyond `limit` rows, its title says how many there are and where the `rest` is."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

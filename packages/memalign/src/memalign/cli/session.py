@@ -78,14 +78,7 @@ class Session(typer.Context):
             show(*parts)
 
     def registry(self, *, create: bool = False) -> Registry:
-        """Open the registry.
-
-        Args:
-            create: Whether a file is made where there is none: a mistyped path must not leave an empty registry behind.
-
-        Raises:
-            JudgeNotFound: There is no registry.
-        """
+        """Open the registry; only with `create` a new one, for a mistyped path must not leave an empty file behind."""
         from memalign.registry import Registry
 
         return Registry(self.url, create=create)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from memalign.registry.receipt import Receipt
     from memalign.registry.residue import Residue
 
-__all__ = ["OtherTables", "Passage", "Words", "other_tables"]
+__all__ = ["OtherTables", "Passage", "TextKind", "Words", "other_tables"]
+
+TextKind = Literal["field", "sentence", "id", "name"]
+"""The id of a case, the name of somebody, a text that may name or quote what is erased in passing, or any other one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +60,12 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself.
-
-    Its kind is `id` of a case, `name` of somebody, `sentence` that a program wrote, or somebody of a case in passing,
-    and that may name or quote what is erased, or `field`.
-    """
+    """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself."""
 
     place: str
     judge: str | None
     text: str
-    kind: Literal["field", "sentence", "id", "name"] = "field"
+    kind: TextKind = "field"
 
 
 class OtherTables(Protocol):
