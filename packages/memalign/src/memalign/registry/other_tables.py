@@ -60,7 +60,7 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself."""
+    """A text of another package's tables: its table and column, the judge whose it is (None: none's), and itself."""
 
     place: str
     judge: str | None
