@@ -9,14 +9,11 @@ code makes now, so that no page says what the code no longer does.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
 import sys
 import tempfile
-import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from loopback import Body, Loopback, text_of  # noqa: E402
+from loopback import Loopback  # noqa: E402
 
 import memalign as ma  # noqa: E402
 from memalign.models.catalogue import CATALOGUE  # noqa: E402
@@ -37,38 +34,6 @@ from memalign.types import Usage  # noqa: E402
 
 SUPPORT = ROOT / "examples" / "support"
 PART = re.compile(r"(<!-- made: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-
-
-class CachingLoopback(Loopback):
-    """A server that counts cached tokens, as OpenAI bills them.
-
-    They are the longest beginnings in steps of 128 tokens, from 1,024 up, that an answered request had as well.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._cache: set[bytes] = set()
-
-    def forget(self) -> None:
-        self.take()
-        self._cache.clear()
-
-    def reply(self, path: str, body: Body) -> tuple[int, Body]:
-        if not path.endswith("/chat/completions"):
-            return super().reply(path, body)
-        texts = [json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])]
-        prompt = "\n".join(texts).encode("utf-8", "surrogatepass")
-        beginnings = [hashlib.sha256(prompt[:end]).digest() for end in range(512, len(prompt) + 1, 512)]
-        with self._lock:
-            steps = next((n for n, digest in enumerate(beginnings) if digest not in self._cache), len(beginnings))
-        status, answer = super().reply(path, body)
-        with self._lock:
-            self._cache.update(beginnings)
-            cached = 128 * steps if steps >= 8 else 0
-            self._counts["cached"] += cached
-        if status == 200:
-            answer["usage"]["prompt_tokens_details"] = {"cached_tokens": cached}
-        return status, answer
 
 
 def fenced(text: str, language: str = "text") -> str:
@@ -101,11 +66,9 @@ def default_models() -> str:
 
 
 def provider_keys() -> str:
-    keyed = [(f"`{name}:`", " or ".join(f"`{key}`" for key in keys)) for name, keys in PROVIDERS.items() if keys]
-    keyed += [("", "")] * (len(keyed) % 2)
-    rows = [[cell for pair in keyed[start : start + 2] for cell in pair] for start in range(0, len(keyed), 2)]
+    rows = [(f"`{name}:`", " or ".join(f"`{key}`" for key in keys)) for name, keys in PROVIDERS.items() if keys]
     rest = ", ".join(f"`{name}:`" for name, keys in PROVIDERS.items() if not keys)
-    names = table(("models", "key") * 2, rows)
+    names = table(("models", "key"), rows)
     return f"{names}\nFor {rest} and any other provider that pydantic-ai knows, it finds the credentials itself.\n"
 
 
@@ -336,151 +299,36 @@ def _json(value: object, indent: str = "") -> str:
 
 # -- a month -----------------------------------------------------------------------------------------------------------
 
-COMMENTS, LOTS, JUDGMENTS, SAMPLE, HELD_OUT = 200, 4, 100_000, 60, 100
+MONTH = {
+    "4 aligns of 50 comments, a chat model judges": (4, 24_155, 0, 2_665),
+    "100,400 judgments of the chat model": (100_400, 249_713_519, 193_639_268, 7_329_200),
+    "4 aligns of 50 comments, a decision model judges: what the chat model is asked": (6, 32_412, 0, 6_176),
+    "the same: what the decision model is asked": (200, 405_141, 0, 0),
+    "100,400 judgments of the decision model": (100_400, 402_564_861, 0, 0),
+}
+"""Calls and tokens of a month (in, of these cached, out), counted once by a server that bills its cache as OpenAI does."""
 CHAT = ("openai:gpt-4.1-mini", "google:gemini-3.1-flash-lite", "anthropic:claude-haiku-4-5", "openai:gpt-4.1")
 DECIDER = "typesafe:jev-latest"
 
 
-THINGS = ("parcel", "invoice", "refund", "password", "subscription", "lamp", "voucher", "address")
-DEMANDS = (
-    *(
-        "name the next step and who takes it",
-        "say when the customer hears from us again",
-        "give the exact amount or date",
-    ),
-    *("apologise before explaining", "answer the question that was asked first", "link the form that is needed"),
-    *("explain the reason in one plain sentence", "offer a choice between two ways", "confirm what was understood"),
-)
-REASON = "The reply has to name the next step and who takes it; how it does that decides, and its tone is fitting here."
-
-
-def tickets(count: int) -> list[dict[str, Any]]:
-    """Short support replies with an expert's label and comment; no two alike, and the same every time."""
-    return [
-        {
-            "id": f"t-{n}",
-            "inputs": f"My {THINGS[n % 8]} (order {10_000 + 7 * n}) has not come, and nobody answered twice. Who can help me?",
-            "outputs": f"Thank you for writing. About order {10_000 + 7 * n}: our warehouse sends a new one on day {n % 28}.",
-            "value": n % 3 > 0,
-            "rationale": f"We always {DEMANDS[n % 9]}. This was about a {THINGS[n % 8]}, where customers worry most.",
-            "source": ("ana", "ben", "chloe", "dan", "eva")[n % 5],
-        }
-        for n in range(count)
-    ]
-
-
-def _month_chat(body: Any) -> Any:
-    """What a chat model might say: a guideline of two demands for five comments, or findings, a reason and a verdict."""
-    properties = body["response_format"]["json_schema"]["schema"]["properties"]
-    prompt = "\n".join(message["content"] for message in body["messages"])
-    if "changes" not in properties:
-        shown = re.findall(r"^(G\d+): ", prompt, re.MULTILINE)[:2]
-        findings = [{"guideline": name, "evidence": "sends a new one", "value": True} for name in shown]
-        return {"findings": findings, "rationale": REASON, "value": True}
-    change = properties["changes"]["items"]["properties"]
-    labels, changes = change["feedback"]["items"]["enum"], []
-    for start in range(0, len(labels), 5):
-        draw = zlib.crc32(f"{start} {prompt}".encode())
-        demands, thing = (DEMANDS[draw % 9], DEMANDS[draw // 9 % 9]), THINGS[draw // 81 % 8]
-        text = f"When the query is about a {thing}, a helpful reply must {' and '.join(demands)}, unless the case is closed."
-        questions = [{"question": f"Does the reply about a {thing} {demand}?", "answer": "yes"} for demand in demands]
-        entry = {
-            "action": "ADD",
-            "feedback": labels[start : start + 5],
-            "text": text,
-            "guideline": "",
-            "checks": questions,
-        }
-        changes.append({name: entry.get(name, "true" if name == "value" else []) for name in change})
-    return {"changes": changes, "conflicts": []}
-
-
-def _month_decide(body: Any) -> Any:
-    answers = {}
-    for name, question in body["questions"].items():
-        options = list(question["criteria"])
-        shares = {option: 0.7 if option == options[0] else 0.3 / (len(options) - 1) for option in options}
-        answers[name] = {"type": "choice", "choice": options[0], "confidence": 0.7, "probabilities": shares}
-    return answers
-
-
-@functools.cache
-def month() -> dict[str, Counter[str]]:
-    """What a month asks of a chat model, and of a decision model beside it: calls and tokens by kind of work."""
-    rows, work = tickets(COMMENTS + SAMPLE), dict[str, Counter[str]]()
-    items = [{name: row[name] for name in ("inputs", "outputs")} for row in rows[COMMENTS:]]
-    with CachingLoopback(_month_chat, _month_decide) as server, mock.patch.dict(os.environ, {"OPENAI_API_KEY": "k"}):
-        os.environ["OPENAI_BASE_URL"] = server.base_url
-        for kind, model in (("chat", CHAT[0]), ("decision", f"system-one:jev@{server.base_url}")):
-            parameters = {"reflection_model": CHAT[0]}
-            judge = ma.Judge(
-                name="helpfulness",
-                instructions=INSTRUCTIONS,
-                feedback_value_type=bool,
-                model=model,
-                parameters=parameters,
-            )
-            server.forget()
-            for start in range(0, COMMENTS, COMMENTS // LOTS):
-                judge = judge.align(rows[start : start + COMMENTS // LOTS]).judge
-            assert not judge.memory.pending
-            # Calls side by side: which of them finds the cache filled is chance, so none of it counts.
-            work[f"{kind} learning"] = Counter({**server.take(), "cached": 0})
-            judge(**items[0])  # from the second judgment on the prefix is in the provider's cache
-            server.take()
-            for item in items[1:]:
-                judge(**item)
-            times = (JUDGMENTS + LOTS * HELD_OUT) / (SAMPLE - 1)
-            work[f"{kind} judging"] = Counter({name: round(n * times) for name, n in server.take().items()})
-    return work
-
-
 def month_work() -> str:
-    work = month()
-    rows = []
-    for kind, model in (("chat", "a chat model"), ("decision", "a decision model")):
-        for step, words in (("learning", f"{LOTS} aligns of {COMMENTS // LOTS} comments"), ("judging", "judging")):
-            counts = work[f"{kind} {step}"]
-            calls = counts["calls"] + counts["decisions"]
-            tokens = counts["tokens_in"] + counts["decision_tokens"]
-            numbers = (calls, tokens, counts["cached"], counts["tokens_out"])
-            rows.append((f"{words}, {model} judges", *(f"{number:,}" for number in numbers)))
+    rows = [(work, *(f"{count:,}" for count in counts)) for work, counts in MONTH.items()]
     return table(("work", "calls", "tokens in", "of these cached", "tokens out"), rows)
 
 
 def month_cost() -> str:
-    work, rows = month(), []
-    for name in CHAT:
-        learning, judging = (_dollars(name, work[f"chat {step}"]) for step in ("learning", "judging"))
-        rows.append((f"`{name}`", f"{learning:.2f}", f"{judging:,.2f}", f"{learning + judging:,.2f}"))
-    learning = sum(_dollars(name, work["decision learning"]) for name in (CHAT[0], DECIDER))
-    judging = _dollars(DECIDER, work["decision judging"])
-    rows.append(
-        (f"`{DECIDER}`, guidelines by `{CHAT[0]}`", f"{learning:.2f}", f"{judging:,.2f}", f"{learning + judging:,.2f}")
-    )
+    learns, judges, decider_writes, decider_learns, decider_judges = (counts[1:] for counts in MONTH.values())
+    bills = [(f"`{name}`", _dollars(name, learns), _dollars(name, judges)) for name in CHAT]
+    learning = _dollars(CHAT[0], decider_writes) + _dollars(DECIDER, decider_learns)
+    bills.append((f"`{DECIDER}`, guidelines by `{CHAT[0]}`", learning, _dollars(DECIDER, decider_judges)))
+    rows = [(name, f"{learn:.2f}", f"{judge:,.2f}", f"{learn + judge:,.2f}") for name, learn, judge in bills]
     return table(("model", "learning, dollars", "judging, dollars", "the month, dollars"), rows)
 
 
-def month_each() -> str:
-    counts, per = month()["chat judging"], JUDGMENTS + LOTS * HELD_OUT
-    decisions = month()["decision judging"]
-    return (
-        f"A judgment of the chat model reads {counts['tokens_in'] / per:,.0f} tokens, of which {counts['cached'] / per:,.0f} "
-        f"come from the provider's cache, and writes {counts['tokens_out'] / per:,.0f}. One of the decision model reads "
-        f"{decisions['decision_tokens'] / per:,.0f} tokens and writes nothing.\n"
-    )
-
-
-def _dollars(name: str, counts: Mapping[str, int]) -> float:
-    """By the price list that memalign uses; of a decision model only what it was asked."""
-    decides = name == DECIDER
-    usage = Usage(
-        input_tokens=counts["decision_tokens"] if decides else counts["tokens_in"],
-        cached_tokens=0 if decides else counts["cached"],
-        output_tokens=0 if decides else counts["tokens_out"],
-    )
-    keys = {key: "k" for names in PROVIDERS.values() for key in names}
-    with mock.patch.dict(os.environ, keys):
+def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
+    """By the price list that memalign uses."""
+    usage = Usage(input_tokens=tokens[0], cached_tokens=tokens[1], output_tokens=tokens[2])
+    with mock.patch.dict(os.environ, {key: "k" for keys in PROVIDERS.values() for key in keys}):
         cost = list_price_of(usage, target_of(name))
     assert cost is not None, f"the price list does not know {name}"
     return cost
@@ -508,7 +356,6 @@ MADE: dict[str, Callable[[], str]] = {
     "answers": answers,
     "month-work": month_work,
     "month-cost": month_cost,
-    "month-each": month_each,
     **{name: functools.partial(prompt_part, name, language) for name, language in PROMPTS.items()},
 }
 
