@@ -215,14 +215,6 @@ class TestKept:
         judge = judge_of().replace(model="openai:m", embedding_model=None, check_model=None)
         forged = Guideline(id="G1", text="Be kind.", checks=(Check(question=question),))
 
-        def document(**changes: Any) -> dict[str, Any]:
-            rule = msgspec.structs.replace(forged, **changes)
-            return bundle_of(judge.replace(memory=msgspec.structs.replace(judge.memory, guidelines=(rule,))))
-
+        memory = msgspec.structs.replace(judge.memory, guidelines=(forged,))
         with pytest.raises(InputError, match="a check of guideline G1 may not enter a prompt"):
-            load_bundle(document())
-        retired = load_bundle(document(retired_by="ana"))
-        with pytest.raises(InputError, match="G1 cannot come back as it is"):
-            edit_guideline(retired, "G1", by="ana", retired=False)
-        back = edit_guideline(retired, "G1", by="ana", retired=False, checks=["Is it kind?"])
-        assert [each.question for each in back.memory.semantic[0].checks] == ["Is it kind?"]
+            load_bundle(bundle_of(judge.replace(memory=memory)))

@@ -190,15 +190,7 @@ class TestABundle:
         with pytest.raises(InputError, match="guideline G1 may not enter a prompt"):
             load_bundle(file)
 
-    def test_a_retired_forged_guideline_stops_no_import(self) -> None:
-        loaded = load_bundle(self.forged("# Old <|x|>", retired_by="ana"))
-        assert loaded.memory.semantic == ()
-        with pytest.raises(InputError, match=r"G1 cannot come back as it is: .*; give it another text"):
-            edit_guideline(loaded, "G1", by="ana", retired=False)
-        reworded = edit_guideline(loaded, "G1", by="ana", text="Be kind.", retired=False)
-        assert [guideline.text for guideline in reworded.memory.semantic] == ["Be kind."]
-
-    @pytest.mark.parametrize("state", [{"barred_for": "t-1"}, {"replaced_by": "G2"}])
+    @pytest.mark.parametrize("state", [{"barred_for": "t-1"}, {"replaced_by": "G2"}, {"retired_by": "ana"}])
     def test_a_returning_forged_guideline_is_checked_first(self, state: dict[str, str]) -> None:
         with pytest.raises(InputError, match="guideline G1 may not enter a prompt"):
             load_bundle(self.forged("# Old <|x|>", **state))

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign.align.forget import forget_lessons
-from memalign.errors import ConfigurationError, InputError, InvalidRows, RowError
-from memalign.io import SKIP_HINT, FeedbackFile, FeedbackSource, JudgmentFile, OwnVerdicts, RowSource, read_feedback
+from memalign.errors import InvalidRows, RowError
+from memalign.io import SKIP_HINT, FeedbackFile, JudgmentFile, OwnVerdicts, RowSource, read_feedback
 from memalign.judge import Judge
-from memalign.judge.spec import base_fingerprint_of, misfit, without_memory
+from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, without_memory
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.check_answers import without_answers_beside
 from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Feedback, FeedbackKey, Judgment
 
 __all__ = [
-    "NO_ROWS",
     "Refuse",
-    "RowStatus",
     "add_annotations",
     "checked_rows",
     "own_judgments",
@@ -30,64 +27,47 @@ __all__ = [
     "without_disputed",
 ]
 
-replace = msgspec.structs.replace
-
-NO_ROWS = FeedbackFile(rows=(), lines=())
-
 Refuse = Callable[[Feedback], str | None]
 """Why a row may not be learned, or None."""
 
-RowStatus = Literal["new", "changed", "unchanged"]
-"""What a row is to a memory."""
-
 
 def checked_rows(
-    judge: Judge, feedback: FeedbackSource, *, skip_invalid: bool = False, refuse: Refuse | None = None
+    judge: Judge, source: RowSource, *, skip_invalid: bool = False, refuse: Refuse | None = None
 ) -> FeedbackFile:
     """The rows that the judge can learn from; see `MemAlign.align`. Raises InvalidRows, unless `skip_invalid`."""
-    contents = {case.id: case.example.content_hash for case in judge.memory.cases}
-    source = RowSource.of(feedback, remembered=judge.columns)
     if source.is_empty:
-        return NO_ROWS
+        return FeedbackFile(rows=(), lines=())
+    hashes = {case.id: case.example.content_hash for case in judge.memory.cases}
     # Bad rows are left out at first, so that one message names them together with rows that the judge cannot use.
-    file = read_feedback(source, value_type=judge.value_type, skip_invalid=True, hashes=contents, fields=judge.fields)
-    numbered = list(zip(file.rows, file.lines, strict=True))
-    faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := misfit(judge, row))]
-    if refuse is not None:
-        faults += [RowError(line=n, id=str(row.key), reason=why) for row, n in numbered if (why := refuse(row))]
-    invalid = sorted((*file.invalid, *faults), key=lambda fault: fault.line)
+    file = read_feedback(source, value_type=judge.value_type, skip_invalid=True, hashes=hashes, fields=judge.fields)
+    good, invalid = list[tuple[Feedback, int]](), list(file.invalid)
+    for row, line in zip(file.rows, file.lines, strict=True):
+        if fault := misfit(judge, row) or (refuse and refuse(row)):
+            invalid.append(RowError(line=line, id=str(row.key), reason=fault))
+        else:
+            good.append((row, line))
+    invalid.sort(key=lambda error: error.line)
     if invalid and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
-    bad = {fault.line for fault in faults}
-    usable = [(row, line) for row, line in numbered if line not in bad]
-    rows, lines = zip(*usable, strict=True) if usable else ((), ())
+    rows, lines = tuple(row for row, _ in good), tuple(line for _, line in good)
     return FeedbackFile(rows=rows, lines=lines, invalid=tuple(invalid), notes=file.notes)
 
 
-def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, RowStatus]:
+def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:
     """What each row is to the memory, by its key."""
     pairs = ((row, memory.annotation(row.key)) for row in rows)
     return {row.key: "new" if old is None else "unchanged" if old.says(row) else "changed" for row, old in pairs}
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
-    """`memory` with these rows as pending annotations; one of a known key replaces that annotation and what it taught.
-
-    Raises InputError when a row shows other content for a known id (files are checked for that before).
-    """
+    """`memory` with these rows as pending annotations; one of a known key replaces that annotation and what it taught."""
     if not rows:
         return memory
     memory = forget_lessons(memory, [row.key for row in rows if memory.annotation(row.key)], why="the feedback changed")
     cases = {case.id: case for case in memory.cases}
     for row in rows:
-        case, example = cases.get(row.id), row.example
-        if case is None:
-            if example is None:
-                raise InputError(f"{row.key}: the row has no content, and the judge has no case {row.id!r}")
-            # What a person added to the row belongs to their annotation, not to the case.
-            case = Case(example=Example(id=example.id, **example.content), annotations=())
-        elif example is not None and example.content_hash != case.example.content_hash:
-            raise InputError(f"{row.key}: the judge has a case {row.id!r} with other content; use another id")
+        # What a person added to the row belongs to their annotation, not to the case.
+        case = cases.get(row.id) or Case(example=Example(id=row.id, **row.content), annotations=())
         annotations = {annotation.source: annotation for annotation in (*case.annotations, Annotation.of(row))}
         cases[row.id] = replace(case, annotations=tuple(annotations[source] for source in sorted(annotations)))
     added = {row.key for row in rows}
@@ -100,10 +80,7 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
 
 
 def without_disputed(memory: Memory) -> Memory:
-    """`memory` in which no guideline was written from a label that does not count; see `Memory.label`.
-
-    Whose label counts is derived, so an annotation that counts again is pending without any change.
-    """
+    """`memory` in which no guideline was written from a label that does not count; see `Memory.label`."""
     exposed = {key for guideline in memory.guidelines for key in guideline.exposed_to}
     exposed.update(*(annotation.outcome.exposed_to for annotation in memory.annotations() if annotation.outcome))
     taught = {entry.key for entry in memory.ledger() if entry.state == "disputed"} & exposed
@@ -117,13 +94,17 @@ def own_judgments(judge: Judge, memory: Memory, judged: OwnVerdicts) -> Mapping[
     """The judgments by ids of cases; of a file those on cases as they are today. None: another judge wrote it."""
     if not isinstance(judged, JudgmentFile):
         return judged
-    with suppress(ConfigurationError):  # where its model cannot be opened here, the name that it has is all there is
-        judge = judge.replace(model=open_judging_model(judge))
+    judge = judge.replace(model=open_judging_model(judge))
     fingerprint = judged.judge.rpartition("@")[2].partition("-")[0]
-    if fingerprint not in (judge.fingerprint, without_memory(judge).fingerprint, base_fingerprint_of(judge)):
+    if fingerprint not in {fingerprint_of(judge, known) for known in _known_memories(judge)}:
         return None
-    same = (case.id for case in memory.cases if judged.contents.get(case.id) in ("", case.example.content_hash))
-    return {name: judged.judgments[name] for name in same}
+    same = (case.id for case in memory.cases if judged.fits(case.example))
+    return {name: judged.judgments[name] for name in same if name in judged.judgments}
+
+
+def _known_memories(judge: Judge) -> tuple[Memory, ...]:
+    """None, also with another label policy, and its own: of other memories nobody knows what a judgment had seen."""
+    return Memory(), without_memory(judge).memory, judge.memory
 
 
 def with_own_verdicts(
@@ -131,16 +112,13 @@ def with_own_verdicts(
 ) -> Memory:
     """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before.
 
-    A judgment counts where it was made by this judge, with this memory or none: of another memory nobody knows what it
-    had seen, and so not what must be forgotten with it. Neither does one count that was made beside feedback on the
-    very case, or beside feedback that is `replaced` now. The first verdict on a case stays.
+    A judgment does not count that was made beside feedback on the very case, or beside feedback that is `replaced` now:
+    what it had seen must be forgotten with it. The first verdict on a case stays.
     """
     if not judgments:
         return memory
-    made_by, models = base_fingerprint_of(judge), {"", judge.model_name}
-    with suppress(ConfigurationError):
-        models.add(open_judging_model(judge).name)
-    memories = {memory.hash: memory for memory in (Memory(), without_memory(judge).memory, judge.memory)}
+    made_by, models = base_fingerprint_of(judge), {"", judge.model_name, open_judging_model(judge).name}
+    memories = {known.hash: known for known in _known_memories(judge)}
 
     def with_verdict(case: Case) -> Case:
         judgment = judgments.get(case.id)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign import aio
 from memalign.align.forget import forget
@@ -32,8 +32,6 @@ from memalign.models.judge_models import check_model_of, decides_alone, open_jud
 from memalign.types import Judgment, Usage
 
 __all__ = ["Distilled", "agrees", "ask", "judge_case", "judge_cases", "labelled_cases"]
-
-replace = msgspec.structs.replace
 
 Distilled = Callable[[Judge, Run], Awaitable[Judge]]
 """Distils what is pending in a judge's memory. Never raises for a failing model."""

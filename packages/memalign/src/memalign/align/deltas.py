@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from memalign.memory import FeedbackConflict, Memory, Outcome
 from memalign.types import Check, FeedbackKey, Guideline
 
 __all__ = ["CallAnswer", "Delta", "apply_answer"]
-
-replace = msgspec.structs.replace
 
 REFUSED = "its rule was refused: {}; write it yourself (memalign guideline NAME --add), or reword the feedback"
 NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"

@@ -7,10 +7,10 @@ finished first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -23,24 +23,21 @@ from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge, named_parts
+from memalign.judge.prompt import fit_guidelines
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.judge_models import check_model_of
 from memalign.prompts.fitting import FeedbackRecord, fit_records
 from memalign.prompts.rendering import DistilRecord, render_distil, render_distil_one, render_merge
-from memalign.types import FeedbackKey, Guideline, Usage
+from memalign.types import FeedbackKey, Guideline
 from memalign.values import value_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 __all__ = ["by_likeness", "distil"]
 
 CONTRAST = 0.1
 """How much less alike a case of another label may be to stand next: near opposites teach (LEAP, arXiv 2402.05403)."""
 COMPARED = 1_000
-"""Records that are compared each with each to be put in order: the time grows with the square of their number."""
+"""Records, the first that wait, which a record is compared with to find the one that follows it."""
 GUIDELINE_TOKENS = 4_000
 """Of all guidelines in force: what a judge's prompt holds of them at most. A memory with more is merged."""
 CASE_TOKENS = {True: 400, False: 3000}
@@ -103,10 +100,7 @@ def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCa
 
 
 def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey]:
-    """The keys so that each is followed by the most alike of the others, of another label if one is nearly as alike.
-
-    The order depends on the keys and their cases alone; of many, each thousand is put in order for itself.
-    """
+    """The keys so that each is followed by the most alike of the others, of another label if one is nearly as alike."""
     import numpy as np  # see Memory.matrix
 
     ordered = sorted(set(keys))
@@ -115,25 +109,12 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
     rows = {case.id: row for row, case in enumerate(memory.cases)}
     places = [rows[key.id] for key in ordered]
     labels = np.array([str(memory.label(memory.cases[place])) for place in places])
-    vectors, order = memory.matrix[places], list[int]()
-    for start in range(0, len(ordered), COMPARED):
-        part = slice(start, start + COMPARED)
-        order += [start + place for place in _path(vectors[part], labels[part])]
+    vectors, order, waiting = memory.matrix[places], [0], [*range(1, len(ordered))]
+    while waiting:
+        last, near = order[-1], waiting[:COMPARED]
+        alike = np.round(vectors[near] @ vectors[last], 6) + CONTRAST * (labels[near] != labels[last])
+        order.append(waiting.pop(int(np.argmax(alike))))
     return [ordered[place] for place in order]
-
-
-def _path(vectors: NDArray[np.float32], labels: NDArray[np.str_]) -> list[int]:
-    """The places from the first, each followed by the free one that is most like it; another label is an advantage."""
-    import numpy as np
-
-    free = np.arange(len(vectors)) > 0
-    order = [0]
-    while len(order) < len(vectors):
-        last = order[-1]
-        alike = np.round(vectors @ vectors[last], 6) + CONTRAST * (labels != labels[last])
-        order.append(int(np.argmax(np.where(free, alike, -np.inf))))
-        free[order[-1]] = False
-    return order
 
 
 # -- one call ----------------------------------------------------------------------------------------------------------
@@ -178,16 +159,17 @@ class DistilCall:
 
     async def _answer(self) -> tuple[CallAnswer, bool]:
         """What the model answers, and whether fewer records may be answered better."""
-        ids = tuple(guideline.id for guideline in self._standing)
-        answer = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=self._reader.exposed_to)
         records = fit_records(self._feedback, self._fits, most=self._most)
         try:
-            data = await _reply(self.model, self._request(records), self.run)
+            reply = await self.run.calls.complete(self.model, self._request(records))
         except ModelError as error:
-            return structs.replace(answer, fault=_named(error)), isinstance(error, InvalidOutput | ModelRefused)
+            fault = self.run.failure(error)
+            return structs.replace(self._reader.call, fault=fault), isinstance(error, InvalidOutput | ModelRefused)
+        self.run.spend(reply.usage)
+        data = reply.data
         if self._one_rule:
             data = {"changes": [rule_of(data, *self.judge.memory.record(self.keys[0]), self.judge.value_type)]}
-        return self._reader.read(data, answer), False
+        return self._reader.read(data), False
 
     # -- its records and guidelines ------------------------------------------------------------------------------------
 
@@ -197,31 +179,22 @@ class DistilCall:
         return len(self.keys) == 1 and not self.guidelines and self.model.limits.brief
 
     @cached_property
-    def _labels(self) -> dict[str, FeedbackKey]:
-        return {f"F{n}": key for n, key in enumerate(self.keys, start=1)}
-
-    @cached_property
     def _reader(self) -> AnswerReader:
         """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
         verdicts = (_own_verdict(self.judge, *self.judge.memory.record(key)) for key in self.keys)
-        exposures = [verdict.exposed_to for verdict in verdicts if verdict is not None]
-        exposed = tuple(sorted({*self.keys}.union(*exposures, *(rule.exposed_to for rule in self._standing))))
-        return AnswerReader(judge=self.judge, labels=self._labels, exposed_to=exposed, questions=self.questions)
+        exposures = [shown.exposed_to for shown in (*filter(None, verdicts), *self._standing)]
+        exposed, ids = tuple(sorted({*self.keys}.union(*exposures))), tuple(rule.id for rule in self._standing)
+        call = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=exposed)
+        return AnswerReader(judge=self.judge, call=call, questions=self.questions)
 
     @cached_property
     def _standing(self) -> tuple[Guideline, ...]:
-        """The first of the guidelines, which fit in a quarter of the context."""
-        room, count = self.model.limits.context_tokens // 4, 0
-        for guideline in self.guidelines:
-            room -= estimate_tokens(guideline.text) + 4
-            if room < 0:
-                break
-            count += 1
-        return self.guidelines[:count]
+        """Those of the guidelines that fit in a quarter of the context."""
+        return fit_guidelines(self.guidelines, self.model.limits.context_tokens // 4)[0]
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
-        return tuple(self._record(label, *self.judge.memory.record(key)) for label, key in self._labels.items())
+        return tuple(self._record(label, *self.judge.memory.record(key)) for label, key in self._reader.labels.items())
 
     def _record(self, label: str, annotation: Annotation, case: Case) -> FeedbackRecord:
         verdict = _own_verdict(self.judge, annotation, case)
@@ -255,7 +228,7 @@ class DistilCall:
             system, user = render_distil(**task, guidelines=self._standing, records=records, **asked_for)
             ids = [guideline.id for guideline in self._standing]
             values = [value_text(label) for label in self.judge.value_type.labels]
-            name, schema = "changes", changes_schema(list(self._labels), ids, values=values, **asked_for)
+            name, schema = "changes", changes_schema(list(self._reader.labels), ids, values=values, **asked_for)
             tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
         return ChatRequest(
             system=system,
@@ -282,21 +255,6 @@ def _own_verdict(judge: Judge, annotation: Annotation, case: Case) -> PreAlignme
     return case.pre_alignment if judge.value_type.closed and annotation.value is not None else None
 
 
-async def _reply(model: ChatModel, request: ChatRequest, run: Run) -> Mapping[str, Any]:
-    """The model's answer; whatever it cost, and an error too, is counted."""
-    try:
-        reply = await run.calls.complete(model, request)
-    except ModelError as error:
-        run.spend(error.usage or Usage())
-        raise
-    run.spend(reply.usage)
-    return reply.data
-
-
-def _named(error: ModelError) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
@@ -319,12 +277,13 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> M
         timeout=judge.parameters.get("timeout"),
     )
     try:
-        data = await _reply(model, request, run)
+        reply = await run.calls.complete(model, request)
     except ModelError as error:
-        run.notes.append(f"the guidelines were not merged, they stay as they are: {_named(error)}")
+        run.notes.append(f"the guidelines were not merged, they stay as they are: {run.failure(error)}")
         return memory
+    run.spend(reply.usage)
     exposed = tuple(sorted({key for guideline in guidelines for key in guideline.exposed_to}))
-    for text, sources in merged_rules(data, guidelines):
+    for text, sources in merged_rules(reply.data, guidelines):
         checked = [guideline.checks for guideline in sources if guideline.checks]
         new = Guideline(
             id=f"G{memory.next_guideline}",

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
 from memalign.align.deltas import CallAnswer, Delta
-from memalign.align.learned_tests import LabelledCase, labelled_cases, proposals_schema, proposed_tests
+from memalign.align.learned_tests import LabelledCase, labelled_cases, proposed_tests
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, FeedbackConflict
 from memalign.memory.guard import check_fault, guideline_fault, tidy
-from memalign.types import Check, FeedbackKey, Guideline
+from memalign.types import Check, FeedbackKey, Guideline, TestKind
 from memalign.values import Value, ValueType, value_text
 
 __all__ = ["ONE_RULE", "AnswerReader", "changes_schema", "merge_schema", "merged_rules", "rule_of"]
@@ -50,17 +50,20 @@ def changes_schema(
     questions: bool,
     values: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The JSON schema of an answer; only the call's own feedback and guidelines can be named.
+    """The JSON schema of an answer; tests are asked for where they have `fields` to read.
 
-    Tests are asked for where they have `fields` to read; the answers to a guideline's questions mean one of `values`.
+    Only the call's own feedback and guidelines can be named; answers to a guideline's questions mean one of `values`.
     """
     feedback, text = {"type": "array", "items": _one_of(*labels)}, {"type": "string"}
+    bound, kinds = {"type": ["number", "null"]}, get_args(TestKind)
+    test = {"kind": _one_of(*kinds), "field": _one_of(*fields), "text": text, "then": text, "low": bound, "high": bound}
+    test["holds"] = {"type": "boolean"}
     change = {
         "action": _one_of("ADD", "SUPPORT", "REVISE", "NOOP") if guideline_ids else _one_of("ADD", "NOOP"),
         "feedback": feedback,
         "text": text,
         "guideline": _one_of("", *guideline_ids),
-        **({"tests": proposals_schema(fields)} if fields else {}),
+        **({"tests": _array(test)} if fields else {}),
         **({"checks": _array({"question": text, "answer": _one_of("yes", "no")})} if questions else {}),
         **({"value": _one_of("", *values)} if questions and values else {}),
     }
@@ -87,20 +90,24 @@ def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerReader:
-    """Reads what a model wrote about the records of one call, by their `labels`. Never raises for what it wrote."""
+    """Reads what a model wrote about the records of one call. Never raises for what it wrote."""
 
     judge: Judge
-    labels: Mapping[str, FeedbackKey]
-    exposed_to: tuple[FeedbackKey, ...]
+    call: CallAnswer
     questions: bool = False
 
-    def read(self, data: Mapping[str, Any], answer: CallAnswer) -> CallAnswer:
-        """The answer with the changes and conflicts of the data, labels turned into keys and checks read."""
+    @cached_property
+    def labels(self) -> dict[str, FeedbackKey]:
+        """The key of each record, by its name in the prompt."""
+        return {f"F{n}": key for n, key in enumerate(self.call.keys, start=1)}
+
+    def read(self, data: Mapping[str, Any]) -> CallAnswer:
+        """What the call gave: changes and conflicts, labels turned into keys and checks read."""
         changes = [change for change in _entries(data.get("changes")) if isinstance(change, dict)]
         tried = sum(len(_entries(change.get("tests"))) for change in changes)
         deltas = tuple(self._delta(change, tried) for change in changes)
         conflicts = filter(None, map(self._conflict, _entries(data.get("conflicts"))))
-        return replace(answer, deltas=deltas, conflicts=tuple(conflicts))
+        return replace(self.call, deltas=deltas, conflicts=tuple(conflicts))
 
     def _delta(self, change: Mapping[str, Any], tried: int) -> Delta:
         text, keys = tidy(str(change.get("text") or "")), self._keys(change.get("feedback"))
@@ -119,7 +126,7 @@ class AnswerReader:
         of an item, it is that of the better side.
         """
         value_type, memory = self.judge.value_type, self.judge.memory
-        records = [memory.record(key) for key in keys if key in self.labels.values()]
+        records = [memory.record(key) for key in keys if key in self.call.keys]
         labels: set[Value] = {annotation.value for annotation, _ in records if annotation.value is not None}
         meant = [value for value in value_type.labels if value_text(value) == str(change.get("value"))]
         value = next(iter(labels if len(labels) == 1 else meant if labels else ()), None)
@@ -135,10 +142,10 @@ class AnswerReader:
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""
-        keys = tuple(sorted({key for key in self._keys(_field(entry, "feedback")) if key in self.labels.values()}))
+        keys = tuple(sorted({key for key in self._keys(_field(entry, "feedback")) if key in self.call.keys}))
         about = tidy(str(_field(entry, "about")))
         about = about if self._fault(about, keys) is None else ""
-        return FeedbackConflict(feedback=keys, about=about, exposed_to=self.exposed_to) if len(keys) > 1 else None
+        return FeedbackConflict(feedback=keys, about=about, exposed_to=self.call.exposed_to) if len(keys) > 1 else None
 
     def _fault(self, text: str, keys: Sequence[FeedbackKey]) -> str | None:
         """Why a text about the feedback of `keys` may not enter a prompt, or None."""
@@ -155,11 +162,11 @@ class AnswerReader:
     @cached_property
     def cases(self) -> list[LabelledCase]:
         """The labelled cases that the prompt held something of: they admit tests."""
-        return labelled_cases(self.judge.memory, self.judge.value_type, self.exposed_to)
+        return labelled_cases(self.judge.memory, self.judge.value_type, {key.id for key in self.call.exposed_to})
 
     @cached_property
     def _judged(self) -> tuple[tuple[str, str], ...]:
-        cases = (self.judge.memory.record(key)[1] for key in self.labels.values())
+        cases = (self.judge.memory.record(key)[1] for key in self.call.keys)
         return tuple(text for case in cases for text in judged_texts(case.example.content))
 
 

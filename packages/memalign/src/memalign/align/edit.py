@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign.align.annotations import without_disputed
 from memalign.align.forget import unbarred
@@ -17,8 +17,6 @@ from memalign.memory.label_policy import checked_authority
 from memalign.types import Check, FeedbackKey, Guideline
 
 __all__ = ["dismiss_conflict", "edit_guideline", "lock", "set_policy", "write_guideline"]
-
-replace = msgspec.structs.replace
 
 
 def edit_guideline(
@@ -77,7 +75,6 @@ def edit_guideline(
         words = normalised(changed.text)
         others = (g for g in judge.memory.guidelines if g.id != old.id and normalised(g.text) == words)
         edited += [replace(g, retired_by=None) for g in others]
-        _check_back(edited)
     return judge.replace(memory=judge.memory.with_guidelines(edited).with_live_answers())
 
 
@@ -180,16 +177,6 @@ def _named(by: str) -> str:
     if not name or name == "distilled":
         raise InputError("say who changes it: by='ana'; 'distilled' is what a model did")
     return name
-
-
-def _check_back(guidelines: Iterable[Guideline]) -> None:
-    """Refuse words that came in retired, with a judge from a file, where nothing checked them."""
-    for guideline in guidelines:
-        faults = (guideline_fault(guideline.text), *map(standing_fault, guideline.checks))
-        if fault := next(filter(None, faults), None):
-            raise InputError(
-                f"{guideline.id} cannot come back as it is: {fault}; give it another text, or other checks"
-            )
 
 
 def _usable(checks: Iterable[Check | str]) -> tuple[Check, ...]:

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign.memory import Memory, Outcome, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["exposed_wordings", "forget", "forget_lessons", "unbarred"]
-
-replace = msgspec.structs.replace
 
 
 def forget(

@@ -10,13 +10,14 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import combinations, product
 from math import comb
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from memalign.content import sides_of
 from memalign.judge import Judge, named_parts
@@ -25,19 +26,7 @@ from memalign.memory import Annotation, Memory
 from memalign.types import Check, CodeTest, FeedbackKey, Guideline, TestKind
 from memalign.values import Value, ValueType, value_text
 
-__all__ = [
-    "ALPHA",
-    "LabelledCase",
-    "chance",
-    "decidable",
-    "labelled_cases",
-    "mined",
-    "proposals_schema",
-    "proposed_tests",
-    "with_mined",
-]
-
-replace = msgspec.structs.replace
+__all__ = ["ALPHA", "LabelledCase", "chance", "decidable", "labelled_cases", "mined", "proposed_tests", "with_mined"]
 
 ALPHA = 0.05
 """The share of memories in which anything at all may be admitted that only chance bears out."""
@@ -73,31 +62,27 @@ class Column(NamedTuple):
         return a, b, c, d
 
 
-def labelled_cases(
-    memory: Memory, value_type: ValueType, keys: Collection[FeedbackKey] | None = None
-) -> list[LabelledCase]:
-    """The cases with an effective label, each content once; with `keys` those that this feedback is about.
+def labelled_cases(memory: Memory, value_type: ValueType, ids: Collection[str] | None = None) -> list[LabelledCase]:
+    """The cases with an effective label, of these ids or all, each content once.
 
     None for numbers, free text, and items of which the labels name sides: there code decides nothing.
     """
     if value_type.numeric or not value_type.closed:
         return []
-    wanted = {annotation.key for annotation in memory.annotations()} if keys is None else {*keys}
-    named = filter(None, map(memory.case, {key.id for key in wanted}))
+    named = memory.cases if ids is None else filter(None, map(memory.case, ids))
     firsts = {first.id: first for case in named for first in memory.duplicates(case.example)[:1]}
     cases = []
     for _, case in sorted(firsts.items()):
-        label, feedback = memory.label(case), memory.annotations_on(case)
         if sides_of(case.example.content, value_type.choices):
             return []
-        if label is not None and any(annotation.key in wanted for annotation in feedback):
-            cases.append(LabelledCase(label, Reading(case.example.content), feedback))
+        if (label := memory.label(case)) is not None:
+            cases.append(LabelledCase(label, Reading(case.example.content), memory.annotations_on(case)))
     return cases
 
 
-def _column(cases: Sequence[LabelledCase], decides: Callable[[Reading], bool | None]) -> Column:
-    """What `decides` says of each case."""
-    answers = [decides(case.reading) for case in cases]
+def _column(cases: Sequence[LabelledCase], test: CodeTest) -> Column:
+    """What a test says of each case."""
+    answers = [holds(test, case.reading) for case in cases]
     return Column(_mask(answer is True for answer in answers), _mask(answer is False for answer in answers))
 
 
@@ -134,28 +119,11 @@ def decidable(cases: Sequence[LabelledCase]) -> bool:
 # -- proposed by a model -----------------------------------------------------------------------------------------------
 
 
-def proposals_schema(fields: Sequence[str]) -> dict[str, Any]:
-    """The JSON schema of a change's tests, of the fields that the judge reads."""
-    bound, text = {"type": ["number", "null"]}, {"type": "string"}
-    properties = {
-        "kind": {"type": "string", "enum": list(get_args(TestKind))},
-        "field": {"type": "string", "enum": list(fields)},
-        "text": text,
-        "then": text,
-        "low": bound,
-        "high": bound,
-        "holds": {"type": "boolean"},
-    }
-    item = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    return {"type": "array", "items": item}
-
-
 def _proposal(entry: object) -> tuple[CodeTest, bool] | None:
     """The test in an entry of an answer, and whether it is to hold; None for what is none."""
-    if not isinstance(entry, dict) or not isinstance(expected := entry.get("holds", True), bool):
-        return None
+    parts = {name: part for name, part in entry.items() if part is not None} if isinstance(entry, dict) else {}
     try:
-        return msgspec.convert({name: part for name, part in entry.items() if part is not None}, CodeTest), expected
+        return msgspec.convert(parts, CodeTest), msgspec.convert(parts.get("holds", True), bool)
     except msgspec.ValidationError:
         return None
 
@@ -169,17 +137,10 @@ def proposed_tests(
     tried: int,
     judged: Collection[tuple[str, str]] = (),
 ) -> tuple[Check, ...]:
-    """The checks that a change's tests become: those that may be used and that the labels bear out. Never raises.
+    """The checks that the `tests` of a change become: those that may be used and that the labels bear out.
 
-    Of feedback with both of two labels nobody knows in which sense a test is meant, so both are tried.
-
-    Args:
-        judge: The judge that learns; its memory holds the feedback.
-        tests: What the change has as its `tests`, any JSON value.
-        keys: The feedback that the change names.
-        cases: The cases that the call saw: their labels count, and a test goes when these are forgotten.
-        tried: How many tests the whole answer proposes (Bonferroni's correction).
-        judged: Texts of the judged system, each with its field, which no test may copy.
+    `cases` are those that the call saw; `tried` counts the tests of its whole answer (Bonferroni's correction). Of
+    feedback with both of two labels nobody knows in which sense a test is meant, so both are tried.
     """
     annotations = [annotation for key in keys if (annotation := judge.memory.annotation(key))]
     comments = [annotation.rationale for annotation in annotations if annotation.rationale]
@@ -197,7 +158,7 @@ def proposed_tests(
         return ()
     outcome, checks = _outcome(cases, value), []
     for test, expected in usable:
-        yes, no = _column(cases, partial(holds, test))
+        yes, no = _column(cases, test)
         for answer, column in ((True, Column(yes, no)), (False, Column(no, yes))):
             limit = ALPHA / tried if sure else ALPHA / tried / 2
             if (answer is expected or not sure) and chance(column.table(outcome)) <= limit:
@@ -224,23 +185,20 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
     """The memory with the guidelines that its labels bear out today, and without those that they bore out before.
 
     Nobody said such a guideline: nothing supports it, and it is exposed to all feedback on the labelled cases. One that
-    a person pinned, retired or rewrote is theirs. `fields` are those that the judge reads, or parts of them.
+    a person pinned, retired or rewrote is theirs.
     """
     texts = {guideline.text: guideline for guideline in mined(memory, value_type, fields)}
-    standing = [g for g in memory.guidelines if not is_mined(g) or g.retired_by or g.text in texts]
-    number = memory.next_guideline
-    fresh = [text for text in texts if text not in {guideline.text for guideline in standing}]
-    added = [replace(texts[text], id=f"G{n}") for n, text in enumerate(fresh, number)]
-    if not added and len(standing) == len(memory.guidelines):
-        return memory
-    return replace(memory, guidelines=(*standing, *added), next_guideline=number + len(added))
+    if gone := {g.id for g in memory.guidelines if is_mined(g) and not g.retired_by and g.text not in texts}:
+        memory = memory.without_guidelines(gone)
+    standing = {guideline.text for guideline in memory.guidelines}
+    for text, guideline in texts.items():
+        if text not in standing:
+            memory = memory.with_guidelines([replace(guideline, id=f"G{memory.next_guideline}")])
+    return memory
 
 
 def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[Guideline, ...]:
-    """The guidelines of the rule that decides most labelled cases rightly; none where none is admitted.
-
-    Each says for one combination of the tests' answers which value most labels have there.
-    """
+    """A guideline for each combination of answers to the tests that decide most labelled cases rightly, if any do."""
     cases = labelled_cases(memory, value_type)
     columns = _columns(_candidates(cases, fields), cases)
     right, rule = _best({column: (test,) for column, test in columns.items()}, cases)
@@ -279,15 +237,12 @@ def _together(columns: Mapping[Column, CodeTest]) -> Rules:
 
 
 def _best(rules: Rules, cases: Sequence[LabelledCase]) -> tuple[int, tuple[CodeTest, ...]]:
-    """How many cases the best rule is right about, and its tests; of those that chance would not explain.
-
-    Single tests and pairs each have half of the error, and so has each sense of a test.
-    """
+    """How many cases the best rule is right about, and its tests; of those that chance would not explain."""
     labels = sorted({case.label for case in cases}, key=str)
     targets = labels[-1:] if len(labels) == 2 else labels
     outcomes = [_outcome(cases, target) for target in targets]
     tried = [(tests, column.table(outcome)) for column, tests in rules.items() for outcome in outcomes]
-    limit = _chance_limit((table for _, table in tried), ALPHA / 4)
+    limit = _chance_limit((table for _, table in tried), ALPHA / 4)  # for single tests and pairs, each in two senses
     best: tuple[int, float, tuple[CodeTest, ...]] = (0, -1.0, ())
     for tests, (a, b, c, d) in tried:
         by_chance = min(chance((a, b, c, d)), chance((b, a, d, c)))
@@ -340,7 +295,7 @@ def _columns(candidates: Mapping[CodeTest, int], cases: Sequence[LabelledCase]) 
     """One test for all that say the same of every case: the longest that half as many comments have as any of them."""
     columns = dict[Column, list[CodeTest]]()
     for test in list(candidates)[:CANDIDATES]:
-        answers = _column(cases, partial(holds, test))
+        answers = _column(cases, test)
         if answers.yes and answers.no:
             same = columns.get(Column(answers.no, answers.yes)) or columns.setdefault(answers, [])
             if not same or candidates[test] * 2 >= candidates[same[0]]:

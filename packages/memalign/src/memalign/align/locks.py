@@ -2,105 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
-from memalign.align.ask import agrees, judge_case, judge_cases
+from memalign.align.ask import agrees, judge_cases
 from memalign.align.result import LockCheck, Run
 from memalign.judge import Judge
-from memalign.memory import Case, Memory, Outcome
-from memalign.types import Guideline
+from memalign.memory import Case, Outcome
 from memalign.values import value_text
 
 __all__ = ["keep_locks"]
 
-replace = msgspec.structs.replace
+UNCHECKED = "a locked case could not be checked: "
+BROKEN_ALREADY = "judged other than {}, also without what is new: see its examples, the model, the wording"
 
 
 class _UnansweredError(Exception):
-    """A locked case could not be judged; the message is the reason."""
+    """A locked case could not be judged; its id and the reason."""
 
 
 async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     """`learned` without the new guidelines that break a locked case, by the verdict that it delivers.
 
     Whenever one was left out, all are asked again: what one case needs may be what breaks another. Where a case cannot
-    be judged, all that is new waits: rather learned later than broken now. `run.locks` says what each case came to.
+    be judged, nothing is learned of what waited `before`, the judge ahead of the distillation: rather later than broken
+    now. `run.locks` says what each case came to.
     """
-    cases = (learned.memory.case(name) for name in learned.memory.locks)
-    locked = [case for case in cases if case is not None and learned.memory.label(case) is not None]
-    if not locked or before.memory.hash == learned.memory.hash:
+    memory = learned.memory
+    cases = (memory.case(name) for name in memory.locks)
+    locked = {case.id: case for case in cases if case is not None and memory.label(case) is not None}
+    if not locked:
         return learned
-    checks = {case.id: LockCheck(id=case.id, holds=True) for case in locked}
-    with run.timed("locks"):
-        while standing := [case for case in locked if checks[case.id].holds]:
-            judgments = await judge_cases([(learned, case) for case in standing], run, "locks")
-            broken = next((pair for pair in zip(standing, judgments, strict=True) if not agrees(learned, *pair)), None)
-            if broken is None:
-                break
-            case, judgment = broken
-            try:
-                if isinstance(judgment, str):
-                    raise _UnansweredError(judgment)
-                culprit = await _culprit(before, learned, case, run)
-            except _UnansweredError as unanswered:
-                # Other people's reasons, which outlive the case, hold nothing that a server may have sent back of it.
-                why, error = "a locked case could not be checked: ", str(unanswered)
-                checks[case.id] = replace(checks[case.id], answered=False, reason=f"{why}{error}")
-                learned = _postponed(before, learned, f"{why}{error.partition(':')[0]}")
-                break
-            if culprit is None:
-                label = value_text(learned.memory.label(case))
-                reason = (
-                    f"judged other than {label}, also without what is new: see its examples, the model, the wording"
-                )
-                checks[case.id] = replace(checks[case.id], holds=False, reason=reason)
-                continue
-            barred = (*checks[case.id].guideline_ids, culprit)
-            checks[case.id] = replace(checks[case.id], guideline_ids=barred, reason=f"{', '.join(barred)} broke it")
-            learned = learned.replace(memory=_barred(learned.memory, [culprit], case.id))
+    checks = {name: LockCheck(id=name, holds=True) for name in locked}
+    earlier = {guideline.id for guideline in before.memory.guidelines}
+    try:
+        with run.timed("locks"):
+            while case := await _broken(learned, [locked[name] for name in locked if checks[name].holds], run):
+                new = (guideline for guideline in learned.memory.guidelines if guideline.id not in earlier)
+                fresh = [g.id for g in new if g.origin == "distilled" and g.barred_for is None]
+                culprit = await _culprit(learned, fresh, case, run)
+                if culprit is None:
+                    reason = BROKEN_ALREADY.format(value_text(memory.label(case)))
+                    checks[case.id] = replace(checks[case.id], holds=False, reason=reason)
+                else:
+                    barred = (*checks[case.id].guideline_ids, culprit)
+                    reason = f"{', '.join(barred)} broke it"
+                    checks[case.id] = replace(checks[case.id], guideline_ids=barred, reason=reason)
+                    learned = _barred(learned, [culprit], case)
+    except _UnansweredError as unanswered:
+        name, error = unanswered.args
+        checks = {name: LockCheck(id=name, holds=True, answered=False, reason=f"{UNCHECKED}{error}")}
+        # Other people's reasons, which outlive the case, hold nothing that a server may have sent back of it.
+        waiting = Outcome(kind="waiting", reason=f"{UNCHECKED}{error.partition(':')[0]}")
+        keys = [annotation.key for annotation in before.memory.pending]
+        learned = before.replace(memory=before.memory.with_outcomes(dict.fromkeys(keys, waiting)))
     run.locks = tuple(checks.values())
     return learned
 
 
-async def _culprit(before: Judge, learned: Judge, case: Case, run: Run) -> str | None:
-    """A guideline that breaks the locked case, found by halving; None where it is broken without all that is new."""
-    fresh = [guideline.id for guideline in _new_guidelines(before, learned) if not guideline.pinned]
-
-    async def broken(out: list[str]) -> bool:
-        judgment = await judge_case(learned.replace(memory=_barred(learned.memory, out, case.id)), case, run)
+async def _broken(judge: Judge, cases: Sequence[Case], run: Run) -> Case | None:
+    """The first of the cases that the judge is wrong about; all are asked at once."""
+    judgments = await judge_cases([(judge, case) for case in cases], run, "locks")
+    for case, judgment in zip(cases, judgments, strict=True):
         if isinstance(judgment, str):
-            raise _UnansweredError(judgment)
-        return not agrees(learned, case, judgment)
+            raise _UnansweredError(case.id, judgment)
+        if not agrees(judge, case, judgment):
+            return case
+    return None
 
-    if not fresh or await broken(fresh):
+
+async def _culprit(learned: Judge, fresh: Sequence[str], case: Case, run: Run) -> str | None:
+    """The one of these guidelines that breaks the case, found by halving; None where it is broken without them all."""
+    if not fresh or await _broken(_barred(learned, fresh, case), [case], run):
         return None
     low, high = 0, len(fresh)  # with the first `low` of them in force it is judged right, with the first `high` wrong
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if await broken(fresh[middle:]) else (middle, high)
+        broken = await _broken(_barred(learned, fresh[middle:], case), [case], run)
+        low, high = (low, middle) if broken else (middle, high)
     return fresh[high - 1]
 
 
-def _postponed(before: Judge, learned: Judge, why: str) -> Judge:
-    """The judge without what a model wrote since, and the lessons behind it pending; its numbers are free again."""
-    memory, fresh = learned.memory, _new_guidelines(before, learned)
-    rest = memory.without_guidelines({guideline.id for guideline in fresh})
-    number = max((before.memory.next_guideline, *(guideline.number + 1 for guideline in rest.guidelines)))
-    waiting = {key for g in fresh for key in g.supported_by} - {key for g in rest.guidelines for key in g.supported_by}
-    rest = replace(rest, next_guideline=number)
-    return learned.replace(memory=rest.with_outcomes(dict.fromkeys(waiting, Outcome(kind="waiting", reason=why))))
-
-
-def _new_guidelines(before: Judge, learned: Judge) -> list[Guideline]:
-    """What a model wrote since and no locked case has barred, in force or behind another."""
-    earlier = {guideline.id for guideline in before.memory.guidelines}
-    since = (guideline for guideline in learned.memory.guidelines if guideline.id not in earlier)
-    return [guideline for guideline in since if guideline.origin == "distilled" and guideline.barred_for is None]
-
-
-def _barred(memory: Memory, ids: Iterable[str], case_id: str) -> Memory:
-    """`memory` with these guidelines out of force for the locked case; what stood behind them steps in."""
-    barred = (replace(memory.guideline(name), barred_for=case_id, retired_by=None) for name in ids)
-    return memory.with_guidelines(barred)
+def _barred(judge: Judge, ids: Collection[str], case: Case) -> Judge:
+    """The judge with these guidelines out of force for the locked case; what stood behind them steps in."""
+    barred = (replace(judge.memory.guideline(name), barred_for=case.id, retired_by=None) for name in ids)
+    return judge.replace(memory=judge.memory.with_guidelines(barred))

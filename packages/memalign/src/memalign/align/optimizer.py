@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign.align.annotations import (
     Refuse,
@@ -43,8 +43,6 @@ from memalign.notebook import notebook_progress
 from memalign.types import FeedbackKey
 
 __all__ = ["MemAlign"]
-
-replace = msgspec.structs.replace
 
 OTHER_JUDGE = "the file of judgments was written by another judge or version: no verdict is taken from it"
 THEIRS = "stay: people wrote or confirmed them; with their consent they go too"
@@ -127,12 +125,12 @@ class MemAlign:
         judge = self._configured(judge)
 
         # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
-        rows = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
-        run.file = checked_rows(judge, rows, skip_invalid=skip_invalid, refuse=refuse)
+        source = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
+        run.file = checked_rows(judge, source, skip_invalid=skip_invalid, refuse=refuse)
         run.notes += run.file.notes
-        run.status = sort_rows(judge.memory, run.file.rows)
-        news = [row for row in run.file.rows if run.status[row.key] != "unchanged"]
-        replaced = [key for key, status in run.status.items() if status == "changed"]
+        status = sort_rows(judge.memory, run.file.rows)
+        news = [row for row in run.file.rows if status[row.key] != "unchanged"]
+        replaced = [row.key for row in news if status[row.key] == "changed"]
 
         # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
         #    goes with them. The judge that is asked from here on knows nothing of what a changed row said before.
@@ -144,23 +142,21 @@ class MemAlign:
             judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
 
         # 3. Embed what is new, in the process by default.
-        learned = await self._embedded(judge.replace(memory=memory), run)
+        embedded = await self._embedded(judge.replace(memory=memory), run)
 
         # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
-        taught = bool(memory.pending)
-        learned = await self._distilled(learned, run)
+        learned = await self._distilled(embedded, run)
 
         # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
-        learned = self._mined(learned) if taught else learned
+        learned = self._mined(learned) if memory.pending else learned
 
-        # 6. Ask and weigh, with a decision model; without rows, also what could not be asked before.
-        if taught or not run.file.rows:
-            learned = await ask(learned, self._distilled, run)
+        # 6. Ask and weigh, with a decision model; also what could not be asked before.
+        learned = await ask(learned, self._distilled, run)
 
         # 7. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
-        learned = await keep_locks(judge, learned, run)
-        if taught or not run.file.rows:
-            run.impact = await impact(learned, self.impact, run) if self.impact is not None else None
+        if learned.memory.hash != judge.memory.hash:
+            learned = await keep_locks(embedded, learned, run)
+        run.impact = await impact(learned, self.impact, run) if self.impact is not None else None
         return run.result(learned)
 
     async def unalign(
@@ -203,11 +199,11 @@ class MemAlign:
 
         # 2. Distil what survivors lost, ask again what was answered with what is forgotten in view, and hold the rest
         #    against locked cases: a rule must not come back by another's end.
-        learned = judge
         try:
-            learned = await self._distilled(await self._embedded(judge, run), run)
-            learned = await ask(self._mined(learned), self._distilled, run)
-            learned = await keep_locks(judge, learned, run)
+            embedded = await self._embedded(judge, run)
+            learned = await ask(self._mined(await self._distilled(embedded, run)), self._distilled, run)
+            if learned.memory.hash != judge.memory.hash:
+                learned = await keep_locks(embedded, learned, run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
             keys = tuple(annotation.key for annotation in judge.memory.pending)
@@ -222,14 +218,12 @@ class MemAlign:
         memory, model = judge.memory, resolve_embedding(judge.embedding_model)
         current = memory.embedding_model == model.name
         missing = [case for case in memory.cases if not (current and case.vector)]
-        if not memory.cases:
+        if not missing:
             return judge
-        vectors: dict[str, bytes] = {}
-        if missing:
-            run.tell("embed", 0, len(missing))
-            rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
-            run.tell("embed", len(missing), len(missing))
-            vectors = {case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)}
+        run.tell("embed", 0, len(missing))
+        rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
+        run.tell("embed", len(missing), len(missing))
+        vectors = {case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)}
         cases = tuple(replace(case, vector=vectors.get(case.id, case.vector)) for case in memory.cases)
         return judge.replace(memory=replace(memory, embedding_model=model.name, cases=cases))
 

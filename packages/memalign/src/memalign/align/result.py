@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
 
-from memalign.align.annotations import NO_ROWS, RowStatus
+from memalign.align.annotations import sort_rows
 from memalign.io import FeedbackFile
 from memalign.memory import Memory
 from memalign.models.calls import Calls
@@ -212,8 +212,7 @@ class Run:
     before: Judge
     calls: Calls
     progress: Progress | None = None
-    file: FeedbackFile = NO_ROWS
-    status: Mapping[FeedbackKey, RowStatus] = field(default_factory=dict)
+    file: FeedbackFile = field(default_factory=lambda: FeedbackFile(rows=(), lines=()))
     removed: Sequence[FeedbackKey] = ()
     usage: Usage = field(default_factory=Usage)
     impact: Impact | None = None
@@ -224,6 +223,11 @@ class Run:
     def spend(self, usage: Usage) -> None:
         """Add what a call cost."""
         self.usage += usage
+
+    def failure(self, error: Exception) -> str:
+        """Why a call failed; what it cost is added."""
+        self.spend(getattr(error, "usage", None) or Usage())
+        return f"{type(error).__name__}: {error}"
 
     def tell(self, phase: str, done: int, total: int) -> None:
         """Show how far a step is."""
@@ -241,10 +245,11 @@ class Run:
         """The report on `judge`, which the run made of the one before."""
         before, after = ({g.id: g for g in side.memory.guidelines} for side in (self.before, judge))
         ledger = {entry.key: entry for entry in judge.memory.ledger()}
+        status = sort_rows(self.before.memory, self.file.rows)
         rows = [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid]
         for line, row in zip(self.file.lines, self.file.rows, strict=True):
-            entry, status = ledger[row.key], self.status[row.key]
-            rows.append(RowReport(line=line, key=str(row.key), status=status, state=entry.state, reason=entry.reason))
+            key, entry = row.key, ledger[row.key]
+            rows.append(RowReport(line=line, key=str(key), status=status[key], state=entry.state, reason=entry.reason))
         return AlignResult(
             judge=judge,
             rows=tuple(sorted(rows, key=lambda row: row.line)),

@@ -81,9 +81,6 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
         raise InputError(f"{where} is damaged: {error}; export the judge again") from None
     for guideline in memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
-        # What a person retired is checked when a person brings it back.
-        if guideline.retired_by is not None:
-            continue
         faults = [("", guideline_fault(guideline.text))]
         faults += [("a check of ", standing_fault(check)) for check in guideline.checks]
         for part, fault in faults:
