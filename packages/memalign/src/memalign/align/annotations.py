@@ -60,7 +60,7 @@ def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Lit
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
-    """`memory` with these rows as pending annotations; one of a known key replaces that annotation and what it taught."""
+    """`memory` with these rows as pending annotations; one of a known key replaces it, and what it taught goes."""
     if not rows:
         return memory
     memory = forget_lessons(memory, [row.key for row in rows if memory.annotation(row.key)], why="the feedback changed")
