@@ -1,4 +1,4 @@
-"""The page on local models: its commands run as they are, against what Ollama, vLLM and LM Studio answer.
+"""The page on local models: its commands run as they are, against a server that answers as theirs do.
 
 Only the port is another one. Commands of the servers themselves (`ollama`, `vllm`, `lms`) are not run.
 """
@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from memalign.cli.app import app
 from tests.support.endpoint import Endpoint, system_of, user_of
-from tests.support.local_servers import lm_studio, ollama, vllm
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "how-to" / "local-models.md"
@@ -37,11 +36,7 @@ def fill(body: dict[str, Any]) -> dict[str, Any]:
                 for label in labels
             ]
         }
-    if "value" not in properties:  # which of two guidelines say the same
-        return {name: each["enum"][-1] for name, each in properties.items()}
-    said = {"checks": dict.fromkeys(properties["checks"]["properties"], "no")} if "checks" in properties else {}
-    reason = {"rationale": "It says sorry, or does not."} if "rationale" in properties else {}
-    return {**said, **reason, "value": "sorry" in user_of(body).rpartition("item")[2]}
+    return {"rationale": "It says sorry, or not.", "value": "sorry" in user_of(body).rpartition("item")[2]}
 
 
 @pytest.fixture
@@ -66,6 +61,7 @@ def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> li
                     result = CliRunner().invoke(app, words[1:])
                     assert result.exit_code == 0, f"{line}: {result.stdout}{result.stderr}"
                     ran.append(line)
+    assert {path.partition("/chat")[0] for path in server.paths} <= {"/v1", "/v1/systemone"}, "other paths are unknown"
     return ran
 
 
@@ -78,7 +74,7 @@ COMMON = "2. Judge, align and evaluate"
 
 def test_ollama(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
-    with ollama(fill) as server:
+    with Endpoint(fill) as server:
         follow(server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think", "A decision model")
         CliRunner().invoke(app, ["edit", "tone", "--check-model", ""])
         CliRunner().invoke(app, ["judge", "tone", "more.jsonl"])
@@ -91,8 +87,9 @@ def test_ollama(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_vllm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with vllm(fill, model="Qwen/Qwen2.5-32B-Instruct", key="choose-one") as server:
+    with Endpoint(fill) as server:
         follow(server, monkeypatch, "vLLM", COMMON, "Confidence")
+    assert {body["model"] for body in server.requests} == {"Qwen/Qwen2.5-32B-Instruct"}
     assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
     assert all(each["usage"]["cost"] > 0 for each in judgments(here / "judged.jsonl"))
     values = [(each["value"], each["confidence"]) for each in judgments(here / "judged-2.jsonl")]
@@ -101,7 +98,7 @@ def test_vllm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_strong_model_beside_vllm_writes_the_guidelines(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with vllm(fill, model="Qwen/Qwen2.5-32B-Instruct", key="choose-one") as server, Endpoint(fill) as provider:
+    with Endpoint(fill) as server, Endpoint(fill) as provider:
         # What stands for the provider in this test; on the page it is OpenAI's own address.
         monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
         assert len(follow(server, monkeypatch, "vLLM", "A strong model")) == 3
@@ -112,9 +109,10 @@ def test_the_strong_model_beside_vllm_writes_the_guidelines(here: Path, monkeypa
 
 
 def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with lm_studio(fill) as server:
+    with Endpoint(fill) as server:
         assert len(follow(server, monkeypatch, "LM Studio", COMMON, "Confidence")) == 6
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
+    assert {body["response_format"]["type"] for body in server.requests} == {"json_schema"}, "it takes no other"
     assert all(0.5 <= each["confidence"] <= 1 for each in judgments(here / "judged-2.jsonl"))
     assert all(each["usage"]["calls"] == 5 for each in judgments(here / "judged-2.jsonl"))
 

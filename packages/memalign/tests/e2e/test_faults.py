@@ -34,9 +34,8 @@ from tests.support.endpoint import (
     user_of,
 )
 from tests.support.patience import PATIENCE
+from tests.support.paying import INSTRUCTIONS, answer, rows
 from tests.support.seeds import seeds
-
-INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 
 
 class Impatient(ProviderChatModel):
@@ -70,52 +69,22 @@ def judge_at(
     )
 
 
-def rows(count: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": f"t-{n}",
-            "source": "ana",
-            "inputs": f"question {n}",
-            "outputs": f"answer {n}",
-            "value": n % 2 == 0,
-            "rationale": f"because of matter number {n}",
-        }
-        for n in range(count)
-    ]
-
-
 DISTILLING = "You maintain the guidelines of a judge"
 
 
 def distilling(body: dict[str, Any]) -> bool:
-    return DISTILLING in system_of(body)
-
-
-def good(body: dict[str, Any]) -> Answer:
-    """A good model: one rule for each new record."""
-    if not distilling(body):
-        return {"rationale": "It answers.", "value": True}
-    new = user_of(body).rpartition("New feedback:")[2]
-    records = re.findall(r"^(F\d+) <<<.*?matter number (\d+)", new, re.DOTALL | re.MULTILINE)
-    changes = [
-        {"action": "ADD", "feedback": [label], "text": f"Mind matter number {number}.", "guideline": ""}
-        for label, number in records
-    ]
-    return {"changes": changes}
+    return DISTILLING in system_of(body) + user_of(body)
 
 
 class Weather:
     """A model whose answers fail while it storms; `fault` chooses how, by request."""
 
-    def __init__(
-        self, fault: Callable[[dict[str, Any]], Fault | None], fair: Callable[[dict[str, Any]], Answer] = good
-    ) -> None:
+    def __init__(self, fault: Callable[[dict[str, Any]], Fault | None]) -> None:
         self.fault = fault
-        self.fair = fair
         self.storm = True
 
     def __call__(self, body: dict[str, Any]) -> Answer:
-        return (self.fault(body) if self.storm else None) or self.fair(body)
+        return (self.fault(body) if self.storm else None) or answer(body)
 
 
 def states(judge: Judge) -> set[str]:
@@ -184,7 +153,6 @@ EVERY_WAY = [
     *(fault for fault, _ in FAULTS.values()),
     server_error(503),
     bad_request("This model's maximum context length is exceeded", "context_length_exceeded"),
-    bad_request("Incorrect API key", "invalid_api_key", status=401),
     says(""),
     says("[]"),
     says('{"changes": [{"action": "ADD"'),

@@ -37,8 +37,6 @@ def judge(
             case "changes":
                 labels = re.findall(r"^(F\d+) <<<$", request.user, re.MULTILINE)
                 return {"changes": [change("ADD", *labels, text=RULE)]}
-            case "relations":
-                return {}
             case _:
                 return {"rationale": "So.", "value": True} if answer is None else answer
 

@@ -19,17 +19,8 @@ Decide = Callable[[str, str], Told]
 PER_TOKEN = 4  # characters
 
 
-def system_one(
-    decide: Decide,
-    *,
-    most: int | None = None,
-    counts: bool = True,
-    **settings: Any,
-) -> Endpoint:
-    """A server of `POST /v1/systemone`, which counts tokens or not.
-
-    It refuses a request with a question that it declines, and one of more than `most`.
-    """
+def system_one(decide: Decide, *, most: int | None = None, **settings: Any) -> Endpoint:
+    """A server of `POST /v1/systemone`. It refuses a request with a question that it declines, and one of more than `most`."""
 
     def answer(body: dict[str, Any]) -> Answer:
         if most is not None and len(body["questions"]) > most:
@@ -42,7 +33,7 @@ def system_one(
             answers[key] = _system_one(question, told)
         text = body["state"] + "".join(str(question) for question in body["questions"].values())
         usage = {"input_tokens": len(text) // PER_TOKEN, "output_tokens": len(answers)}
-        return {"model": body["model"], "answers": answers, "usage": usage if counts else {}}
+        return {"model": body["model"], "answers": answers, "usage": usage}
 
     return Endpoint(answer, **settings)
 

@@ -5,9 +5,8 @@
         ...
         assert len(endpoint.requests) == 1
 
-`answer` is what the model says: an object (sent as JSON text), a text (sent as it is), a Fault, or a function of the request's body that gives one of these. `faults` come first, one a request; None in
-their place is a good answer. `refuses` names fields of a request that are answered with 400, as endpoints do that do
-not know them ("response_format", "temperature", …).
+`answer` is what the model says: an object (sent as JSON text), a text (sent as it is), a Fault, or a function of the
+request's body that gives one of these. `faults` come first, one a request; None in their place is a good answer.
 """
 
 from __future__ import annotations
@@ -74,9 +73,9 @@ def says(text: str) -> Fault:
     return Fault(content=text)
 
 
-def thinks(text: str, *, finish_reason: str = "stop") -> Fault:
+def thinks(text: str) -> Fault:
     """A reasoning model that never comes to its answer."""
-    return Fault(content="", reasoning=text, finish_reason=finish_reason)
+    return Fault(content="", reasoning=text)
 
 
 def error_in_answer(error: object) -> Fault:
@@ -103,7 +102,7 @@ class Endpoint:
     """The server; a context manager. `latency` is in seconds for each answer.
 
     Requests to /v1/systemone and /v1/decisions are answered with the object that `answer` gives, as it is
-    (decision_servers.py). `elsewhere` is the answer to a POST whose path is not under /v1; None serves any.
+    (decision_servers.py).
     """
 
     def __init__(
@@ -111,15 +110,12 @@ class Endpoint:
         answer: Answer | Callable[[dict[str, Any]], Answer] | None = None,
         *,
         faults: Iterable[Fault | None] = (),
-        refuses: Iterable[str] = (),
         latency: float = 0.0,
-        elsewhere: Fault | None = None,
-        port: int = 0,
     ) -> None:
-        self.elsewhere = elsewhere
         self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
         self.faults = list(faults)
-        self.refuses = set(refuses)
+        self.refuses: set[str] = set()
+        """Fields of a request that this server does not know and answers with 400."""
         self.latency = latency
         self.requests: list[dict[str, Any]] = []
         """Bodies of the chat requests, in the order in which they came."""
@@ -134,10 +130,10 @@ class Endpoint:
         """When each request came, in seconds of a monotonic clock."""
         self.max_in_flight = 0
         self.in_flight = 0
-        self._prompts: list[str] = []
+        self._prompts: set[str] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._server = _Server(("127.0.0.1", port), _Handler)
+        self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.endpoint = self
         self.base_url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
@@ -152,11 +148,6 @@ class Endpoint:
         self._thread.join()
         self._server.server_close()
 
-    @property
-    def systems(self) -> list[str]:
-        """The system text of each chat request."""
-        return [system_of(body) for body in self.requests]
-
     def _take(self, body: dict[str, Any]) -> Answer:
         with self._lock:
             fault = self.faults.pop(0) if self.faults else None
@@ -168,11 +159,10 @@ class Endpoint:
         return self.answer(body) if callable(self.answer) else self.answer
 
     def _cached(self, prompt: str) -> int:
-        """Tokens of the longest prefix shared with an earlier prompt, as a provider's cache counts them."""
-        with self._lock:
-            shared = max((_shared(prompt, each) for each in self._prompts[-64:]), default=0)
-            self._prompts.append(prompt)
-        return shared // 4
+        """Tokens of a prompt that came before."""
+        cached = len(prompt) // 4 if prompt in self._prompts else 0
+        self._prompts.add(prompt)
+        return cached
 
 
 def system_of(body: dict[str, Any]) -> str:
@@ -192,12 +182,6 @@ def vector_of(text: str) -> list[float]:
     """A deterministic vector of any length but one: callers must normalise it themselves."""
     digest = hashlib.shake_256(text.encode()).digest(4 * DIMENSIONS)
     return [number / 2**31 - 1 for number in struct.unpack(f"<{DIMENSIONS}I", digest)]
-
-
-def _shared(one: str, other: str) -> int:
-    """Characters that two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 class _Server(ThreadingHTTPServer):
@@ -228,8 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
         try:
-            astray = endpoint.elsewhere is not None and not self.path.startswith("/v1/")
-            answer = endpoint.elsewhere if astray and endpoint.elsewhere else endpoint._take(body)
+            answer = endpoint._take(body)
             endpoint._stopped.wait(endpoint.latency)
             if isinstance(answer, Fault) and (answer.hang or answer.close):
                 self._vanish(answer)

@@ -77,8 +77,6 @@ class Imp:
                 return self._verdict(request, body)
             case "rule":
                 return self._rule(request)
-            case "checks":
-                return {"checks": _checks(request.user)}
             case "merged":
                 return {"guidelines": _merged(request.user)}
             case _:

@@ -20,13 +20,12 @@ OPTIMIZER = MemAlign(shard_size=2, concurrency=2)
 
 
 def answer(body: dict[str, Any]) -> Answer:
-    """One rule with a check for each record; judgments that answer the checks."""
+    """One rule with a check for each record; every reply is good."""
     if "input" in body:
         return {}  # texts to embed: the server makes their vectors
-    properties = body["response_format"]["json_schema"]["schema"]["properties"]
-    if "changes" in properties:
-        new = user_of(body).rpartition("New feedback:")[2]
-        records = re.findall(r"^(F\d+) <<<.*?matter number (\d+)", new, re.DOTALL | re.MULTILINE)
+    _, new, records = user_of(body).rpartition("New feedback:")
+    if new:
+        matters = re.findall(r"^(F\d+) <<<.*?matter number (\d+)", records, re.DOTALL | re.MULTILINE)
         return {
             "changes": [
                 {
@@ -36,15 +35,11 @@ def answer(body: dict[str, Any]) -> Answer:
                     "guideline": "",
                     "checks": [{"question": f"Does the reply mind matter {number}?", "answer": "yes"}],
                 }
-                for label, number in records
+                for label, number in matters
             ]
         }
-    if "guidelines" in properties:
-        return {"guidelines": []}
-    if "value" not in properties:
-        return dict.fromkeys(properties, "unrelated")
-    checks = properties["checks"]["properties"] if "checks" in properties else {}
-    return {"checks": dict.fromkeys(checks, "yes"), "rationale": "It answers.", "value": True}
+    merging = "'name': 'merged'" in str(body.get("response_format"))
+    return {"guidelines": []} if merging else {"rationale": "It answers.", "value": True}
 
 
 def rows(count: int, *, source: str = "ana", first: int = 0) -> list[dict[str, Any]]:

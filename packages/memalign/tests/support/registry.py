@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -221,7 +221,3 @@ def bytes_of(path: Path) -> bytes:
 def keys_of(one: Judge | Memory) -> set[str]:
     memory = one.memory if isinstance(one, Judge) else one
     return {str(annotation.key) for annotation in memory.annotations()}
-
-
-def texts_of(cases: Iterable[Case]) -> list[str]:
-    return [annotation.rationale for one in cases for annotation in one.annotations if annotation.rationale]
