@@ -23,22 +23,16 @@ from typing import Any
 
 import pyarrow
 import pytest
+from checkout import ROOT, benchmark
 from pyarrow import parquet
 
 from memalign.io import read_feedback
 from memalign.values import ValueType
 
-ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))  # the scripts import each other by name
 loopback = import_module("loopback")
 Body = dict[str, Any]
-
-
-def benchmark(name: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(BENCHMARKS / name), *map(str, arguments)]
-    environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
-    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=300, env=environment)
 
 
 # -- fetch.py ----------------------------------------------------------------------------------------------------------
@@ -247,17 +241,9 @@ def chat(body: Body) -> Body:
     prompt, item = "\n".join(map(loopback.text_of, body["messages"])), loopback.text_of(body["messages"][-1])
     if "changes" in properties:
         names = re.findall(r"^(F\d+) <<<", prompt, re.MULTILINE)
-        change = {
-            "action": "ADD",
-            "feedback": names,
-            "text": "A good reply names the day.",
-            "guideline": "",
-            "value": "true",
-        }
-        return {
-            "changes": [{key: change.get(key, []) for key in properties["changes"]["items"]["properties"]}],
-            "conflicts": [],
-        }
+        rule = {"action": "ADD", "text": "A good reply names the day.", "guideline": "", "value": "true"}
+        keys = properties["changes"]["items"]["properties"]
+        return {"changes": [{key: (rule | {"feedback": names}).get(key, []) for key in keys}], "conflicts": []}
     options = properties["value"].get("enum", (True, False))
     value = options[zlib.crc32(item.encode()) % 2]
     if "names the day" in prompt and options == (True, False):
@@ -285,17 +271,8 @@ def test_what_needs_no_model_is_compared_on_the_same_cases(tmp_path: Path) -> No
 def test_every_way_to_learn_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     data, out = data_of(tmp_path / "data", cases=40), tmp_path / "out"
     with loopback.Loopback(chat, latency=0.02) as server:
-        arguments = [
-            data,
-            "--out",
-            out,
-            "--taught",
-            "20",
-            "--model",
-            f"openai:m@{server.base_url}",
-            "--concurrency",
-            "2",
-        ]
+        model = f"openai:m@{server.base_url}"
+        arguments = [data, "--out", out, "--taught", "20", "--model", model, "--concurrency", "2"]
         command = [sys.executable, str(BENCHMARKS / "learns.py"), *map(str, arguments)]
         environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
