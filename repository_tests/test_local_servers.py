@@ -28,14 +28,10 @@ def fill(body: dict[str, Any]) -> dict[str, Any]:
     """A model that likes every reply that says sorry, and writes one rule for each comment."""
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
     if "changes" in properties:
+        rule = {"action": "ADD", "guideline": "", "checks": []}
         labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
-        rule = "A reply to an upset customer must begin with regret"
-        return {
-            "changes": [
-                {"action": "ADD", "text": f"{rule} ({label}).", "feedback": [label], "guideline": "", "checks": []}
-                for label in labels
-            ]
-        }
+        text = "A reply to an upset customer must begin with regret"
+        return {"changes": [rule | {"text": f"{text} ({label}).", "feedback": [label]} for label in labels]}
     return {"rationale": "It says sorry, or not.", "value": "sorry" in user_of(body).rpartition("item")[2]}
 
 

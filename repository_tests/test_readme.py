@@ -15,9 +15,6 @@ from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-HOLE = "REPOSITORY-URL"
-"""What stands for the repository's address, while it has none."""
-
 PROGRAM = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -71,17 +68,12 @@ def test_the_costs_of_the_comparison_are_on_the_page_of_results() -> None:
 
 
 def test_one_word_stands_for_the_missing_address() -> None:
-    """With an address, one replacement fills every hole; until then nothing pretends to have one."""
-    pages = ["README.md", "SECURITY.md", "CONTRIBUTING.md", *(f"packages/{name}/README.md" for name in PACKAGES)]
-    for page in pages:
-        text = (ROOT / page).read_text("utf-8")
-        assert not re.search(r"git\+(?!REPOSITORY-URL)", text), page
-        assert not re.search(r"<(?:repository|your)[^>]*url>", text, re.IGNORECASE), page
-    for name in PACKAGES:
-        assert HOLE in (ROOT / "packages" / name / "pyproject.toml").read_text("utf-8")
-
-
-PACKAGES = ("memalign", "memalign-server")
+    """With an address, one replacement of REPOSITORY-URL fills every hole; until then nothing pretends to have one."""
+    for name in ("memalign", "memalign-server"):
+        assert "REPOSITORY-URL" in (ROOT / "packages" / name / "pyproject.toml").read_text("utf-8")
+        assert not re.search(r"git\+(?!REPOSITORY-URL)", (ROOT / "packages" / name / "README.md").read_text("utf-8"))
+    for page in ("README.md", "SECURITY.md", "CONTRIBUTING.md"):
+        assert not re.search(r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>", (ROOT / page).read_text("utf-8"))
 
 
 # -- CONTRIBUTING: the way through the files ---------------------------------------------------------------------------
@@ -96,14 +88,11 @@ def way(heading: str) -> list[tuple[str, str]]:
     return re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", section, re.MULTILINE)
 
 
-@pytest.mark.parametrize("heading", ["How a judge learns", "How a judgment is made"])
-def test_the_ways_of_contributing_name_functions_that_exist(heading: str) -> None:
-    steps = way(heading)
-    assert len(steps) > 8
-    assert [step for step in steps if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")] == []
-
-
-def test_contributing_names_files_that_exist() -> None:
+def test_contributing_names_files_and_functions_that_exist() -> None:
+    for heading in ("How a judge learns", "How a judgment is made"):
+        steps = way(heading)
+        assert len(steps) > 8
+        assert [step for step in steps if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")] == []
     places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
     files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
     assert len(files) > 15

@@ -34,21 +34,12 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {file.name.partition("-")[0].replace("_", "-"): file for file in out.glob("*.whl")}
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Path:
-    """An environment with the dependencies of this one and none of our packages."""
-    folder = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    (site,) = folder.glob("lib/python*/site-packages") if os.name != "nt" else [folder / "Lib" / "site-packages"]
-    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
-        if "memalign" not in entry.name:
-            (site / entry.name).symlink_to(entry)
-    return folder
+def packages_of(environment: Path) -> Path:
+    return next(environment.glob("[Ll]ib/**/site-packages"))
 
 
 def install(wheel: Path, environment: Path) -> None:
-    (site,) = environment.glob("lib/python*/site-packages") if os.name != "nt" else [environment / "Lib/site-packages"]
-    to = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]
+    to = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages_of(environment), wheel]
     subprocess.run(to, check=True, capture_output=True)
 
 
@@ -72,26 +63,35 @@ def test_wheels_hold_code_and_its_data_only(wheels: dict[str, Path]) -> None:
     assert any(file.endswith(".jinja") for file in files)
 
 
-def test_the_library_works_alone_and_names_missing_packages(wheels: dict[str, Path], environment: Path) -> None:
+def runs_the_readme(python: Path) -> None:
+    """The README's first program prints in this environment what the page shows."""
+    ((program, output),) = PROGRAM.findall((ROOT / "README.md").read_text("utf-8"))
+    with Endpoint(attentive) as endpoint:
+        variables = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": endpoint.base_url}
+        command = [str(python), "-W", "error", "-c", program]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=python.parent)
+    assert (ran.stdout, ran.returncode) == (output, 0), ran.stderr
+
+
+def test_the_library_works_alone_and_the_server_adds_its_command(wheels: dict[str, Path], tmp_path: Path) -> None:
+    environment = tmp_path / "env"  # the dependencies of this one and none of our packages
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        if "memalign" not in entry.name:
+            (packages_of(environment) / entry.name).symlink_to(entry)
     install(wheels["memalign"], environment)
-    assert run(environment, "--help").returncode == 0
     words = ("--instructions", "Is it good? {{ outputs }}", "--value-type", "bool", "--model", "openai:gpt-4.1-mini")
-    made = run(environment, "create", "tone", *words)
-    assert made.returncode == 0, made.stderr
-    assert run(environment, "show", "tone").returncode == 0
+    for command in (("--help",), ("create", "tone", *words), ("show", "tone")):
+        done = run(environment, *command)
+        assert done.returncode == 0, done.stderr
+    runs_the_readme(environment / BIN / "python")
     missing = run(environment, "serve")
     assert missing.returncode == 2
     assert "memalign-server" in missing.stderr
-
-
-def test_the_first_program_of_the_readme_runs_from_the_wheel(wheels: dict[str, Path], environment: Path) -> None:
-    ((program, output),) = PROGRAM.findall((ROOT / "README.md").read_text("utf-8"))
-    install(wheels["memalign"], environment)
-    with Endpoint(attentive) as endpoint:
-        variables = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": endpoint.base_url}
-        command = [str(environment / BIN / "python"), "-W", "error", "-c", program]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=environment)
-    assert (ran.stdout, ran.returncode) == (output, 0), ran.stderr
+    install(wheels["memalign-server"], environment)
+    shown = run(environment, "serve", "--help")
+    assert shown.returncode == 0
+    assert "--port" in shown.stdout
 
 
 def test_a_package_page_shows_how_to_install_it_and_links_nowhere(wheels: dict[str, Path]) -> None:
@@ -118,14 +118,6 @@ def test_the_workflow_runs_what_ci_runs_on_every_python() -> None:
     assert "repository_tests/test_readme.py" in steps
 
 
-def test_the_server_adds_its_command(wheels: dict[str, Path], environment: Path) -> None:
-    install(wheels["memalign"], environment)
-    install(wheels["memalign-server"], environment)
-    shown = run(environment, "serve", "--help")
-    assert shown.returncode == 0
-    assert "--port" in shown.stdout
-
-
 # -- with the index that pip uses: slow, and run every night ------------------------------------------------------------
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -144,13 +136,9 @@ def test_an_empty_environment_takes_the_wheels_and_runs_the_readme(
     if python is None or subprocess.run([python, "-c", "import ensurepip"], check=False).returncode:
         pytest.skip(f"no Python {version} here; the workflow has it")
     subprocess.run([python, "-m", "venv", str(tmp_path / "env")], check=True)
-    python = str(tmp_path / "env" / BIN / "python")
-    subprocess.run([python, "-m", "pip", "install", "-q", "--only-binary", ":all:", *wheels.values()], check=True)
-    ((program, output),) = PROGRAM.findall((ROOT / "README.md").read_text("utf-8"))
-    with Endpoint(attentive) as endpoint:
-        variables = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": endpoint.base_url}
-        ran = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False, env=variables)
-    assert (ran.stdout, ran.returncode) == (output, 0), ran.stderr
+    installed = tmp_path / "env" / BIN / "python"
+    subprocess.run([installed, "-m", "pip", "install", "-q", "--only-binary", ":all:", *wheels.values()], check=True)
+    runs_the_readme(installed)
 
 
 @pytest.mark.slow

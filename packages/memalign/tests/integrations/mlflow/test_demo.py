@@ -31,10 +31,6 @@ def notebook() -> list[dict[str, Any]]:
     return cells
 
 
-def source_of(cell: dict[str, Any]) -> str:
-    return "".join(cell["source"])
-
-
 def steps(said: str) -> None:
     """What any model must have led to; the verdicts themselves are the model's."""
     assert said.count("after: ") == 2
@@ -106,13 +102,6 @@ def mlflows_own(module: str) -> str:
     ]
     imports = [f"from {module} import MemAlignOptimizer", "from mlflow.genai.scorers import get_scorer"]
     return "\n".join([*imports, *lines])
-
-
-def test_the_notebook_is_the_script():
-    made = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"](DEMO.read_text("utf-8"))
-    assert [(cell["cell_type"], source_of(cell)) for cell in notebook()] == [
-        (cell["cell_type"], source_of(cell)) for cell in made["cells"]
-    ], "run: python examples/notebook.py mlflow_demo"
 
 
 def test_the_notebook_is_executed_and_shows_nobodys_folders():
