@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from memalign import Registry
 from memalign.cli.app import app
-from memalign.errors import InputError, InvalidRows, JudgeExists
+from memalign.errors import InvalidRows, JudgeExists
 from memalign.registry.bundle import bundle_of
 from tests.support.places import OnSQLite, Place
 from tests.support.registry import all_versions, case, judge, memory_of, models, optimizer, row
@@ -58,7 +58,7 @@ def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -
     with pytest.raises(JudgeExists, match=r"has judges of these names: tone. Nothing was imported"):
         target.import_registry(source)
     assert [each.name for each in target.list()] == ["tone"], "nor any other"
-    with pytest.raises(InputError, match="is both the registry to import and the one to import into"):
+    with pytest.raises(JudgeExists):
         source.import_registry(Registry(source.url))
 
 

@@ -1,7 +1,6 @@
 """A judge as one frozen JSON document: everything that it needs to judge offline, and to learn on.
 
-The document carries two digests: `checksum` over all of it, by which a damaged or edited one is refused, and the
-memory's own hash, which judgments name.
+Its `checksum` shows damage and edits; the memory's own hash is the one that judgments name.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
         # Vectors are float32, little-endian, in base64.
         "memory": {"hash": memory.hash} | msgspec.to_builtins(memory),
     }
-    # Through JSON once, so that the document is what a reader of the file will see (tuples are lists, keys are text).
-    document = json.loads(json.dumps(document, allow_nan=False))
+    document = json.loads(json.dumps(document, allow_nan=False))  # as a reader of the file will see it
     return document | {"checksum": _checksum(document)}
 
 
@@ -81,14 +79,11 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
         raise InputError(f"{where} is damaged: {error}; export the judge again") from None
     for guideline in memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
-        faults = [("", guideline_fault(guideline.text))]
-        faults += [("a check of ", standing_fault(check)) for check in guideline.checks]
-        for part, fault in faults:
-            if fault:
-                raise InputError(
-                    f"{where}: {part}guideline {guideline.id} may not enter a prompt: {fault}; change it where the "
-                    "judge was exported, and export it again"
-                )
+        if faults := [*filter(None, (guideline_fault(guideline.text), *map(standing_fault, guideline.checks)))]:
+            raise InputError(
+                f"{where}: guideline {guideline.id} may not enter a prompt: {faults[0]}; change it where the judge was "
+                "exported, and export it again"
+            )
     return judge
 
 

@@ -42,8 +42,6 @@ WHERE age(seen) > age(CAST(:now AS xid8)::xid) LIMIT 1
 """
 """Somebody who reads, or writes, in a PostgreSQL database since before the transaction number `now`."""
 
-_OUR_TABLES = "FROM pg_tables WHERE schemaname = current_schema() AND starts_with(tablename, 'memalign_')"
-
 
 class Database:
     """One registry's database, opened on construction (and created when there is none).
@@ -62,6 +60,7 @@ class Database:
         parsed = _parsed(url)
         bare = parsed.difference_update_query(["password", "sslpassword"])
         self.url = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
+        self._at = self.url.removeprefix("sqlite:///")
         self._timeout, self._milliseconds = busy_timeout, max(1, round(busy_timeout * 1000))
         self._file: Path | None = None
         self._snapshot: dict[str, Any] = {}
@@ -81,8 +80,7 @@ class Database:
                     return
         if not create:
             raise JudgeNotFound(
-                f"there is no registry at {self._at}. `memalign create` makes one; --registry or MEMALIGN_REGISTRY "
-                "names another"
+                f"there is no registry at {self._at}. `memalign create` makes one, --registry names another"
             )
         with self.write() as connection:
             if not self._is_ours(connection):  # nobody else was quicker
@@ -100,16 +98,14 @@ class Database:
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[Connection]:
-        """A transaction that is committed whole or not at all.
+        """A transaction that is committed whole or not at all, and beside which none with the same `locks` runs.
 
-        From its first statement on no other one runs beside it that has one of its `locks`, names of your own, or none
-        as this one. SQLite has one lock for all.
+        These are names of your own. SQLite has one lock for all.
         """
         with self._connected(**{_WRITE: True}) as connection, connection.begin():
             if self._file is None:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {self._milliseconds}")
-                # By name, and no row's lock: a judge that is created has no row yet. In one order, or two might wait
-                # for each other.
+                # By name: a judge that is created has no row yet. In one order, or two might wait for each other.
                 for lock in sorted(locks or ("",)):
                     number = "hashtextextended('memalign ' || CAST(:lock AS text), 0)"
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({number})"), {"lock": lock})
@@ -130,8 +126,8 @@ class Database:
                     connection.exec_driver_sql(statement)
                 return
             self._wait_for_readers(connection)  # until they have ended it would be kept for them
-            query = f"SELECT quote_ident(tablename) {_OUR_TABLES} ORDER BY 1"
-            names = connection.exec_driver_sql(query).scalars().all()
+            quote = connection.dialect.identifier_preparer.quote
+            names = [quote(name) for name in inspect(connection).get_table_names() if name.startswith("memalign_")]
             connection.exec_driver_sql(f"SET lock_timeout = {self._milliseconds}")
             warnings: list[str] = []  # the server skips a table that is another user's, and only warns
             driver: Any = connection.connection.driver_connection
@@ -164,10 +160,6 @@ class Database:
                 )
             time.sleep(_LOOK)
 
-    @property
-    def _at(self) -> str:
-        return self.url.removeprefix("sqlite:///")
-
     @contextmanager
     def _connected(self, **options: Any) -> Iterator[Connection]:
         try:
@@ -195,8 +187,7 @@ class Database:
 
 def _parsed(url: str) -> URL:
     try:
-        # A bare path is what most people write first.
-        parsed = make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)
+        parsed = make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)  # most write a bare path
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
         bare = re.sub(r"(?s)(:/*).*@", r"\1", url).partition("?")[0]  # without user, password and options
         raise ConfigurationError(f"{bare!r} is not a registry's URL; one looks like {_EXAMPLES}") from None
@@ -212,12 +203,8 @@ def _parsed(url: str) -> URL:
 
 
 def _sqlite(url: URL, file: Path, busy_timeout: float) -> Engine:
-    engine = create_engine(
-        url.set(database=str(file)),
-        poolclass=NullPool,
-        hide_parameters=True,  # an error must not print feedback
-        connect_args={"timeout": busy_timeout},
-    )
+    of: dict[str, Any] = {"poolclass": NullPool, "connect_args": {"timeout": busy_timeout}}
+    engine = create_engine(url.set(database=str(file)), hide_parameters=True, **of)  # an error prints no feedback
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine

@@ -1,12 +1,12 @@
 """Erasing: out of every version and every table, without any model call.
 
 Select what is named; forget it in each version, by the rules of an unalign; forget what repeats its words; write the
-rows that differ; remember keyed hashes of it. `erase_check` then searches for what is left. Older versions stay what
-they were, less what may no longer be anywhere.
+rows that differ; remember keyed hashes of it. `erase_check` then searches for what is left.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -57,13 +57,7 @@ class Selectors(NamedTuple):
 
 
 def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_run: bool) -> tuple[Receipt, Residue]:
-    """Erase in one transaction, or only say what would go; the receipt, and what to search for afterwards.
-
-    Raises:
-        UnknownKey: Nothing is there that the selectors name.
-        JudgeNotFound: There is no such judge.
-        RegistryError: Another package's tables cannot be reached.
-    """
+    """Erase in one transaction, or only say what would go; the receipt, and what to search for afterwards."""
     if dry_run:
         with database.read() as connection:
             plan = _Plan(connection, name, selectors)
@@ -97,13 +91,13 @@ class _Plan:
         )
         touched = self._versions_with(lambda kind, key, body: row_names(self.codec, named, kind, key, body))
         self._forget(touched, named)
-        spoken = {
-            passage.key for passage in self.passages if passage.source is not None and passage.content is not None
-        }
-        self.cases = self._cases(cases, {key.id for key in spoken - self.keys})
+        spoken = {passage.key for passage in self.passages if passage.source and passage.content is not None}
+        # Cases go with the last word on them, in every version and table.
+        alone = {key for kind, key, _ in self.gone if kind == "case"} - {key.id for key in spoken - self.keys}
+        self.cases = frozenset(cases | {case for case in alone if ("case", case) not in self.rest})
         self.residue = self._residue(named)
-        # Only now it is known which words go. A guideline may repeat them without having been learned from them: a
-        # person wrote it, or a model chanced. And what memalign says of other feedback may quote them.
+        # Only now it is known which words go. A guideline that was not learned from them may repeat them, and so may
+        # what memalign says of other feedback.
         copied = self._copies(named)
         if not (self.keys or self.cases or touched or copied or self._is_mentioned()):
             raise UnknownKey(f"no version and no table of {name!r} holds feedback{selectors}")
@@ -128,8 +122,6 @@ class _Plan:
             latest=None if self.memory is None else self.latest + 1,
             pending=tuple(sorted(annotation.key for annotation in self.memory.pending)) if self.memory else (),
         )
-
-    # -- select ------------------------------------------------------------------------------------------------------
 
     def _select(self, selectors: Selectors) -> tuple[set[FeedbackKey], set[str]]:
         """Keys and cases that are named, with everything that anybody said of a case that goes. Raises UnknownKey."""
@@ -163,7 +155,6 @@ class _Plan:
         return keys | {key for key in every if key.id in cases}, cases
 
     def _holding(self, finder: Finder) -> tuple[set[FeedbackKey], set[str]]:
-        """The keys and cases that hold a text."""
         keys = {FeedbackKey.parse(key) for kind, key in self.timeline if kind == "tombstone" and finder.holds(key)}
         cases = {passage.id for passage in self.passages if passage.source is None and passage.held_by(finder)}
         for kind, key, _, body in self._rows():
@@ -176,11 +167,6 @@ class _Plan:
         keys |= {passage.key for passage in self.passages if passage.source is not None and passage.held_by(finder)}
         return keys, cases
 
-    def _cases(self, named: set[str], spoken: set[str]) -> frozenset[str]:
-        """The cases that go: those that are named, and those of which nobody else speaks in any version or table."""
-        alone = {key for kind, key, _ in self.gone if kind == "case"}
-        return frozenset(named | {case for case in alone - spoken if ("case", case) not in self.rest})
-
     def _is_mentioned(self) -> bool:
         """Whether a note of a version, or a text of another table, repeats what is to go."""
         if any(map(self.residue.in_sentence, self.notes.values())):
@@ -188,15 +174,12 @@ class _Plan:
         return any(judge == self.name for _, judge in in_other_tables(self.connection, self.residue, self.name))
 
     def _rows(self) -> Iterator[tuple[str, str, range, bytes]]:
-        """Kind, key, versions and body of every row."""
         for (kind, key), spans in self.timeline.items():
             yield from ((kind, key, range(since, until), body) for since, until, body in spans)
 
     def _versions_with(self, holds: Callable[[str, str, bytes], bool]) -> set[int]:
         """The versions with a row, of this kind, key and body, for which that holds."""
         return set[int]().union(*(span for kind, key, span, body in self._rows() if holds(kind, key, body)))
-
-    # -- forget in each version --------------------------------------------------------------------------------------
 
     def _forget(self, numbers: Collection[int], residue: Residue, copied: Collection[str] = ()) -> None:
         """What these versions lose, and the timeline after it. One at a time: all of them may be gigabytes."""
@@ -205,14 +188,22 @@ class _Plan:
         self.memory: Memory | None = None
         self.gone, self.rest = set[tuple[str, str, bytes]](), Timeline()
         for number in range(1, self.latest + 1):
-            contents = {row: body for row in self.timeline if (body := self._body(row, number)) is not None}
+            contents = {
+                row: body
+                for row, spans in self.timeline.items()
+                for since, until, body in spans
+                if since <= number < until
+            }
             if number in numbers:
                 memory = self._without(contents, residue, copied)
                 survivors = {row: body for row, body in contents.items() if row[0] == "judge"}
                 survivors |= memory_contents(memory, self.codec.encode)
                 removed = contents.keys() - survivors.keys()
                 self.gone |= {(*row, contents[row]) for row in removed}
-                self.redacted[number] = _redacted(number, [kind for kind, _ in removed])
+                kinds = Counter(kind for kind, _ in removed)
+                self.redacted[number] = RedactedVersion(
+                    number=number, comments=kinds["annotation"], cases=kinds["case"], guidelines=kinds["guideline"]
+                )
                 self.counts[number] = versions.counts(memory)
                 contents, self.memory = survivors, memory if number == self.latest else None
             for row, body in contents.items():
@@ -245,11 +236,6 @@ class _Plan:
         )
         return _change(memory.with_annotations(silenced), tombstones=tuple(stones))
 
-    def _body(self, row: tuple[str, str], number: int) -> bytes | None:
-        return next((body for since, until, body in self.timeline[row] if since <= number < until), None)
-
-    # -- forget what repeats the words -------------------------------------------------------------------------------
-
     def _gone_words(self, *kinds: str) -> Iterator[tuple[str, str]]:
         """Key and words of the rows that go."""
         for kind, key, body in self.gone:
@@ -263,7 +249,6 @@ class _Plan:
                     yield from words_of(self.codec, kind, body)
 
     def _residue(self, named: Residue) -> Residue:
-        """What to search for."""
         texts = [text for _, text in self._gone_words("annotation", "case", "pre_alignment")]
         survivors = list[str]()
         for passage in self.passages:
@@ -274,8 +259,9 @@ class _Plan:
                 survivors += strings(passage.content)
         bodies = (body for kind, key, body in self.gone if kind == "case" and key in self.cases)
         contents = (self.codec.decode("case", body).content_hash for body in bodies)
-        of: dict[str, Any] = {"cases": self.cases, "contents": contents}
-        residue = Residue((), named.keys, **of, searched=named.searched, person=named.person)
+        residue = Residue(
+            keys=named.keys, cases=self.cases, contents=contents, searched=named.searched, person=named.person
+        )
         residue.add(texts, chain(self._staying_words(_WORDED), survivors))
         return residue
 
@@ -287,8 +273,6 @@ class _Plan:
             and any(map(self.residue.copied, words_of(self.codec, kind, body)))
             and not row_names(self.codec, named, kind, key, body)
         )
-
-    # -- write and remember ------------------------------------------------------------------------------------------
 
     def carry_out(self) -> None:
         """Write it, in a transaction in which nothing else of the judge changes."""
@@ -338,12 +322,3 @@ def _unnamed(guideline: Guideline, person: str) -> Guideline:
 def _named_no_more(entry: T, person: str, *fields: str) -> T:
     names = {field: _ERASED for field in fields if getattr(entry, field) == person}
     return _change(entry, **names) if names else entry
-
-
-def _redacted(number: int, kinds: list[str]) -> RedactedVersion:
-    return RedactedVersion(
-        number=number,
-        comments=kinds.count("annotation"),
-        cases=kinds.count("case"),
-        guidelines=kinds.count("guideline"),
-    )

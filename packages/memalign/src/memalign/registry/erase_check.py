@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import Connection, inspect, select
 from sqlalchemy.exc import DBAPIError
@@ -28,10 +27,7 @@ Trace = tuple[str, str | None]
 
 
 def search_again(database: Database, receipt: Receipt, residue: Residue) -> Receipt:
-    """Compact the database, search what is left, and say in the receipt whether and where a word is.
-
-    Raises RegistryError where what is erased could not be wiped.
-    """
+    """Compact the database, search what is left, and say in the receipt whether and where a word is."""
     try:
         database.compact()
     except RegistryError as error:
@@ -112,17 +108,13 @@ def _in_foreign_tables(connection: Connection, residue: Residue, unread: list[st
                 query = f"SELECT * FROM {quote(name)}"  # a name that the database gave
                 for row in connection.exec_driver_sql(query, execution_options={"yield_per": _MANY}).mappings():
                     for column, value in row.items():
-                        if any(map(residue.in_passing, _texts(value))):
+                        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                        if any(map(residue.in_passing, strings(text))):
                             yield f"{name}.{column}", None
         except DBAPIError:
             unread.append(f"the table {name} in the same database, which may not be read")
     other = sorted({*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema", "main"})
     unread += [f"the schema {name} of the same database" for name in other if inspector.get_table_names(name)]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """The texts of a column of any type."""
-    return strings(bytes(value).decode("utf-8", "replace") if isinstance(value, bytes | memoryview) else value)
 
 
 def _live(connection: Connection) -> Iterator[bytes]:

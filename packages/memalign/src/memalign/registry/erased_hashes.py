@@ -1,7 +1,4 @@
-"""What a registry remembers of erased feedback: keyed hashes, from which no word can be read.
-
-An HMAC under a random key of the judge's own: whoever has only the hashes cannot test guesses against them.
-"""
+"""What a registry remembers of erased feedback: HMACs under a random key of the judge's own, with no word to read."""
 
 from __future__ import annotations
 
@@ -69,7 +66,6 @@ class ErasedHashes:
         )
 
     def _refusal(self, key: FeedbackKey, content: str | None) -> str | None:
-        """Why feedback may not come back, or None; `content` is the content hash of its case, where known."""
         if day := self._day("key", _spelled(key)):
             return f"this feedback was erased on {day}; {_ALLOW}"
         day = self._day("case", content) if content else None
@@ -93,7 +89,6 @@ def remember(connection: Connection, judge: int, *, keys: Iterable[FeedbackKey],
 
 
 def _digest(secret: str, kind: str, text: str) -> str:
-    """HMAC-SHA256 of `text`, in hex."""
     data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
     return hmac.new(bytes.fromhex(secret), data, hashlib.sha256).hexdigest()
 
@@ -103,7 +98,6 @@ def _spelled(key: FeedbackKey) -> str:
 
 
 def _keys(memory: Memory) -> Iterator[FeedbackKey]:
-    """All feedback that a memory names."""
     yield from (annotation.key for annotation in memory.annotations())
     yield from (stone.key for stone in memory.tombstones)
     for guideline in memory.guidelines:

@@ -37,12 +37,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 def encoded(value: Any) -> bytes:
     """The body of a value, without a struct's fields that are None. Raises InputError for what JSON cannot hold."""
-    if isinstance(value, msgspec.Struct):
-        value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
-        for name in ("checks", "expected", "outcome"):
-            if name in value:
-                value[name] = msgspec.to_builtins(value[name])
     try:
+        if isinstance(value, msgspec.Struct):
+            value = {name: part for name, part in msgspec.to_builtins(value).items() if part is not None}
         # Half of a surrogate pair, as broken sources have it, is kept as it is.
         return _JSON.encode(value).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:

@@ -34,12 +34,8 @@ TextKind = Literal["field", "sentence", "id", "name"]
 class Passage:
     """A case, or what somebody said of one, in another package's tables.
 
-    Attributes:
-        id: The case's id.
-        source: Who spoke of the case; None for the case itself.
-        content: The words, as a JSON value; None where the row has none.
-        labels: Verdicts, which are searched and are nobody's words.
-        copy: Whether it is a copy, such as in the result of work, and not where the case or the words are kept.
+    `source` is who spoke, None for the case itself. `content` is the words, as a JSON value; `labels` are verdicts,
+    which are searched and are nobody's words. A `copy`, as in the result of work, is not where words are kept.
     """
 
     id: str

@@ -43,16 +43,12 @@ class PaidAnswers:
         return self._answers.get(key)
 
     async def keep(self, new: Mapping[str, bytes]) -> None:
-        """Keep answers by key, in a thread of its own.
-
-        Raises RegistryError where the database does not take it: nothing more is to be paid for.
-        """
+        """Keep answers by key, in a thread of its own. Raises RegistryError: nothing more is to be paid for."""
         await asyncio.to_thread(self._write, new)
 
     def _write(self, new: Mapping[str, bytes]) -> None:
         try:
             with self._database.write(self._name) as connection:
-                # After a forgetting nothing is kept: this align may have read what was to go.
                 if _forgettings(connection, self._judge) == self._forgettings:
                     # A row that is there already could not be read, or came from an align beside this one.
                     self._remove(connection, new)
@@ -78,5 +74,5 @@ class PaidAnswers:
 
 
 def _forgettings(connection: Connection, judge: int) -> int | None:
-    """How often answers of a judge were forgotten: an align that began before keeps none."""
+    """How often answers of a judge were forgotten: an align that began before may have read what went."""
     return connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar()

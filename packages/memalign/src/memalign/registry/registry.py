@@ -27,7 +27,7 @@ from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import Selectors, erase_feedback
 from memalign.registry.erase_check import search_again
 from memalign.registry.erased_hashes import ErasedHashes
-from memalign.registry.judge_rows import judge_of, memory_of, settings_of
+from memalign.registry.judge_rows import judge_of, memory_of
 from memalign.registry.paid_answers import PaidAnswers
 from memalign.registry.receipt import Receipt
 from memalign.registry.versions import Action, JudgeSummary, VersionInfo, commit
@@ -44,10 +44,7 @@ Step = Callable[[Judge, Calls], Coroutine[Any, Any, AlignResult]]
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """A judge as a registry keeps it now: its version, and the version and judge that it was made from.
-
-    Both versions are the same where nothing changed.
-    """
+    """A judge as a registry keeps it now, and what it was made from: the same version where nothing changed."""
 
     judge: Judge
     version: int
@@ -124,11 +121,7 @@ class Registry:
         return compare(self.load(name, a), self.load(name, b), versions=(a, b))
 
     def judged_by(self, name: str, signature: str, memory_hash: str) -> tuple[int, Judge]:
-        """Find the newest version that gave judgments of this signature with this memory.
-
-        Raises:
-            InputError: No version judges so.
-        """
+        """Find the newest version that gave judgments of this signature with this memory; InputError where none did."""
         for info in reversed(self.history(name)):
             if info.memory_hash not in ("", memory_hash):  # an erasure has changed those without
                 continue
@@ -261,16 +254,12 @@ class Registry:
             parent, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge, calls)
             spent += result.usage
-            number = parent
-            if result.changed or settings_of(result.judge) != settings_of(judge):
-                write = partial(commit, self._database, action=action, parent=parent, allow_erased=allow_erased)
-                try:
-                    number = await asyncio.to_thread(write, result.judge)
-                except VersionConflict:
-                    continue
-            await asyncio.to_thread(answers.committed)
-            result = replace(result, usage=spent, seconds=time.perf_counter() - started)
-            return replace(result, version=number, parent=parent, taken_up=answers.taken_up)
+            write = partial(commit, self._database, action=action, parent=parent, allow_erased=allow_erased)
+            with suppress(VersionConflict):
+                number = await asyncio.to_thread(write, result.judge)
+                await asyncio.to_thread(answers.committed)
+                result = replace(result, usage=spent, seconds=time.perf_counter() - started)
+                return replace(result, version=number, parent=parent, taken_up=answers.taken_up)
         raise _conflict(name)
 
     def update(
@@ -280,11 +269,9 @@ class Registry:
         for _ in range(_ATTEMPTS):
             latest, judge = self._load(name, None)
             changed = function(judge)
-            try:
+            with suppress(VersionConflict):
                 number = commit(self._database, changed, action=action, note=note, parent=latest)
-            except VersionConflict:
-                continue
-            return Saved(judge=changed, version=number, parent=latest, before=judge)
+                return Saved(judge=changed, version=number, parent=latest, before=judge)
         raise _conflict(name)
 
     def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
@@ -323,8 +310,7 @@ class Registry:
             UnknownKey: Nothing is there that these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
-        text = None if matching is None else Finder(matching)
-        named = Selectors(tuple(selectors), source, text)
+        named = Selectors(tuple(selectors), source, None if matching is None else Finder(matching))
         receipt, residue = erase_feedback(self._database, name, named, dry_run=dry_run)
         if dry_run:
             return receipt
@@ -342,8 +328,8 @@ class Registry:
         # deriving only: the receipt is proof of what is done, and must not be lost with it.
         except (MemalignError, OSError, KeyboardInterrupt) as error:
             return replace(receipt, problem=str(error) or "interrupted")
-        waiting = dict(result.pending)
-        problem, rederived = "; ".join(dict.fromkeys(waiting.values())), tuple(rule.id for rule in result.guidelines)
+        waiting, rederived = dict(result.pending), tuple(rule.id for rule in result.guidelines)
+        problem = "; ".join(dict.fromkeys(waiting.values()))
         return replace(receipt, pending=tuple(waiting), rederived=rederived, problem=problem)
 
     def export(self, name: str, path: str | Path | None = None, version: int | None = None) -> dict[str, Any]:
@@ -367,7 +353,7 @@ class Registry:
         """Take over all judges of another registry, with all their versions, or none.
 
         Versions keep their numbers, and what was erased stays erased; answers kept for a stopped align stay behind.
-        Raises JudgeExists when one of the names is here already, and InputError when both are the same registry.
+        Raises JudgeExists when one of the names is here already.
         """
         return versions.import_judges(source._database, self._database)
 

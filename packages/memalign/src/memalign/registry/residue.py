@@ -43,8 +43,8 @@ class Residue:
     def __init__(
         self,
         texts: Iterable[str] = (),
-        keys: Iterable[FeedbackKey] = (),
         *,
+        keys: Iterable[FeedbackKey] = (),
         cases: Iterable[str] = (),
         contents: Iterable[str] = (),
         searched: Finder | None = None,
@@ -108,10 +108,9 @@ class Residue:
         )
 
     def in_files(self, files: Iterable[Path], live: Iterable[bytes]) -> tuple[int, list[str]]:
-        """How many bytes of `files` were searched, and the traces found there that `live` rows do not account for.
+        """How many bytes of `files` were searched, and the traces found there that are in none of all `live` rows.
 
-        A row's bytes are where they should be; `live` must be all of them. What both hold proves nothing, and was
-        searched for in the decoded rows already.
+        What both hold proves nothing, and was searched for in the decoded rows already.
         """
         fields = {json.dumps(text, ensure_ascii=False)[1:-1] for text in self._short}
         size, traces = 0, dict[str, set[tuple[str, Any]]]()
@@ -160,9 +159,6 @@ def _paired(run: re.Match[str]) -> str:
 
 def _windows(words: list[str]) -> Iterator[tuple[str, ...]]:
     return zip(*(words[start:] for start in range(RUN)), strict=False)
-
-
-# -- the words of rows ------------------------------------------------------------------------------------------------
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -51,10 +51,9 @@ class JudgeSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionInfo:
-    """One version: what made it, and what it holds.
+    """One version: what made it, and what it holds; `guidelines` counts those in force.
 
-    `action` is create, save, align, unalign, edit, lock, rollback, import or erase. `redacted` versions have lost what
-    was erased later; `memory_hash` is empty for them. `guidelines` counts those in force.
+    `redacted` versions have lost what was erased later; their `memory_hash` is empty.
     """
 
     number: int
@@ -68,11 +67,6 @@ class VersionInfo:
     feedback: int
     guidelines: int
     pending: int
-
-
-def now() -> str:
-    """The time, UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat()
 
 
 def find(connection: Connection, name: str) -> tuple[int, int]:
@@ -121,11 +115,7 @@ def commit(
     allow_erased: bool = False,
     erased_anywhere: bool = False,
 ) -> int:
-    """Keep `judge` as the version after `parent` (None: whatever is latest), and return its number.
-
-    One that equals the latest adds none. Raises JudgeExists, VersionConflict (also for a guideline whose number was
-    given to another one here), and InvalidRows for feedback that was erased.
-    """
+    """Keep `judge` as the version after `parent` (None: whatever is latest), and return its number; see `Registry`."""
     with database.write(judge.name) as connection:
         try:
             number, latest = find(connection, judge.name)
@@ -134,9 +124,7 @@ def commit(
                 raise
             number, latest = add_judge(connection, judge.name), 0
         if new and latest:
-            raise JudgeExists(
-                f"a judge {judge.name!r} is in the registry already; save or edit it, or take another name"
-            )
+            raise JudgeExists(f"a judge {judge.name!r} is there already; save or edit it, or take another name")
         if parent is not None and parent != latest:
             raise VersionConflict(f"judge {judge.name!r} is at version {latest}, no longer at {parent}; load it again")
         before: Contents = read(connection, number, latest, name=judge.name) if latest else {}
@@ -190,32 +178,16 @@ def add_version(
     note: str | None = None,
     line: str | None = None,
 ) -> int:
-    """Write `after` as the version that follows `parent` (0: none), which holds `before`; returns its number.
-
-    Only what differs is written. Raises VersionConflict when `parent` is not the latest, and InputError for an action
-    that is none, and a note that is not valid Unicode.
-    """
+    """Write what differs of `after` as the version that follows `parent` (0: none), which holds `before`."""
     if action not in ACTIONS:
         raise InputError(f"what made a version is one of {', '.join(ACTIONS)}; a note says more")
-    if note is not None and not is_unicode(note):
-        raise InputError(f"the note {note!r} is not valid Unicode; write it anew")
     number = parent + 1
     same = (judges.c.id == judge, judges.c.latest == parent)
     if connection.execute(update(judges).where(*same).values(latest=number)).rowcount != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
-    connection.execute(
-        insert(versions).values(
-            judge=judge,
-            number=number,
-            action=action,
-            created_at=now(),
-            summary=line or summary(before, after),
-            note=note,
-            redacted=False,
-            memory_hash=memory.hash,
-            **counts(memory),
-        )
-    )
+    version = {"judge": judge, "number": number, "action": action, "created_at": datetime.now(UTC).isoformat()}
+    version |= {"summary": line or summary(before, after), "note": note, "memory_hash": memory.hash}
+    connection.execute(insert(versions).values(version | counts(memory)))
     ended = [key for key, body in before.items() if after.get(key) != body]
     if ended:
         # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
@@ -252,12 +224,8 @@ def summary(before: Contents, after: Contents) -> str:
 
 def counts(memory: Memory) -> dict[str, int]:
     """What history says of a memory's size."""
-    return {
-        "cases": len(memory.cases),
-        "feedback": len(memory),
-        "guidelines": len(memory.semantic),
-        "pending": len(memory.pending),
-    }
+    sized = {"cases": memory.cases, "feedback": memory, "guidelines": memory.semantic, "pending": memory.pending}
+    return {name: len(part) for name, part in sized.items()}
 
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
@@ -273,26 +241,20 @@ def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")), rows.c.until.is_(None))
     settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named)
     values = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
+    columns = ("name", "latest", "cases", "feedback", "guidelines", "pending")
     return tuple(
         JudgeSummary(
-            name=row.name,
-            latest=row.latest,
             value_type=msgspec.convert(values[row.id, "value_type"], ValueType).spec,
             model=values[row.id, "model"],
-            cases=row.cases,
-            feedback=row.feedback,
-            guidelines=row.guidelines,
-            pending=row.pending,
             updated_at=row.created_at,
+            **{column: getattr(row, column) for column in columns},
         )
         for row in connection.execute(query)
     )
 
 
 def import_judges(source: Database, target: Database) -> tuple[JudgeSummary, ...]:
-    """Copy all judges of `source` into `target`, in one transaction or not at all; see `Registry.import_registry`."""
-    if source.engine.url == target.engine.url:
-        raise InputError(f"{source.url} is both the registry to import and the one to import into; name two")
+    """Copy all judges of `source` into `target`, in one transaction or not at all."""
     with source.read() as reading:
         listed = summaries(reading)
         with target.write(*(judge.name for judge in listed)) as writing:
