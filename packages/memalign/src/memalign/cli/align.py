@@ -82,10 +82,7 @@ def align(
 
 
 def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
-    """Run an align or unalign, print what it did, `str(result)` last, and return the exit code.
-
-    1 means that something is pending or was left out, a spend limit was reached, or a locked case is not kept.
-    """
+    """Run an align or unalign, print what it did, and return the exit code: 1 where anything did not end well."""
     registry = session.registry()
     session.after_interrupt = f"to see whether a version was saved: memalign history {name}. The same command again "
     session.after_interrupt += "asks for no answer that is already paid for"

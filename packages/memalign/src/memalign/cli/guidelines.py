@@ -103,9 +103,6 @@ def user_name() -> str:
         return "unknown"
 
 
-# -- for people and for programs ---------------------------------------------------------------------------------------
-
-
 def guideline_table(guidelines: Iterable[Guideline], memory: Memory | None = None, **options: Any) -> Table:
     """Id, status, text with checks, and origin of guidelines; `options` as for `table`."""
     rows = []

@@ -59,9 +59,8 @@ def give_changes(session: Session, saved: Saved, data: Mapping[str, Any]) -> Non
 
 def diff_text(diff: MemoryDiff) -> str:
     """The settings, guidelines and feedback that differ between two versions."""
-    return "\n".join(
-        [f"{diff.judge}: version {diff.before} -> {diff.after}", *(diff_lines(diff) or ["  no difference"])]
-    )
+    title = f"{diff.judge}: version {diff.before} -> {diff.after}"
+    return "\n".join([title, *(diff_lines(diff) or ["  no difference"])])
 
 
 def diff_lines(diff: MemoryDiff) -> list[str]:

@@ -134,7 +134,8 @@ def edit(
     def changed(judge: Judge) -> Judge:
         edited = session.models.apply(judge.replace(**changes))
         edited = dismiss_conflict(edited, dismiss, by=user_name()) if dismiss else edited
-        return edited if authority is None else set_policy(edited, authority=_names(authority))
+        names = [name.strip() for name in (authority or "").split(",") if name.strip()]
+        return edited if authority is None else set_policy(edited, authority=names)
 
     saved = session.registry().update(name, changed, "edit")
     give_changes(session, saved, described(saved.judge, version=saved.version))
@@ -178,11 +179,6 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "pending": [{"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"],
         "conflicts": [{"feedback": c.feedback, "about": c.about} for c in memory.open_conflicts],
     }
-
-
-def _names(text: str) -> list[str]:
-    """The names in `ana,ben`; none in an empty text."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _text_of(instructions: str) -> str:

@@ -83,12 +83,7 @@ class ModelOptions:
     ] = "judge"
 
     def apply(self, judge: Judge) -> Judge:
-        """The judge with these options. Models that it no longer has take their headers, prices and context along.
-
-        Raises:
-            InputError: A value is not written as it should be, or the judge has no model of this role.
-            ConfigurationError: A model cannot be opened; none is called.
-        """
+        """The judge with these options. Models that it no longer has take their headers, prices and context along."""
         from memalign.models import resolve, resolve_decision, resolve_embedding
         from memalign.models.resolve import names_decision_model
 

@@ -83,10 +83,7 @@ def rows_of(
 def judge_with_columns(
     session: Session, name: str, version: int | None, mapping: list[str] | None
 ) -> tuple[int, Judge]:
-    """The judge that a command reads rows for, which remembers the columns of `--map` when the command has succeeded.
-
-    An older version remembers nothing.
-    """
+    """The judge that a command reads rows for; its latest version remembers the columns of `--map` on success."""
     number, judge = session.judge(name, version)
     columns = columns_of(mapping)
     if version is not None or columns is None or columns == dict(judge.columns):

@@ -54,21 +54,13 @@ def _shared(
 
 
 class Session(typer.Context):
-    """The context of one run of a command.
-
-    Attributes:
-        url: The registry's URL.
-        json: Whether the result is printed as JSON.
-        models: The options of the judge's models, in the commands that take them.
-        remember: What the command keeps of its options when it has succeeded; a dry run keeps nothing.
-        after_interrupt: What Ctrl-C leaves behind, and what to do then.
-    """
+    """The context of one run of a command."""
 
     url: str = _REGISTRY
     json: bool = False
-    models: Any = None
-    remember: Callable[[], None] | None = None
-    after_interrupt: str = ""
+    models: Any = None  # the options of the judge's models, in the commands that take them
+    remember: Callable[[], None] | None = None  # of its options, when it has succeeded; a dry run keeps nothing
+    after_interrupt: str = ""  # what Ctrl-C leaves behind, and what to do then
 
     def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
         """Print the result of the command: `data` as JSON, or for people the `parts`, lines and tables."""

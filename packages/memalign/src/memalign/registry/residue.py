@@ -129,11 +129,10 @@ class Residue:
     def _traces(self, text: str, fields: set[str]) -> Iterator[tuple[str, Any]]:
         """What of the erased a text holds in which there is JSON: runs of words, and `fields` as JSON spells them."""
         plain = _ESCAPE.sub(" ", text)
-        words = _words(plain) if self._runs else []
-        if not self._runs.isdisjoint(_windows(words)):
-            yield from (("a run of eight erased words", run) for run in self._runs.intersection(_windows(words)))
-        if fields:
-            yield from (("an erased field", field) for field in fields.intersection(_QUOTE.split(text)))
+        for run in self._runs.intersection(_windows(_words(plain) if self._runs else [])):
+            yield "a run of eight erased words", run
+        for field in fields.intersection(_QUOTE.split(text) if fields else ()):
+            yield "an erased field", field
         if self.searched is not None and self.searched.holds(plain):
             yield "the text that was to go", None
 
