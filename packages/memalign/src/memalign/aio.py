@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["at_most", "blocking", "run", "together"]
+__all__ = ["at_most", "blocking", "run", "shared", "together"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,6 +89,22 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
     waiting.__name__ = function.__name__.removeprefix("a")
     waiting.__qualname__ = function.__qualname__.removesuffix(function.__name__) + waiting.__name__
+    return waiting
+
+
+def shared(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make `function` run on the background loop, from whichever loop it is awaited.
+
+    HTTP connections belong to the loop that opened them, and a provider counts the calls of all loops together.
+    """
+
+    @wraps(function)
+    async def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
+        loop = _background_loop()
+        if asyncio.get_running_loop() is loop:
+            return await function(*args, **kwargs)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop))
+
     return waiting
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import NamedTuple
 
 import pytest
@@ -86,6 +87,7 @@ def provider(request: pytest.FixtureRequest) -> Provider:
 @pytest.fixture(autouse=True)
 def endpoint(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     with Endpoint(provider.says(json.dumps(ANSWER))) as endpoint:
+        monkeypatch.setattr(import_module("memalign.models.resolve"), "_models", {})  # none that has another address
         monkeypatch.setenv(provider.key, "test")
         monkeypatch.setenv(provider.address, endpoint.base_url.removesuffix("/v1"))
         yield endpoint

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic_ai import exceptions
 
-from memalign.errors import InvalidOutput, ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.provider_errors import PromptTooLong, failure_of
 from memalign.models.providers import Target
 from memalign.models.retry import AttemptFailed, Retry
@@ -106,8 +106,8 @@ def _invalid() -> pydantic.ValidationError:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (_invalid(), InvalidOutput),
-        (KeyError("erased words"), InvalidOutput),
+        (_invalid(), ModelUnavailable),
+        (KeyError("erased words"), ModelUnavailable),
         (httpx2.RemoteProtocolError("illegal status line: bytearray(b'erased words')"), ModelUnavailable),
         (json.JSONDecodeError("Expecting value", "erased words", 0), ModelUnavailable),
         (

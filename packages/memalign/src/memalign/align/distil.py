@@ -237,7 +237,6 @@ class DistilCall:
             schema_name=name,
             max_tokens=tokens,
             timeout=self.judge.parameters.get("timeout"),
-            about=f"lessons of {', '.join(map(str, self.keys))}",
         )
 
     @cached_property

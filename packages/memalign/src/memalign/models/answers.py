@@ -7,13 +7,10 @@ live on in them.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["find_object", "misfit", "read_answer", "show_raw"]
-
-logger = logging.getLogger("memalign.raw_answers")
+__all__ = ["find_object", "misfit", "read_answer"]
 
 
 def read_answer(
@@ -70,17 +67,3 @@ def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] =
         return None
     rule = json.dumps(wrong.validator_value, ensure_ascii=False)
     return f"answer{wrong.json_path[1:]} breaks the rule {wrong.validator}: {rule}"
-
-
-def show_raw(where: str, problem: str, answer: object, *, about: str = "") -> None:
-    """Log an answer that could not be used, at level DEBUG: it is shown to whoever asks for it, and never kept.
-
-    Args:
-        where: Who answered.
-        problem: Why it failed.
-        answer: All of it.
-        about: What was asked about, such as an item's id.
-    """
-    if logger.isEnabledFor(logging.DEBUG):
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
-        logger.debug("%s%s: %s\n%s", f"{about}: " if about else "", where, problem, text)

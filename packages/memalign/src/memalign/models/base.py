@@ -54,7 +54,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         schema_name: In small letters and underscores.
         timeout: Seconds for one attempt; None for the adapter's default.
         optional: Properties that an answer may lack or have in another form.
-        about: What is asked about (an item's id), for the log of answers that could not be used; no model sees it.
+        about: What is asked about, such as an item's id; no model sees it.
     """
 
     system: str

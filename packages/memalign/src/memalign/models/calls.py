@@ -6,7 +6,6 @@ An align that was stopped makes the same requests again, and those that were ans
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import json
 import math
@@ -150,26 +149,10 @@ class Calls:
         return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
 
     async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The model's vectors. They are kept: a provider's differ a little from call to call, and prompts with them."""
-        import numpy as np
-
-        if isinstance(model, WordLlamaEmbedding):  # costs nothing, and is always the same
-            return await model.embed(texts)
-        if self.dry_run is not None:
+        """The model's vectors."""
+        if self.dry_run is not None and not isinstance(model, WordLlamaEmbedding):  # which costs nothing
             return self.dry_run.vectors(len(texts))
-        if self._answers is None or not texts:
-            return await model.embed(texts)
-        keys = {text: _key(model, text) for text in texts}
-        vectors = {
-            text: np.frombuffer(base64.b64decode(answer), dtype="<f4")
-            for text, key in keys.items()
-            if (answer := self._get(key, str)) is not None
-        }
-        if new := [text for text in keys if text not in vectors]:
-            vectors |= dict(zip(new, await model.embed(new), strict=True))
-            codes = {keys[text]: base64.b64encode(vectors[text].astype("<f4").tobytes()) for text in new}
-            await self._keep({key: code.decode() for key, code in codes.items()})
-        return np.stack([vectors[text] for text in texts]).astype(np.float32)
+        return await model.embed(texts)
 
     def _get(self, key: str, kind: type[T]) -> T | None:
         if self._answers is None or (answer := self._answers.get(key)) is None:
@@ -278,7 +261,7 @@ class SpendLimit:
         return max(kind.least, *(other.cost / other.units for other in self._kinds.values() if other.units), 0.0)
 
 
-def _key(model: ChatModel | DecisionModel | EmbeddingModel, question: ChatRequest | tuple[str, ...] | str) -> str:
+def _key(model: ChatModel | DecisionModel, question: ChatRequest | tuple[str, ...]) -> str:
     """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
     identity = getattr(model, "identity", "")  # of those whose answers depend on more than their name
     parts = [type(question).__name__, model.name, identity, question]

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from memalign.errors import InvalidOutput, ModelRefused, ModelRejected
+from memalign.aio import shared
+from memalign.errors import ModelRefused, ModelRejected
 from memalign.models.base import Decision, Question
 from memalign.models.provider_client import open_decision
 from memalign.models.provider_model import ProviderModel
 from memalign.models.providers import Target
-from memalign.models.retry import AttemptFailed
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
     def __init__(self, target: Target, *, timeout: float = 60.0, **settings: Any) -> None:
         super().__init__(target, open_decision, timeout=timeout, **settings)
 
+    @shared
     async def decide(
         self,
         state: str,
@@ -52,7 +53,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         Raises ConfigurationError when the provider cannot be opened, and as AccessDenied when it refuses key, name or
         account; ModelError when no question has an answer.
         """
-        model = await self._clients.get()
+        model = await self._client()
         answers: dict[str, dict[str, float]] = {}
         refused: dict[str, str] = {}
         most = model.max_questions or len(questions) or 1
@@ -62,7 +63,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                 group = groups.popleft()
                 try:
                     answers |= await self._ask(model, state, group, spent, timeout or self._timeout)
-                except (ModelRejected, ModelRefused, InvalidOutput) as error:
+                except (ModelRejected, ModelRefused) as error:
                     if len(group) > 1 and not error.denied:
                         half = len(group) // 2
                         groups.extendleft((group[half:], group[:half]))
@@ -77,7 +78,6 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         self, model: ProviderDecider, state: str, group: Sequence[Question], spent: list[Usage], seconds: float
     ) -> dict[str, dict[str, float]]:
         """The probabilities of one request's answers."""
-        from pydantic_ai.exceptions import UnexpectedModelBehavior
         from pydantic_ai.models.decision import DecisionRequest
 
         request = DecisionRequest(state=state, questions={question.key: _typed(question) for question in group})
@@ -86,16 +86,11 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         settings = cast("DecisionModelSettings", {**once, **self._extra})
 
         async def attempt(number: int) -> dict[str, dict[str, float]]:
-            try:
-                async with self._attempt(number, seconds=seconds):
-                    response = await model.decide(request, settings)
-                    answers = {
-                        question.key: _probabilities(question, response.answers.get(question.key)) for question in group
-                    }
-            except AttemptFailed as failed:
-                odd = isinstance(failed.__cause__, UnexpectedModelBehavior)  # an accident, as of a proxy that cuts
-                failed.retry |= odd and failed.error is not ModelRefused
-                raise
+            async with self._attempt(number, seconds=seconds):
+                response = await model.decide(request, settings)
+                answers = {
+                    question.key: _probabilities(question, response.answers.get(question.key)) for question in group
+                }
             spent.append(self._usage(response.usage, response.model_name))
             return answers
 

@@ -1,11 +1,8 @@
-"""A limit on attempts in flight that holds over all event loops and threads of a process, and follows what is taken."""
+"""A limit on attempts in flight that follows what a provider takes."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
-import time
 from collections import deque
 from types import TracebackType
 
@@ -24,7 +21,7 @@ _PAUSE = 1.0
 
 
 class Limiter:
-    """`async with limiter:` waits until one more attempt may be in flight, first come first served.
+    """`async with limiter:` waits until one more attempt may be in flight, first come first served, on one loop.
 
     The limit is `count` at first. With `most` above that it follows what the provider takes. It doubles with every
     round of answers until more than a fifth of the recent attempts is refused. Each refusal from there on takes one
@@ -32,13 +29,9 @@ class Limiter:
     what was known to be accepted. Single refusals besides are forgiven.
 
     A server that takes nothing at all gets one attempt at a time, after its Retry-After, or a second.
-
-    An asyncio.Semaphore belongs to one event loop, yet the same model serves memalign's background loop and a
-    notebook's own at the same time, and the provider counts them together.
     """
 
     def __init__(self, count: int, *, most: int | None = None) -> None:
-        self._lock = threading.Lock()
         self._limit, self._most = count, max(most or count, count)
         self._accepted = count  # as many in flight are known to be taken
         self._doubling, self._answers = True, 0  # answers since the last step
@@ -46,8 +39,7 @@ class Limiter:
         self._again = 0.0  # the share of recent retries that were refused again
         self._used = 0
         self._not_before = float("-inf")
-        self._wakes = float("-inf")  # when somebody looks next whether an attempt may begin
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
     def limit(self) -> int:
@@ -56,17 +48,16 @@ class Limiter:
 
     def succeeded(self, *, again: bool = False) -> None:
         """An attempt was answered: there may be room for more. `again`: it was refused before."""
-        with self._lock:
-            self._again -= again * self._again * _RETRIES
-            if self._doubling:
+        self._again -= again * self._again * _RETRIES
+        if self._doubling:
+            self._limit += 1
+        else:
+            self._answers += 1
+            if self._answers >= max(_PROBE, self._limit):
+                self._accepted, self._answers = self._limit, 0
                 self._limit += 1
-            else:
-                self._answers += 1
-                if self._answers >= max(_PROBE, self._limit):
-                    self._accepted, self._answers = self._limit, 0
-                    self._limit += 1
-            self._limit = min(self._limit, self._most)
-            self._hand_over()
+        self._limit = min(self._limit, self._most)
+        self._hand_over()
 
     def overloaded(self, retry_after: float | None = None, *, again: bool = False) -> None:
         """An attempt was refused, as one too many or at random; it still has its slot.
@@ -75,46 +66,26 @@ class Limiter:
             retry_after: Seconds that the provider asked to wait. Nobody else waits for them while others are answered.
             again: Whether it was refused before: at random that is rare, and at a full server usual.
         """
-        with self._lock:
-            self._refused += 1
-            self._again += again * (1 - self._again) * _RETRIES
-            if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
-                self._not_before = time.monotonic() + (_PAUSE if retry_after is None else retry_after)
-                self._limit, self._doubling = 1, True
-            elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (again and self._again > _FULL):
-                # Those that are still in flight are accepted, or will be refused and take one away each.
-                self._limit = self._accepted = max(1, min(self._limit, self._used - 1))
-                self._doubling, self._answers = False, 0
-            elif not self._doubling and self._limit > self._accepted:
-                self._limit, self._answers = self._accepted, 0
-
-    def _begin(self) -> None:
-        self._used += 1
-        stays = 1 - 1 / max(_WINDOW, 2 * self._limit)
-        self._begun, self._refused = self._begun * stays + 1, self._refused * stays
-
-    def _may_begin(self) -> bool:
-        return self._used < self._limit and time.monotonic() >= self._not_before
+        self._refused += 1
+        self._again += again * (1 - self._again) * _RETRIES
+        if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
+            self._not_before = asyncio.get_running_loop().time() + (_PAUSE if retry_after is None else retry_after)
+            self._limit, self._doubling = 1, True
+        elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (again and self._again > _FULL):
+            # Those that are still in flight are accepted, or will be refused and take one away each.
+            self._limit = self._accepted = max(1, min(self._limit, self._used - 1))
+            self._doubling, self._answers = False, 0
+        elif not self._doubling and self._limit > self._accepted:
+            self._limit, self._answers = self._accepted, 0
 
     async def __aenter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if not self._waiting and self._may_begin():
-                self._begin()
-                return
-            future = loop.create_future()
-            self._waiting.append((loop, future))
-            self._hand_over()  # those before us may belong to a loop that is closed
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._hand_over()
         try:
-            await future
+            await turn
         except asyncio.CancelledError:
-            with self._lock:
-                waiting = (loop, future) in self._waiting
-                if waiting:
-                    self._waiting.remove((loop, future))
-            # Cancelled after its turn was given but before this task woke up: the turn goes to the next one.
-            # (Given but not yet delivered: `_deliver` sees the cancelled future and does the same.)
-            if not waiting and not future.cancelled():
+            if not turn.cancelled():  # it was given
                 self._release()
             raise
 
@@ -124,39 +95,19 @@ class Limiter:
         self._release()
 
     def _release(self) -> None:
-        with self._lock:
-            self._used -= 1
-            self._hand_over()
+        self._used -= 1
+        self._hand_over()
 
     def _hand_over(self) -> None:
-        """Give free turns to those who wait; the lock is held."""
+        """Give free turns to those who wait."""
+        loop = asyncio.get_running_loop()
         while self._waiting and self._used < self._limit:
-            if (pause := self._not_before - time.monotonic()) > 0:
-                self._later(pause)
+            if (pause := self._not_before - loop.time()) > 0:
+                loop.call_later(pause, self._hand_over)
                 return
-            loop, future = self._waiting.popleft()
-            try:
-                loop.call_soon_threadsafe(self._deliver, future)
-            except RuntimeError:  # that loop was closed with its tasks still waiting
+            if (turn := self._waiting.popleft()).cancelled():
                 continue
-            self._begin()
-
-    def _later(self, pause: float) -> None:
-        """Look again after a pause, by whichever loop of those who wait is still open; the lock is held."""
-        now = time.monotonic()
-        if now < self._wakes <= now + pause:
-            return
-        self._wakes = now + pause
-        for loop in dict.fromkeys(loop for loop, _ in self._waiting):
-            with contextlib.suppress(RuntimeError):  # closed with its tasks still waiting
-                loop.call_soon_threadsafe(loop.call_later, pause, self._wake)
-
-    def _wake(self) -> None:
-        with self._lock:
-            self._hand_over()
-
-    def _deliver(self, future: asyncio.Future[None]) -> None:
-        if future.cancelled():
-            self._release()
-        else:
-            future.set_result(None)
+            turn.set_result(None)
+            self._used += 1
+            stays = 1 - 1 / max(_WINDOW, 2 * self._limit)
+            self._begun, self._refused = self._begun * stays + 1, self._refused * stays

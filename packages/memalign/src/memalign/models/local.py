@@ -26,7 +26,7 @@ from typing import Any, ClassVar, TypeVar
 from msgspec.structs import replace
 
 from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
-from memalign.models.answers import read_answer, show_raw
+from memalign.models.answers import read_answer
 from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
 from memalign.models.catalogue import locate
 from memalign.models.provider_errors import PromptTooLong
@@ -182,7 +182,6 @@ class LocalChatModel:
                 data, problem = read_answer(answer.text, request.schema, optional=request.optional)
                 if data is not None and not problem:
                     return ChatReply(data=data, text=answer.text, usage=usage)
-                show_raw(self._name, problem, answer.text, about=request.about)
                 raise InvalidOutput(f"{self._name} gave no answer that fits the schema: {problem}", usage=usage)
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(

@@ -10,8 +10,9 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from memalign.aio import shared
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected
-from memalign.models.answers import read_answer, show_raw
+from memalign.models.answers import read_answer
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.provider_client import open_chat
 from memalign.models.provider_errors import PromptTooLong
@@ -61,6 +62,7 @@ class ProviderChatModel(ProviderModel["Model"]):
         super().__init__(target, open_chat, **settings)
         self._form: _Form | None = None  # the one in which something was answered
 
+    @shared
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The answer to `request`, its usage summed over every call that was answered.
 
@@ -69,7 +71,7 @@ class ProviderChatModel(ProviderModel["Model"]):
         account and has answered nothing yet. Otherwise a ModelError whose `usage` holds what was spent:
         ModelUnavailable or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
-        model = await self._clients.get()
+        model = await self._client()
         with self._spending() as spent:
             form, problem, remedy = self._form or _first_form(model), "", ""
             for attempt in (1, 2):
@@ -84,7 +86,6 @@ class ProviderChatModel(ProviderModel["Model"]):
                     return ChatReply(data=data, text=text, usage=sum(spent, Usage()))
                 if cut := response.finish_reason == "length":
                     problem = f"it was cut after {request.max_tokens * attempt} tokens"
-                show_raw(f"{self._target}, attempt {attempt}", problem, text or "(no text)", about=request.about)
                 if cut or not text.strip():
                     remedy = ". Models that think first need room: memalign edit NAME --param max_tokens=N"
                 elif data is None and self._form is None:  # it may be one that ignores a format without a word
@@ -114,7 +115,7 @@ class ProviderChatModel(ProviderModel["Model"]):
         settings = self._settings(model, request, form, longer=bool(problem))
 
         async def attempt(number: int) -> ModelResponse:
-            async with self._attempt(number, seconds=request.timeout or self._timeout, about=request.about):
+            async with self._attempt(number, seconds=request.timeout or self._timeout):
                 return await model_request(
                     model, [message], model_settings=settings, model_request_parameters=parameters
                 )

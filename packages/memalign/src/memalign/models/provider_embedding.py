@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from memalign.aio import shared
 from memalign.errors import InvalidOutput
 from memalign.models.provider_client import open_embedding
 from memalign.models.provider_errors import PromptTooLong
@@ -41,6 +42,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         """The resolved name, `openai:text-embedding-3-small`, with `@512` for vectors of that length."""
         return self._target.name if self._dimensions is None else f"{self._target.name}@{self._dimensions}"
 
+    @shared
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of `texts`: shape (len(texts), d), float32; (0, 0) for no text.
 
@@ -83,7 +85,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         return [row for part in rows for row in part]
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        model: EmbeddingModel = await self._clients.get()
+        model: EmbeddingModel = await self._client()
         # Always as documents, so that the same text has one vector, as query and as record.
         settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
 

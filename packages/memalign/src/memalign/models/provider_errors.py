@@ -6,7 +6,6 @@
 | 429; where the account's quota is used up it is not retried            | RateLimited      | yes     |
 | 401, 402, 403, 404, prompt too long; every other 4xx                   | ModelRejected    | no      |
 | the provider's content filter                                          | ModelRefused     | no      |
-| an answer over which the provider's library stumbles                   | InvalidOutput    | no      |
 
 Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead:
 the whole run stops. Later they cost single calls, so that what was paid for is kept.
@@ -18,14 +17,13 @@ library's error quotes the answer that it could not read, and errors are kept wh
 from __future__ import annotations
 
 import re
-from json import JSONDecodeError
 from typing import Any
 
-from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.providers import Target
 from memalign.models.retry import AttemptFailed
 
-__all__ = ["OVERLOAD", "PromptTooLong", "failure_of", "raw_of", "status_of"]
+__all__ = ["OVERLOAD", "PromptTooLong", "failure_of", "status_of"]
 
 OVERLOAD = (429, 503, 529)
 """Statuses that say that there is too much at once."""
@@ -42,7 +40,9 @@ _CATEGORIES = {"ModelRateLimitError": 429, "ModelQuotaExceededError": 402, "Mode
 _CATEGORIES |= {"ModelNotFoundError": 404, "ModelRequestRejectedError": 400, "ModelUnavailableError": 503}
 
 _LONGEST = 200  # characters of a provider's sentence that an error repeats
-_NOT_PROMISED = "the server's answer is not what its API promises"
+
+# What libraries raise over an answer that they cannot read.
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, StopIteration)
 
 
 class PromptTooLong(ModelRejected):
@@ -52,7 +52,6 @@ class PromptTooLong(ModelRejected):
 def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> AttemptFailed:
     """The failure that an error of a provider's library stands for, after a wait of so many seconds."""
     from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UserError
-    from pydantic_core import ValidationError
 
     if isinstance(error, ContentFilterError):
         return _filtered()
@@ -60,25 +59,19 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Atte
         return _by_status(error, status, target)
     if isinstance(error, UserError):  # what pydantic-ai itself knows that the model does not take
         return AttemptFailed(ModelRejected, str(error).split("\n")[0])
-    advice = "Check the network and the provider's status page."
-    if target.address:
-        advice = (
-            f"Check that a server listens at {target.address} ({target.provider}:NAME@URL, {target.server_variable})."
-        )
     if isinstance(error, TimeoutError):
-        advice += " To wait longer: memalign edit NAME --param timeout=SECONDS."
+        advice = "To wait longer: memalign edit NAME --param timeout=SECONDS."
         return AttemptFailed(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
-    # Of what follows only the kind of the error is told: its text may hold a part of the answer.
-    if isinstance(error, ValidationError) or isinstance(error.__cause__, ValidationError):
-        return AttemptFailed(InvalidOutput, _NOT_PROMISED)
-    if isinstance(error, UnexpectedModelBehavior | JSONDecodeError):
-        return AttemptFailed(ModelUnavailable, _NOT_PROMISED, advice=advice, retry=True)
-    if isinstance(error, IndexError | KeyError | TypeError | AttributeError) or type(error) is ValueError:
-        return AttemptFailed(InvalidOutput, f"{_NOT_PROMISED} ({type(error).__name__})")
-    return AttemptFailed(ModelUnavailable, f"no connection ({_cause(error)})", advice=advice, retry=True)
+    if isinstance(error, UnexpectedModelBehavior) or isinstance(cause := _innermost(error), _UNREADABLE):
+        reason = "the server's answer is not what its API promises"  # and may not be repeated
+    else:  # "Connection error." says nothing, its cause names the refused address
+        words = " ".join(str(cause).split())[:120] if isinstance(cause, OSError) else ""
+        reason = f"no connection ({words or type(cause).__name__})"
+    place = f"that a server listens at {target.address}" if target.address else "the network"
+    return AttemptFailed(ModelUnavailable, reason, advice=f"Check {place}.", retry=True)
 
 
-def status_of(error: BaseException | None) -> int | None:
+def status_of(error: BaseException) -> int | None:
     """The HTTP status of `error`, or the one that its category usually comes with."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
@@ -86,19 +79,11 @@ def status_of(error: BaseException | None) -> int | None:
     return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
 
 
-def raw_of(error: BaseException) -> object:
-    """All that was answered, where something was; for eyes alone, see `show_raw`."""
-    text = getattr(getattr(error.__cause__, "response", None), "text", None)
-    return text or getattr(error, "body", None) or str(error)
-
-
 def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
     message = _message(error).replace(target.api_key or "\0", "…")  # some servers repeat the key that they refuse
     reason = ", ".join(filter(None, [f"HTTP {status}", message[:_LONGEST]]))
-    header = "memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'"
-    key = target.key_name or (f"the server's key ({header})" if target.address else "the provider's key")
     if status == 429 and _QUOTA.search(str(_field(error, "code"))):
-        advice = f"The quota of the account behind {key} is used up; waiting does not help."
+        advice = f"The quota of {target.key_name} is used up; waiting does not help."
         return AttemptFailed(RateLimited, reason, advice=advice, denied=True)
     if status == 429:
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
@@ -107,14 +92,14 @@ def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
         advice = "The server failed, not your request. Try later, or ask for less at once (--concurrency)."
         return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_wait_of(error))
     if status in (401, 402, 403) or (status == 400 and _KEY.search(message)):
-        advice = f"Check {key}: missing, wrong, without credit, or without this model."
+        advice = f"Check {target.key_name}: missing, wrong, without credit, or without this model."
         return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
     if status == 404:
         place = f", and the address {target.address}, which usually ends in /v1" if target.address else ""
         return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name{place}.", denied=True)
     # Not the whole body: some servers send the request back, whose judged text may hold any word.
-    text = f"{message} {_field(error, 'code')} {_field(error, 'type')}" if message else raw_of(error)
-    if _FILTERED.search(str(text)):
+    text = f"{message} {_field(error, 'code')} {_field(error, 'type')}" if message else str(getattr(error, "body", ""))
+    if _FILTERED.search(text):
         return _filtered()
     if _TOO_LONG.search(f"{type(error).__name__} {text}"):
         advice = "Say how many tokens it takes (memalign edit NAME --context N, MEMALIGN_CONTEXT_TOKENS)."
@@ -132,16 +117,13 @@ def _wait_of(error: Exception) -> float | None:
     return float(header) if re.fullmatch(r"\d+\.\d+", header) else getattr(error, "retry_after", None)
 
 
-def _message(error: BaseException | None) -> str:
+def _message(error: BaseException) -> str:
     """The provider's own sentence, without anything that may be a copy of our request."""
     message = _field(error, "message") or _field(error, "detail") or _field(error, "error")
-    if isinstance(message, list):  # FastAPI's validation errors carry the offending input beside loc and msg
-        parts = [part for part in message if isinstance(part, dict)]
-        message = "; ".join(f"{'.'.join(map(str, part.get('loc', ())))}: {part.get('msg', '')}" for part in parts)
     return " ".join(message.split()) if isinstance(message, str) else ""
 
 
-def _field(error: BaseException | None, name: str) -> Any:
+def _field(error: BaseException, name: str) -> Any:
     body = getattr(error, "body", None)
     while isinstance(body, dict):
         if name in body and not isinstance(body[name], dict):
@@ -150,12 +132,7 @@ def _field(error: BaseException | None, name: str) -> Any:
     return None
 
 
-def _cause(error: BaseException) -> str:
-    """The innermost reason: "Connection error." says nothing, its cause names the refused address.
-
-    Words of the operating system alone: a library's own may quote what the server sent.
-    """
+def _innermost(error: BaseException) -> BaseException:
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
-    text = " ".join(str(error).split())[:120] if isinstance(error, OSError) else ""
-    return text or type(error).__name__
+    return error

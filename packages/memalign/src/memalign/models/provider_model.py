@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from memalign.errors import AccessDenied, ModelError
-from memalign.models.answers import show_raw
 from memalign.models.base import Limits
 from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
-from memalign.models.provider_client import LoopClients
-from memalign.models.provider_errors import OVERLOAD, failure_of, raw_of, status_of
+from memalign.models.provider_errors import OVERLOAD, failure_of, status_of
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
@@ -31,9 +29,11 @@ ClientT = TypeVar("ClientT")
 
 _FIRST_IN_FLIGHT = 16
 
+_opened: list[object] = []  # were one dropped, asyncio would warn of each connection that is still open
+
 
 class ProviderModel(Generic[ClientT]):
-    """One model of one provider, or of any server that speaks its protocol.
+    """One model of one provider, or of any server that speaks its protocol. It is asked on the background loop alone.
 
     Args:
         target: The model, its address and key.
@@ -51,7 +51,7 @@ class ProviderModel(Generic[ClientT]):
     def __init__(
         self,
         target: Target,
-        opening: Callable[[Target], tuple[ClientT, AbstractAsyncContextManager[Any]]],
+        opening: Callable[[Target], ClientT],
         *,
         retry: Retry | None = None,
         timeout: float = 120.0,
@@ -68,9 +68,9 @@ class ProviderModel(Generic[ClientT]):
         self._look_up_context = look_up_context
         self._prices = prices
         self._extra = dict(extra or {})
-        most = max_concurrency or self._limits.concurrency
-        self._limiter = Limiter(min(_FIRST_IN_FLIGHT, most), most=most)
-        self._clients = LoopClients(lambda: opening(target))
+        self._most = max_concurrency or self._limits.concurrency
+        self._opening = opening
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._has_answered = False
 
     @property
@@ -108,8 +108,20 @@ class ProviderModel(Generic[ClientT]):
             error.usage = sum(spent, Usage())
             raise
 
+    async def _client(self) -> ClientT:
+        """pydantic-ai's model. Raises ConfigurationError when it cannot be opened, and tries again next time."""
+        if self._loop is not (loop := asyncio.get_running_loop()):  # the first call of the process, which may be a fork
+            self._loop, self._lock = loop, asyncio.Lock()
+            self._opened: ClientT | None = None
+            self._limiter = Limiter(min(_FIRST_IN_FLIGHT, self._most), most=self._most)
+        async with self._lock:
+            if self._opened is None:  # in a thread, because a provider's library takes seconds to import
+                self._opened = await asyncio.to_thread(self._opening, self._target)
+                _opened.append(self._opened)
+            return self._opened
+
     @asynccontextmanager
-    async def _attempt(self, number: int, *, seconds: float, about: str = "") -> AsyncIterator[None]:
+    async def _attempt(self, number: int, *, seconds: float) -> AsyncIterator[None]:
         """Attempt `number` (from 1), which has its slot while it is under way, and not while a retry waits.
 
         Raises AttemptFailed for whatever the provider's library raises, which is its cause.
@@ -122,7 +134,6 @@ class ProviderModel(Generic[ClientT]):
                 failed = failure_of(error, self._target, seconds)
                 if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
                     self._limiter.overloaded(failed.retry_after, again=number > 1)
-                show_raw(str(self._target), failed.reason, raw_of(error), about=about)
                 raise failed from error
             self._limiter.succeeded(again=number > 1)
         self._has_answered = True

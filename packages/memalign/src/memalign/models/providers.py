@@ -32,10 +32,20 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
     "cohere": ("CO_API_KEY",),
     "huggingface": ("HF_TOKEN",),
-    "together": ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
     **{
         name: (f"{name.upper()}_API_KEY",)
-        for name in ("cerebras", "deepseek", "fireworks", "groq", "mistral", "moonshotai", "openrouter", "xai", "zai")
+        for name in (
+            "cerebras",
+            "deepseek",
+            "fireworks",
+            "groq",
+            "mistral",
+            "moonshotai",
+            "openrouter",
+            "together",
+            "xai",
+            "zai",
+        )
     },
     **dict.fromkeys(("azure", "bedrock", "google-cloud", "ollama"), ()),
     "openai-decisions": ("OPENAI_API_KEY",),
@@ -118,14 +128,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return self.base_url or _OPENAI
 
     @property
-    def key_name(self) -> str | None:
-        """The environment variable that holds the key, where we know it."""
-        if self.key_variable is not None:
-            return self.key_variable
+    def key_name(self) -> str:
+        """What holds its key, for people."""
         if self.addressed and self.api_key is None:
-            return None
-        names = PROVIDERS.get(self.provider, ())
-        return next((name for name in names if os.environ.get(name)), names[0] if names else None)
+            return "the server's key (memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY')"
+        return self.key_variable or " or ".join(PROVIDERS.get(self.provider, ())) or "the provider's key"
 
     @property
     def trusted(self) -> bool:
