@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import pytest
@@ -27,18 +27,11 @@ async def typed(item: Annotated[Example, fastapi.Body()]) -> Judgment:
     return await JUDGE.ajudge(item)
 
 
-@pytest.fixture
-def client() -> Any:
-    return testclient.TestClient(app)
-
-
-def test_a_typed_endpoint_takes_items_and_gives_judgments(client: Any) -> None:
-    told = client.post("/typed", json={"id": "t-9", "outputs": "Hello", "meta": {"team": 3}})
-    assert told.status_code == 200
-    found = Judgment.from_dict(told.json())
-    assert found == msgspec.structs.replace(JUDGE(outputs="Hello", id="t-9"), usage=found.usage)
-
-
-@pytest.mark.parametrize("body", [{"outputs": "no id"}, {"id": "t"}, {"id": 3, "outputs": "x"}, "text"])
-def test_what_is_no_item_is_refused_by_fastapi(client: Any, body: Any) -> None:
-    assert client.post("/typed", json=body).status_code == 422
+def test_a_typed_endpoint_takes_items_and_gives_judgments() -> None:
+    client = testclient.TestClient(app)
+    answer = client.post("/typed", json={"id": "t-9", "outputs": "Hello", "meta": {"team": 3}})
+    assert answer.status_code == 200
+    judgment = Judgment.from_dict(answer.json())
+    assert judgment == msgspec.structs.replace(JUDGE(outputs="Hello", id="t-9"), usage=judgment.usage)
+    for body in ({"outputs": "no id"}, {"id": "t"}, {"id": 3, "outputs": "x"}, "text"):
+        assert client.post("/typed", json=body).status_code == 422

@@ -52,21 +52,16 @@ def genai(trace: str, **attributes: Any) -> dict[str, Any]:
     return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
 
 
-def test_one_document_is_one_case(tmp_path: Path) -> None:
-    fields = case(written(tmp_path / "spans.json", otlp(STEPS)))
-    assert (fields["id"], fields["inputs"], fields["outputs"]) == (
-        TRACE,
-        "My order is late.",
-        {"reply": "It is in transit."},
-    )
-    assert len(fields["trace"]) == 2
-
-
-def test_a_trace_may_lie_on_many_lines(tmp_path: Path) -> None:
-    lines = [{"resourceSpans": [resource]} for resource in otlp(STEPS)["resourceSpans"]]
-    tree = span_tree(case(written(tmp_path / "spans.jsonl", *lines))["trace"])
-    assert tree is not None
-    assert [span.name for span in tree.spans] == ["support", "look up"]
+def test_one_document_is_one_case_though_on_many_lines(tmp_path: Path) -> None:
+    whole = otlp(STEPS)
+    lines = [{"resourceSpans": [resource]} for resource in whole["resourceSpans"]]
+    for path in (written(tmp_path / "spans.json", whole), written(tmp_path / "spans.jsonl", *lines)):
+        fields = case(path)
+        expected = (TRACE, "My order is late.", {"reply": "It is in transit."})
+        assert (fields["id"], fields["inputs"], fields["outputs"]) == expected
+        tree = span_tree(fields["trace"])
+        assert tree
+        assert [span.name for span in tree.spans] == ["support", "look up"]
 
 
 def test_messages_of_texts_are_turns(tmp_path: Path) -> None:

@@ -21,37 +21,19 @@ pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
+FIELDS = ("id", "inputs", "outputs", "value", "rationale", "source")
 ROWS: list[dict[str, Any]] = [
-    {
-        "id": "t-1",
-        "inputs": {"q": "Late?"},
-        "outputs": "In transit.",
-        "value": False,
-        "rationale": "Cold.",
-        "source": "ana",
-    },
-    {
-        "id": "t-2",
-        "inputs": {"q": "Thanks!"},
-        "outputs": "Any time!",
-        "value": True,
-        "rationale": None,
-        "source": "ana",
-    },
-    {
-        "id": "t-3",
-        "inputs": {"q": "Invoice?"},
-        "outputs": "In your account.",
-        "value": None,
-        "rationale": "Fine.",
-        "source": "ben",
-    },
+    dict(zip(FIELDS, row, strict=True))
+    for row in (
+        ("t-1", {"q": "Late?"}, "In transit.", False, "Cold.", "ana"),
+        ("t-2", {"q": "Thanks!"}, "Any time!", True, None, "ana"),
+        ("t-3", {"q": "Invoice?"}, "In your account.", None, "Fine.", "ben"),
+    )
 ]
 
 
 def huggingface(rows: list[dict[str, Any]]) -> Any:
-    datasets = pytest.importorskip("datasets")
-    return datasets.Dataset.from_list(rows)
+    return pytest.importorskip("datasets").Dataset.from_list(rows)
 
 
 KINDS: dict[str, Any] = {
@@ -61,7 +43,7 @@ KINDS: dict[str, Any] = {
     "huggingface": huggingface,
     "streamed": lambda rows: huggingface(rows).to_iterable_dataset(),
     "list": list,
-    "indexed": lambda rows: pd.DataFrame(rows).set_index("id") if "id" in rows[0] else pd.DataFrame(rows),
+    "indexed": lambda rows: pd.DataFrame(rows).set_index("id"),
 }
 
 
@@ -98,22 +80,18 @@ def test_every_kind_of_frame_reads_the_same(kind: Any) -> None:
 
 
 def test_rows_without_ids_take_their_contents_id() -> None:
-    given = pd.DataFrame(ROWS).drop(columns="id")
-    found = read_feedback(given)
-    ids = [row.id for row in found.rows]
-    assert ids == [row.id for row in read_feedback(given).rows]
+    frame = pd.DataFrame(ROWS).drop(columns="id")
+    feedback = read_feedback(frame)
+    ids = [row.id for row in feedback.rows]
+    assert ids == [row.id for row in read_feedback(frame).rows]
     assert len(set(ids)) == 3
-    assert all(each.startswith("c-") and len(each) == 14 for each in ids)
-    assert found.notes == ("the rows have no id, so 3 got one made from their content",)
-    result = judge().align(given)
-    assert any("the rows have no id" in note for note in result.notes)
-    assert [each.id for each in judge().judge_many(given)] == ids
-
-
-def test_two_people_on_one_content_are_two_annotations() -> None:
-    one = {"outputs": "Hi.", "inputs": "?"}
-    said = read_feedback([one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]).rows
-    assert said[0].id == said[1].id
+    assert all(name.startswith("c-") and len(name) == 14 for name in ids)
+    assert feedback.notes == ("the rows have no id, so 3 got one made from their content",)
+    assert any("the rows have no id" in note for note in judge().align(frame).notes)
+    assert [judgment.id for judgment in judge().judge_many(frame)] == ids
+    one = {"outputs": "Hi.", "inputs": "?"}  # two people on it are two annotations of one case
+    rows = read_feedback([one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]).rows
+    assert rows[0].id == rows[1].id
     first, second = read_examples([one, one])
     assert second.id == f"{first.id}-2"
     with pytest.raises(InvalidRows, match="id is missing"):
@@ -157,17 +135,22 @@ def test_columns_of_other_names_are_told_once() -> None:
     assert judge().replace(columns=columns).fingerprint == judge().fingerprint
 
 
-def test_what_is_no_frame_says_what_to_give() -> None:
-    with pytest.raises(InputError, match="LazyFrame"):
-        judge().align(pl.LazyFrame(ROWS))
-    with pytest.raises(InputError, match="pass a list of rows"):
-        judge().align({"train": ROWS})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match="must be a path, a DataFrame or an iterable of rows, not int"):
-        judge().align(7)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="has no rows"):
-        judge().align(pd.DataFrame({"id": []}))
-    with pytest.raises(InputError, match=r"feedback has no column for inputs, outputs. Its columns are answer, value"):
-        judge().align(pd.DataFrame({"answer": ["Hi."], "value": [True]}))
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (pl.LazyFrame(ROWS), "LazyFrame"),
+        ({"train": ROWS}, "pass a list of rows"),
+        (7, "must be a path, a DataFrame or an iterable of rows, not int"),
+        (pd.DataFrame({"id": []}), "has no rows"),
+        (
+            pd.DataFrame({"answer": ["Hi."], "value": [True]}),
+            "feedback has no column for inputs, outputs. Its columns are answer, value",
+        ),
+    ],
+)
+def test_what_is_no_frame_says_what_to_give(rows: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        judge().align(rows)
 
 
 # -- out ----------------------------------------------------------------------------------------------------------------
@@ -175,15 +158,18 @@ def test_what_is_no_frame_says_what_to_give() -> None:
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_results_become_a_frame_of_any_library(library: Any) -> None:
-    result = judge().align(ROWS)
-    judgments = result.judge.judge_many(ROWS)
+    judgments = judge().align(ROWS).judge.judge_many(ROWS)
     frame = judgments.to_frame("all", library=library)
     assert type(frame).__module__.startswith(library)
     columns = nw.from_native(frame, eager_only=True).to_dict(as_series=False)
     assert list(columns)[:3] == ["id", "value", "rationale"]
     assert list(columns["id"]) == ["t-1", "t-2", "t-3"]
-    assert {"calls", "input_tokens", "cost", "seconds", "findings"} <= columns.keys()
+    assert {"calls", "input_tokens", "cost", "seconds", "findings", "guideline_ids", "model"} <= columns.keys()
     assert list(columns["example_ids"][0]) == list(judgments[0].example_ids)
+    chosen = nw.from_native(judgments.to_frame(["id", "cost"], library=library), eager_only=True)
+    assert chosen.columns == ["id", "cost"]
+    with pytest.raises(InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"):
+        judgments.to_frame(["price"])
 
 
 def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Path) -> None:
@@ -196,19 +182,11 @@ def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Pat
         assert table.columns == ["id", "value", "confidence", "rationale", "error"]
         assert table["id"].to_list() == ["t-1", "t-2", "t-3"]
         assert table["value"].to_list() == [True, True, True]
-
-
-def test_all_columns_of_judgments_on_request() -> None:
-    judgments = judge().judge_many(ROWS)
-    everything = judgments.to_frame("all", library="polars")
-    assert {"calls", "input_tokens", "cost", "seconds", "findings", "guideline_ids", "model"} <= set(everything.columns)
-    assert judgments.to_frame(["id", "cost"], library="polars").columns == ["id", "cost"]
     assert judge().judge_many([]).to_frame().shape == (0, 5)
-    with pytest.raises(InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"):
-        judgments.to_frame(["price"])
 
 
 def test_a_library_that_is_missing_is_named() -> None:
-    script = "import sys; sys.modules['polars'] = None; from memalign.judge import JudgmentList; JudgmentList([]).to_frame(library='polars')"
+    script = "import sys; sys.modules['polars'] = None; from memalign.judge import JudgmentList as List; "
+    script += "List([]).to_frame(library='polars')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "ConfigurationError: a DataFrame of polars needs polars: pip install polars" in done.stderr

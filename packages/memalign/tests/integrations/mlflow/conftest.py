@@ -18,9 +18,10 @@ with warnings.catch_warnings():
     import mlflow
 import pytest
 
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
 from tests.support.endpoint import Endpoint
 from tests.support.mlflow_server import tracking_server
-from tests.support.mlflow_world import Mind, following
+from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,3 +77,10 @@ def endpoint(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield server
+
+
+@pytest.fixture
+def aligned(endpoint: Endpoint) -> MemAlignJudge:
+    """A judge that learned from two traces, 1 and 2."""
+    judge: MemAlignJudge = tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3))
+    return judge

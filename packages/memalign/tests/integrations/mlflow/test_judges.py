@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge, Le
@@ -28,6 +28,13 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
     return str(error.value)
 
 
+def verdict_of(value: Any) -> Any:
+    """A model that learns nothing, and judges everything so."""
+    return lambda body: (
+        {"rationale": "so", "value": value} if "judgment" in str(body["response_format"]) else {"changes": []}
+    )
+
+
 # -- value types ---------------------------------------------------------------------------------------------------------
 
 
@@ -44,14 +51,15 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
         (Annotated[int, Ge(1), Le(5)], "int:1..5"),
         (int, "int:-1000000000..1000000000"),
         (float, "float:-1000000000..1000000000"),
+        (list[str], None),
+        (dict[str, bool], None),
+        (int | None, None),
     ],
 )
-def test_a_value_type_of_mlflow_becomes_ours(theirs, ours):
-    assert value_type_of(theirs).spec == ours
-
-
-@pytest.mark.parametrize("theirs", [list[str], dict[str, bool], Optional[bool], int | None])  # noqa: UP045
-def test_an_impossible_value_type_is_refused_by_name(theirs):
+def test_a_value_type_of_mlflow_becomes_ours_or_is_refused(theirs, ours):
+    if ours:
+        assert value_type_of(theirs).spec == ours
+        return
     with pytest.raises(MlflowException, match="cannot be aligned") as error:
         value_type_of(theirs)
     refused(error)
@@ -59,9 +67,7 @@ def test_an_impossible_value_type_is_refused_by_name(theirs):
 
 @pytest.mark.parametrize(("spec", "shown"), [("int:1..5", "from 1 to 5"), (None, "a whole number")])
 def test_a_prompt_names_only_bounds_that_somebody_gave(endpoint: Endpoint, spec: str | None, shown: str):
-    endpoint.answer = lambda body: (
-        {"rationale": "so", "value": 4} if "judgment" in str(body["response_format"]) else {"changes": []}
-    )
+    endpoint.answer = verdict_of(4)
     says(trace_id := traced(1), 2, "two points")
     judge = tone_judge(feedback_value_type=int)
     aligned = judge.align(fetched(trace_id), MemAlignOptimizer(value_type=spec))
@@ -88,9 +94,7 @@ def test_a_judge_of_traces_keeps_to_what_experts_said_of_a_trace(endpoint: Endpo
 
 
 def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
-    endpoint.answer = lambda body: (
-        {"rationale": "so", "value": "3"} if "judgment" in str(body["response_format"]) else {"changes": []}
-    )
+    endpoint.answer = verdict_of("3")
     trace_id = traced(1)
     says(trace_id, 9, "nine of nine")
     aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(fetched(trace_id), MemAlignOptimizer())
@@ -104,11 +108,7 @@ def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
 
 def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with Endpoint(
-        lambda body: (
-            {"rationale": "r", "value": True} if "judgment" in str(body["response_format"]) else {"changes": []}
-        )
-    ) as server:
+    with Endpoint(verdict_of(True)) as server:
         judge = tone_judge(
             base_url=server.base_url,
             extra_headers={"X-Team": "support"},

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
-
 import mlflow
 import pytest
 from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignOptimizer
+from tests.support.endpoint import bad_request
 from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge, traced
-
-if TYPE_CHECKING:
-    from tests.support.endpoint import Endpoint
-
-
-@pytest.fixture
-def aligned(endpoint: Endpoint) -> MemAlignJudge:
-    judge: MemAlignJudge = tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
-    return judge
-
-
-def asked(endpoint: Endpoint) -> int:
-    return len(endpoint.requests)
 
 
 def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
@@ -39,8 +24,7 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert (feedback.name, feedback.value) == ("tone", False)
     assert feedback.rationale.startswith("so it is\n\nGuidelines:\n- G1 case ")
     assert all(each in feedback.rationale for each in aligned._episodic_trace_ids), "where the guidelines come from"
-    assert feedback.source.source_type == "LLM_JUDGE"
-    assert feedback.trace_id == trace.info.trace_id
+    assert (feedback.source.source_type, feedback.trace_id) == ("LLM_JUDGE", trace.info.trace_id)
     assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(aligned._episodic_trace_ids)
     assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
     lines = str(feedback.metadata["memalign.guidelines"])
@@ -56,10 +40,10 @@ def test_a_wrong_label_elsewhere_forgets_nothing_and_can_be_left_out(endpoint):
     aligned = tone_judge().align(fetched(one), MemAlignOptimizer())
     mlflow.delete_assessment(trace_id=one, assessment_id=said)
     says(wrong := traced(7), "perhaps", "say: nothing")
-    before = asked(endpoint)
+    before = len(endpoint.requests)
     with pytest.raises(MlflowException, match="use true or false"):
         aligned.align(fetched(one, wrong))
-    assert asked(endpoint) == before
+    assert len(endpoint.requests) == before
     assert len(MemAlignOptimizer(skip_invalid=True).align(aligned, fetched(one, wrong))._episodic_memory) == 1
 
 
@@ -80,18 +64,15 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
 
 def test_authority_says_whose_label_counts(endpoint):
     trace_id = traced(1)
-    says(trace_id, False, "say: case 1 is unkind", by="ana")
-    says(trace_id, True, by="ben")
-    says(trace_id, True, by="eva")
-    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["ana"]))
-    case = aligned.memalign_judge.memory.cases[0]
-    assert aligned.memalign_judge.memory.label(case) is False
+    for person, value in {"ana": False, "ben": True, "eva": True}.items():
+        says(trace_id, value, by=person)
+    memory = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["ana"])).memalign_judge.memory
+    assert memory.label(memory.cases[0]) is False
 
 
 def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
     without = traced(5)
-    with caplog.at_level(logging.WARNING):
-        aligned = tone_judge().align(fetched(without, lesson(1)), MemAlignOptimizer())
+    aligned = tone_judge().align(fetched(without, lesson(1)), MemAlignOptimizer())
     assert len(aligned._episodic_memory) == 1
     assert f"skipped 1 of 2 traces, {without}" in caplog.text
 
@@ -99,8 +80,7 @@ def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
 def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
     answer, endpoint.answer = endpoint.answer, lambda body: "no" if "changes" in str(body) else mind.answer(body)
     traces = fetched(lesson(1), lesson(2), lesson(3))
-    with caplog.at_level(logging.WARNING):
-        aligned = tone_judge().align(traces, MemAlignOptimizer())
+    aligned = tone_judge().align(traces, MemAlignOptimizer())
     (warning,) = (record.getMessage() for record in caplog.records if "3 pieces of feedback" in record.getMessage())
     assert warning.count("ModelUnavailable") + warning.count("InvalidOutput") == 1, "one reason is given once"
     assert (aligned._semantic_memory, len(aligned._episodic_memory)) == ([], 3)
@@ -143,17 +123,12 @@ def test_anything_but_a_list_of_traces_is_refused(aligned):
 
 
 def test_a_missing_field_is_the_callers_error(aligned, endpoint):
-    before = asked(endpoint)
+    before = len(endpoint.requests)
     with pytest.raises(MlflowException, match="needs outputs") as error:
         aligned(inputs="question 1")
     refused(error)
-    assert asked(endpoint) == before
-
-
-def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
-    from tests.support.endpoint import bad_request
-
-    endpoint.answer = bad_request("no such model", status=404)
+    assert len(endpoint.requests) == before
+    endpoint.answer = bad_request("no such model", status=404)  # and this one is not
     with pytest.raises(MlflowException) as error:
         aligned(inputs="question 1", outputs="answer 1")
     assert error.value.error_code == "INTERNAL_ERROR"

@@ -163,15 +163,14 @@ def test_an_answer_that_is_no_list_of_guidelines_leaves_the_cases(optimizer, end
 
 @pytest.mark.parametrize("wrapping", ["```json\n{}\n```", "Here:\n```json\n{}\n```\nMore?"])
 def test_guidelines_are_found_in_whatever_is_around_them(optimizer, endpoint, mind, wrapping):
-    endpoint.answer = lambda body: wrapping.replace("{}", _text(mind.answer(body)))
+    endpoint.answer = lambda body: wrapping.replace("{}", json.dumps(mind.answer(body)))
     assert texts(tone_judge().align(fetched(lesson(1)), optimizer())) == unkind(1)
 
 
 def test_a_model_that_takes_no_schema_is_asked_without(optimizer, endpoint, mind):
     endpoint.refuses = {"response_format", "tools"}
-    endpoint.answer = lambda body: _text(
-        mind.answer(body | {"response_format": {"json_schema": {"name": _form(body)}}})
-    )
+    form = {"json_schema": {"name": "changes" if optimizer is MemAlignOptimizer else "Guidelines"}}
+    endpoint.answer = lambda body: json.dumps(mind.answer(body | {"response_format": form}))
     aligned = tone_judge().align(fetched(lesson(1)), optimizer())
     assert texts(aligned) == unkind(1)
 
@@ -191,24 +190,14 @@ def test_schemas_are_as_strict_as_providers_want_them(aligned, endpoint):
 # -- whose words count -------------------------------------------------------------------------------------------------
 
 
-def _nothing() -> dict[str, Callable[[], list[Any]]]:
-    def by(**who: str) -> list[Any]:
-        says(trace_id := traced(1), False, "say: nothing", **who)
-        return fetched(trace_id)
-
-    return {
-        "no trace": list,
-        "no feedback": lambda: fetched(traced(1)),
-        "a model's feedback": lambda: by(kind="LLM_JUDGE"),
-        "another judge's feedback": lambda: by(name="safety"),
-    }
-
-
-@pytest.mark.parametrize("case", _nothing())
-def test_nothing_to_learn_from_is_refused_without_a_call(optimizer, endpoint, case):
-    traces = _nothing()[case]()
+@pytest.mark.parametrize("who", [None, {}, {"kind": "LLM_JUDGE"}, {"name": "safety"}])
+def test_nothing_to_learn_from_is_refused_without_a_call(optimizer, endpoint, who):
+    """No trace, no feedback, a model's, and feedback of another judge."""
+    trace_id = traced(1)
+    if who:
+        says(trace_id, False, "say: nothing", **who)
     with pytest.raises(MlflowException) as error:
-        tone_judge().align(traces, optimizer())
+        tone_judge().align([] if who is None else fetched(trace_id), optimizer())
     assert endpoint.bodies == []
     assert optimizer is not MemAlignOptimizer or error.value.error_code == "INVALID_PARAMETER_VALUE"
 
@@ -290,13 +279,10 @@ def test_memory_reaches_the_prompt_and_not_the_base_judge(optimizer, endpoint):
     (prompt,) = prompts(endpoint, "question 1 again")
     assert "case 1 is unkind" in prompt.replace("say: case 1 is unkind", "")
     assert "say: case 1 is unkind" in prompt or "say: case 1 is unkind" in user_of(endpoint.requests[-1])
-    assert judge.model_dump() == before
-    assert judge.instructions == INSTRUCTIONS
-
-
-def test_fields_come_from_the_trace(aligned, endpoint):
     aligned(trace=fetched(traced(7))[0])
     assert {"question 7", "answer 7"} <= set(re.findall(r"(?:question|answer) 7", user_of(endpoint.requests[-1])))
+    assert judge.model_dump() == before
+    assert judge.instructions == INSTRUCTIONS
 
 
 def test_rows_judged_at_once_are_shown_and_told_their_own_cases(optimizer, endpoint):
@@ -328,32 +314,17 @@ def test_a_judge_of_traces_keeps_its_tools(optimizer, endpoint, mind):
     assert system_of(endpoint.requests[-1]).count("case 1 is unkind") == 2  # the guideline, and the case's comment
 
 
-def test_one_evaluation_shows_what_alignment_changed(aligned, endpoint, mind, monkeypatch):
-    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
-    mind.other = as_mlflow_asks
-    plain = tone_judge(name="before", base_url=f"{endpoint.base_url}/chat/completions")
-    rows = [
-        {
-            "inputs": {"question": f"question {number}"},
-            "outputs": f"answer {number}",
-            "expectations": {"kind": number > 3},
-        }
-        for number in range(1, 7)
-    ]
-    frame = mlflow.genai.evaluate(data=rows, scorers=[plain, aligned]).result_df
-    right = {name: (frame[f"{name}/value"] == frame["kind/value"]).mean() for name in ("before", "tone")}
-    assert right == {"before": 0.5, "tone": 1.0}
-
-
 # -- forgetting --------------------------------------------------------------------------------------------------------
 
 
-def test_unalign_forgets_these_traces_and_no_others(aligned):
+def test_unalign_forgets_these_traces_and_no_others(aligned, caplog):
     first, second, third = traces_of(aligned)
     left = aligned.unalign(traces=fetched(first, third))
     assert traces_of(left) == Counter([second])
     assert [list(guideline.source_trace_ids) for guideline in left._semantic_memory] == [[second]]
     assert len(texts(aligned)) == 3
+    assert aligned.unalign(traces=fetched(stranger := traced(9))) is aligned
+    assert isinstance(aligned, MemAlignJudge) == (f"never learned from {stranger}" in caplog.text)
 
 
 def test_a_guideline_of_several_traces_outlives_one_of_them(optimizer):
@@ -364,11 +335,6 @@ def test_a_guideline_of_several_traces_outlives_one_of_them(optimizer):
     (guideline,) = aligned._semantic_memory
     assert set(guideline.source_trace_ids) == set(ids)
     assert texts(aligned.unalign(traces=fetched(ids[0]))) == unkind(1)
-
-
-def test_unaligning_what_was_never_learned_gives_the_same_judge(aligned, caplog):
-    assert aligned.unalign(traces=fetched(stranger := traced(9))) is aligned
-    assert isinstance(aligned, MemAlignJudge) == (f"never learned from {stranger}" in caplog.text)
 
 
 def test_everything_unaligned_can_be_learned_again(endpoint):
@@ -400,19 +366,15 @@ def test_the_record_has_settings_guidelines_and_traces(optimizer):
         assert (read.name, read.instructions) == ("tone", aligned.instructions)
 
 
-def test_a_loaded_judge_asks_nothing_before_it_judges(aligned, optimizer, endpoint):
+def test_a_loaded_judge_judges_learns_on_and_forgets(aligned, optimizer, endpoint):
     aligned.register()
     asked = len(endpoint.bodies)
     judge = loaded(optimizer)
     assert (texts(judge), set(judge._episodic_trace_ids)) == (texts(aligned), set(traces_of(aligned)))
-    assert len(endpoint.bodies) == asked
+    assert len(endpoint.bodies) == asked, "it asks nothing before it judges"
     verdict = judge(**NEW)
     assert verdict.value is False
     assert set(verdict.metadata["retrieved_example_trace_ids"]) == set(traces_of(aligned))
-
-
-def test_a_loaded_judge_learns_on_and_forgets(aligned, optimizer):
-    aligned.register()
     first, *others = traces_of(aligned)
     more = optimizer().align(loaded(optimizer), fetched(first, lesson(4), lesson(5)))
     assert len(traces_of(more)) == 5
@@ -435,14 +397,6 @@ def test_every_line_of_the_list_names_tests_that_exist():
     tests = "\n".join(path.read_text("utf-8") for path in Path(__file__).parents[2].rglob("test_*.py"))
     named = {name for _, _, reason in rows for name in re.findall(r"`(test_\w+)`", reason)}
     assert {name for name in named if f"def {name}(" not in tests} == set()
-
-
-def _text(answer: Any) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer)
-
-
-def _form(body: dict[str, Any]) -> str:
-    return "changes" if "New feedback:" in str(body) else "Guidelines"
 
 
 def _nodes(schema: Any) -> list[dict[str, Any]]:

@@ -17,13 +17,7 @@ from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
-    from tests.support.endpoint import Endpoint
-
-
-@pytest.fixture
-def aligned(endpoint: Endpoint) -> MemAlignJudge:
-    judge: MemAlignJudge = tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3))
-    return judge
+    pass
 
 
 def record_of(name: str) -> dict[str, Any]:
@@ -69,22 +63,6 @@ def test_mlflow_itself_gives_a_plain_judge_with_the_guidelines(aligned):
     assert first.instructions == aligned.instructions
 
 
-def test_settings_and_address_survive_without_headers(endpoint, monkeypatch):
-    judge = tone_judge(
-        base_url=endpoint.base_url, extra_headers={"Authorization": "secret"}, inference_params={"temperature": 0.2}
-    )
-    optimizer = MemAlignOptimizer(authority=["ana"], value_type="bool")
-    judge.align(fetched(lesson(1)), optimizer).register()
-    assert "secret" not in json.dumps(record_of("tone"))
-    loaded = load("tone", extra_headers={"Authorization": "given again"})
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    loaded(inputs="q", outputs="answer 9")
-    assert endpoint.requests[-1]["temperature"] == 0.2
-    assert endpoint.headers[-1]["authorization"] == "given again"
-    assert loaded._optimizer == optimizer
-    assert loaded.memalign_judge.parameters == {"temperature": 0.2}
-
-
 def test_a_memory_that_was_changed_or_is_gone_is_refused(aligned, tmp_path):
     aligned.register()
     (file,) = Path(tmp_path).rglob("judge.json")
@@ -97,24 +75,21 @@ def test_a_memory_that_was_changed_or_is_gone_is_refused(aligned, tmp_path):
         load("tone")
 
 
-def test_a_refused_judge_leaves_no_run(aligned, experiment, monkeypatch):
+def test_a_judge_that_cannot_be_registered_leaves_no_run(aligned, experiment, tmp_path, monkeypatch):
+    wall = tmp_path / "a file"
+    wall.write_text("no folder")
+    closed = mlflow.create_experiment(f"closed {tmp_path}", artifact_location=(wall / "artifacts").as_uri())
+    with pytest.raises(MlflowException, match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save"):
+        aligned.register(experiment_id=closed)
+    assert scorers.list_scorers(experiment_id=closed) == []
+
     def refuse(*_: Any, **__: Any) -> None:
         raise MlflowException("no room")
 
     monkeypatch.setattr(type(_get_store()), "register_scorer", refuse)
     with pytest.raises(MlflowException, match="no room"):
         aligned.register()
-    assert mlflow.search_runs([experiment], output_format="list") == []
-
-
-def test_without_write_access_to_artifacts_registering_says_so(aligned, tmp_path):
-    wall = tmp_path / "a file"
-    wall.write_text("no folder")
-    closed = mlflow.create_experiment(f"closed {tmp_path}", artifact_location=(wall / "artifacts").as_uri())
-    with pytest.raises(MlflowException, match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save"):
-        aligned.register(experiment_id=closed)
-    assert mlflow.search_runs([closed], output_format="list") == []
-    assert scorers.list_scorers(experiment_id=closed) == []
+    assert mlflow.search_runs([closed, experiment], output_format="list") == []
 
 
 @pytest.mark.usefixtures("endpoint")

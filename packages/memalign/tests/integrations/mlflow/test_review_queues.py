@@ -56,9 +56,8 @@ def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
     first = ma.Feedback(id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early)
     edited = ma.Feedback(id=trace_id, value=False, rationale="Cold, and late.", source="ana", created_at=late)
     assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "logged"}
-    assert log_feedback([edited], name="tone") == {
-        f"{trace_id}@ana": "overridden"
-    }  # though logged long after it was said
+    # Though the first was logged long after it was said.
+    assert log_feedback([edited], name="tone") == {f"{trace_id}@ana": "overridden"}
     assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "newer"}
     says(trace_id, True, "On second thoughts it is kind.")
     before = assessments(trace_id)
@@ -85,8 +84,13 @@ def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoin
 
 def test_what_is_no_feedback_or_has_no_name_is_refused():
     row = ma.Feedback(id="tr-1", value=True)
-    rows: Any
-    for rows, name in (([row], ""), ([{"id": "tr-1", "value": True}], "tone"), (row, "tone"), (None, "tone")):
+    wrong: list[tuple[Any, str]] = [
+        ([row], ""),
+        ([{"id": "tr-1", "value": True}], "tone"),
+        (row, "tone"),
+        (None, "tone"),
+    ]
+    for rows, name in wrong:
         with pytest.raises(MlflowException, match=r"log_feedback (needs the assessments' name|takes a judge)") as error:
             log_feedback(rows, name=name)
         assert error.value.error_code == "INVALID_PARAMETER_VALUE"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -23,10 +22,6 @@ def session(name: str, *numbers: int) -> list[str]:
     return [traced(number, session=name) for number in numbers]
 
 
-def session_judge(**changes: Any) -> Any:
-    return tone_judge(instructions=INSTRUCTIONS, **changes)
-
-
 def turns_of(judge: MemAlignJudge, case_id: str) -> Any:
     case = judge.memalign_judge.memory.case(case_id)
     assert case is not None
@@ -43,7 +38,7 @@ def ids(experiment: str) -> list[str]:
 
 @pytest.fixture
 def aligned(endpoint: Endpoint, ids: list[str]) -> MemAlignJudge:
-    return MemAlignOptimizer().align(session_judge(), fetched(*ids))
+    return MemAlignOptimizer().align(tone_judge(instructions=INSTRUCTIONS), fetched(*ids))
 
 
 def test_a_session_is_one_case_named_by_trace(aligned, ids, endpoint):
@@ -58,25 +53,25 @@ def test_a_session_is_one_case_named_by_trace(aligned, ids, endpoint):
     assert "answer 9" in user_of(endpoint.requests[-1])
 
 
-def test_more_sessions_add_and_the_same_cost_nothing(aligned, ids, endpoint):
+def test_sessions_add_and_are_forgotten_by_their_traces(aligned, ids, endpoint, caplog):
     before = len(endpoint.requests)
     assert aligned.align(fetched(*ids)) is aligned
     assert len(endpoint.requests) == before
     new = session("s-3", 5, 6)
     says(new[0], False, "say: case 6 is unkind")
-    assert len(aligned.align(fetched(*new))._semantic_memory) == 3
-
-
-def test_unalign_forgets_a_session_by_its_traces(aligned, ids, caplog):
-    with caplog.at_level(logging.WARNING):
-        forgot = aligned.unalign(traces=fetched(*ids[:2]))
+    more = aligned.align(fetched(*new))
+    assert len(more._semantic_memory) == 3
+    forgot = more.unalign(traces=fetched(*ids[:2]))
     assert caplog.text == ""
-    assert forgot._episodic_trace_ids == [ids[2]]
-    assert [each.guideline_text for each in forgot._semantic_memory] == ["case 4 is unkind"]
+    assert forgot._episodic_trace_ids == sorted([ids[2], new[0]])
+    assert {guideline.guideline_text for guideline in forgot._semantic_memory} == {
+        "case 4 is unkind",
+        "case 6 is unkind",
+    }
 
 
 def test_a_grown_session_is_one_case_as_it_is_now(endpoint, ids):
-    part = MemAlignOptimizer().align(session_judge(), fetched(ids[3]))
+    part = MemAlignOptimizer().align(tone_judge(instructions=INSTRUCTIONS), fetched(ids[3]))
     again = part.align(fetched(*ids[2:], *session("s-2", 7)))
     assert again._episodic_trace_ids == [ids[3]]
     turns = turns_of(again, ids[3])

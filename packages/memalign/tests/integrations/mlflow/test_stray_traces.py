@@ -8,12 +8,10 @@ import mlflow
 import pytest
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import fetched, labelled, lesson, tone_judge, traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.support.endpoint import Endpoint
 
 CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
 
@@ -29,30 +27,17 @@ def there(experiment: str) -> int:
     return len(mlflow.search_traces(locations=[experiment], return_type="list"))
 
 
-def teaches_and_judges(experiment: str, endpoint: Endpoint) -> None:
-    """Every way to ask a model; the experiment has as many traces as before."""
-    traces = fetched(lesson(1), lesson(2), labelled(3))
+def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
+    *traces, new = fetched(lesson(1), lesson(2), labelled(3), traced(4))
     before = there(experiment)
     optimizer = MemAlignOptimizer(embedding_model="openai:/embed")
     aligned = tone_judge().align(traces, optimizer)
     assert aligned(trace=traces[0], inputs=CASE["inputs"]).value is False
     aligned.unalign(traces[:1])(**CASE)
-    assert len(endpoint.requests) >= 4
+    of_traces = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
+    of_traces.align(traces, optimizer)(trace=new)
+    assert len(endpoint.requests) >= 6
     assert there(experiment) == before
     rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(4)]
     mlflow.genai.evaluate(data=rows, scorers=[aligned])
     assert there(experiment) == before + len(rows), "those of the evaluation's rows alone"
-
-
-def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
-    teaches_and_judges(experiment, endpoint)
-
-
-def test_a_judge_of_traces_leaves_none(endpoint, experiment):
-    trace_id, new = traced(1), traced(2)
-    says(trace_id, False, "say: Look at the tools.")
-    judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
-    aligned = judge.align(fetched(trace_id), MemAlignOptimizer(embedding_model="openai:/embed"))
-    before = there(experiment)
-    aligned(trace=fetched(new)[0])
-    assert there(experiment) == before

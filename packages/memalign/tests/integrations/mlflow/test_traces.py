@@ -66,21 +66,15 @@ def test_what_people_say_of_a_crashed_application_is_feedback():
     assert row.content == {"inputs": {"question": "question 1"}, "outputs": "(the application gave no outputs)"}
 
 
-def test_a_trace_lacking_a_field_is_skipped():
+def test_a_trace_lacking_a_field_or_spans_is_skipped():
     with mlflow.start_span("bare") as span:
         pass
     says(span.trace_id, True)
     found = read_feedback(fetched(span.trace_id), "tone", JUDGE)
     assert found.skipped == {span.trace_id: "the judge's instructions name {{ inputs }}, and the trace has none"}
-
-
-def test_a_trace_without_spans_takes_nothing_back():
-    trace_id = traced(1)
-    says(trace_id, False, "cold")
-    (bare,) = mlflow.search_traces(return_type="list", include_spans=False)
-    found = read_feedback([bare], "tone", JUDGE)
-    assert list(found.skipped) == [trace_id]
-    assert not found.content
+    says(whole := traced(1), False, "cold")
+    found = read_feedback(mlflow.search_traces(return_type="list", include_spans=False), "tone", JUDGE)
+    assert (set(found.skipped), found.content) == ({span.trace_id, whole}, {}), "and takes nothing back"
 
 
 def test_only_people_say_what_was_expected():
