@@ -19,29 +19,21 @@ from typing import Any
 import pytest
 
 from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.learning import changes_of
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 STORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.py"))
-
-RECORD = re.compile(r"^(F\d+) <<<$.*?^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
     """What the model on loopback says to a request of any of the stories."""
     system, user = system_of(body), user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
-        return {"changes": [lesson(*record) for record in RECORD.findall(user.partition("New feedback:")[2])]}
+        return changes_of(user, lambda _, comment: f"What an expert said holds: {comment}")
     taught = "# Guidelines from experts" in system
     item = user.rpartition("Now judge this item:")[2].lower()
     value = next(rule for words, rule in RULES.items() if words in system)(item, taught=taught)
     return {"rationale": "By the experts' guidelines." if taught else "At face value.", "value": value}
-
-
-def lesson(label: str, said: str) -> dict[str, Any]:
-    """The change for one record: the expert's own words as the rule, or none without words."""
-    words = re.search(r"^expert's comment: (.*)$", said, re.MULTILINE)
-    text = f"What an expert said holds: {json.loads(words[1])}" if words else "no words"
-    return {"action": "ADD" if words else "NOOP", "feedback": [label], "text": text, "guideline": ""}
 
 
 def empathy(item: str, *, taught: bool) -> bool:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from memalign.cli.app import app
 from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.learning import changes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "how-to" / "local-models.md"
@@ -28,10 +29,8 @@ def fill(body: dict[str, Any]) -> dict[str, Any]:
     """A model that likes every reply that says sorry, and writes one rule for each comment."""
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
     if "changes" in properties:
-        rule = {"action": "ADD", "guideline": "", "checks": []}
-        labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
-        text = "A reply to an upset customer must begin with regret"
-        return {"changes": [rule | {"text": f"{text} ({label}).", "feedback": [label]} for label in labels]}
+        rule = "A reply to an upset customer must begin with regret"
+        return changes_of(user_of(body), lambda label, _: f"{rule} ({label}).")
     return {"rationale": "It says sorry, or not.", "value": "sorry" in user_of(body).rpartition("item")[2]}
 
 

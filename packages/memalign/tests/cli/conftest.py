@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from memalign.cli.app import app
 from memalign.cli.session import Session
 from tests.support.endpoint import Answer, Endpoint, user_of
-from tests.support.learning import RECORD
+from tests.support.learning import changes_of
 
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
@@ -56,15 +56,7 @@ def answer(body: dict[str, Any]) -> Answer:
             return verdict
         shown = properties["findings"]["items"]["properties"]["guideline"]["enum"]
         return {"findings": [{"guideline": name, "evidence": "", "value": True} for name in shown]} | verdict
-    new = user_of(body).partition("New feedback:")[2]
-    return {
-        "changes": [
-            {"action": "ADD", "text": f"{RULE[:-1]} ({label}).", "feedback": [label], "guideline": ""}
-            if "expert's comment:" in said
-            else {"action": "NOOP", "text": "", "feedback": [label], "guideline": ""}
-            for label, _, said in RECORD.findall(new)
-        ]
-    }
+    return changes_of(user_of(body), lambda label, _: f"{RULE[:-1]} ({label}).")
 
 
 @dataclass(frozen=True, kw_only=True)

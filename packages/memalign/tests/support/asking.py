@@ -3,64 +3,27 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from memalign import Judge
 from memalign.memory import Memory
-from memalign.models.base import ChatRequest, Decision, Limits, Question
-from memalign.testing import (
-    Answer,
-    Decide,
-    HashEmbedding,
-    ScriptedChatModel,
-    ScriptedDecisionModel,
-)
+from memalign.models.base import Limits, Question
+from memalign.testing import Decide, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from tests.support.learning import INSTRUCTIONS, Imp, words_in
-
-SHARED = "Is it kind to whoever has waited?"
 
 
 class ScriptedEmbeddedModel(ScriptedChatModel):
     """A ScriptedChatModel that decides, too, as the embedded model does: see ScriptedDecisionModel for `decide`."""
 
-    def __init__(
-        self,
-        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
-        *,
-        decide: Decide,
-        name: str = "scripted",
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(answers, name=name, limits=limits)
-        self.decisions = ScriptedDecisionModel(decide, name=name, limits=limits)
-
-    async def decide(
-        self,
-        state: str,
-        questions: Sequence[Question],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
-    ) -> Decision:
-        """The scripted answers to the questions."""
-        return await self.decisions.decide(state, questions, timeout=timeout)
+    def __init__(self, answers: Any, *, decide: Decide, limits: Limits | None = None) -> None:
+        super().__init__(answers, limits=limits)
+        self.decisions = ScriptedDecisionModel(decide, limits=limits)
+        self.decide = self.decisions.decide
 
 
 class Checker(Imp):
-    """An Imp that writes checks: one with the unique words in view, and one that all guidelines share.
-
-    Its verdict depends on every unique word in the prompt: what it was made with shows.
-    """
-
-    def _changes(self, request: ChatRequest) -> list[Any]:
-        return [
-            each | {"checks": _checks(each["text"])} if isinstance(each, dict) and each.get("text") else each
-            for each in super()._changes(request)
-        ]
-
-    def _rule(self, request: ChatRequest) -> Answer:
-        said = super()._rule(request)
-        return said | {"checks": _checks(said["because"])} if isinstance(said, dict) else said
+    """An Imp that decides: its verdict depends on every unique word in the prompt, so what it was made with shows."""
 
     def decide(self, state: str, question: Question) -> Any:
         """The answer to a question, or the verdict: of all that is in view."""
@@ -71,12 +34,6 @@ class Checker(Imp):
         if question.key == "value":
             return {label: drawn if number == 0 else (1 - drawn) for number, label in enumerate(question.labels[:2])}
         return {"n/a": 1.0} if drawn > 0.9 else drawn
-
-
-def _checks(text: str) -> list[dict[str, Any]]:
-    about = " ".join(words_in(text)[:20])
-    own = [{"question": f"Does it mind what {about} asks for?", "answer": "no"}] if about else []
-    return [*own, {"question": SHARED, "answer": "yes"}]
 
 
 def checking(

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from tests.support.endpoint import system_of, user_of
-from tests.support.learning import RECORD
+from tests.support.learning import changes_of
 
 DAYS = r"(?:on )?\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
 UPSET = r"broken?\b|crack|twice|two months|came off"
@@ -26,7 +26,7 @@ def attentive(body: dict[str, Any]) -> dict[str, Any]:
     """The answer to a request: changes to guidelines, or a verdict on an item whose value is true or false."""
     system, user = system_of(body), user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
-        return {"changes": [_change(label, record) for label, _, record in RECORD.findall(user)], "conflicts": []}
+        return changes_of(user)
     guidelines = re.findall(r"^(G\d+): (.+)$", system.partition("# Guidelines from experts")[2], re.MULTILINE)
     inputs, outputs = (_field(name, user) for name in ("inputs", "outputs"))
     findings = [
@@ -40,12 +40,6 @@ def attentive(body: dict[str, Any]) -> dict[str, Any]:
         point = f'the reply says "{first["evidence"]}"' if first["evidence"] else "the customer is upset, no regret"
         verdict = {"rationale": f"Against {first['guideline']}: {point}.", "value": False}
     return ({"findings": findings} if guidelines else {}) | verdict
-
-
-def _change(label: str, record: str) -> dict[str, Any]:
-    comment = re.search(r"^expert's comment: (.*)$", record, re.MULTILINE)
-    change = {"action": "ADD" if comment else "NOOP", "feedback": [label], "guideline": ""}
-    return change | {"text": json.loads(comment[1]) if comment else "A label without words."}
 
 
 def _field(name: str, user: str) -> str:

@@ -15,29 +15,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.support.endpoint import system_of, user_of
+from tests.support.learning import changes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-RECORD = re.compile(
-    r"^(F\d+) <<<$(?:(?!^F\d+ <<<$).)*?^>>>$(?:(?:(?!^F\d+ <<<$).)*?^expert's comment: (.*?)$)?",
-    re.MULTILINE | re.DOTALL,
-)
 
 
 def teachable(body: dict[str, Any]) -> Any:
     """Sends all replies, until it was told that an upset customer wants an apology."""
     name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
     if name == "changes":
-        new = user_of(body).partition("New feedback:")[2]
-        changes = [
-            {"action": "ADD", "feedback": [label], "text": json.loads(words), "guideline": ""}
-            if words
-            else {"action": "NOOP", "feedback": [label], "text": "", "guideline": ""}
-            for label, words in RECORD.findall(new)
-        ]
-        return {"changes": changes}
+        return changes_of(user_of(body))
     if "messages" not in body:  # texts to embed
         return {}
     if "source_trace_ids" in user_of(body):  # MLflow's own optimizer

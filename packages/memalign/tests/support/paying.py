@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from memalign import Judge, MemAlign, Registry
 from tests.support.endpoint import Answer, user_of
+from tests.support.learning import changes_of
 
 NAME = "replies"
 INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
@@ -20,24 +20,12 @@ OPTIMIZER = MemAlign(shard_size=2, concurrency=2)
 
 
 def answer(body: dict[str, Any]) -> Answer:
-    """One rule with a check for each record; every reply is good."""
+    """One rule for each record; every reply is good."""
     if "input" in body:
         return {}  # texts to embed: the server makes their vectors
-    _, new, records = user_of(body).rpartition("New feedback:")
-    if new:
-        matters = re.findall(r"^(F\d+) <<<.*?matter number (\d+)", records, re.DOTALL | re.MULTILINE)
-        return {
-            "changes": [
-                {
-                    "action": "ADD",
-                    "feedback": [label],
-                    "text": f"Mind matter number {number}.",
-                    "guideline": "",
-                    "checks": [{"question": f"Does the reply mind matter {number}?", "answer": "yes"}],
-                }
-                for label, number in matters
-            ]
-        }
+    if "New feedback:" in user_of(body):
+        more = "whatever the customer asks and however short the reply is to be"
+        return changes_of(user_of(body), lambda _, comment: f"{comment.replace('because of', 'Mind')}, {more}.")
     merging = "'name': 'merged'" in str(body.get("response_format"))
     return {"guidelines": []} if merging else {"rationale": "It answers.", "value": True}
 

@@ -17,6 +17,7 @@ from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory,
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Check, Example, FeedbackKey, Guideline
+from tests.support.learning import changes_of
 
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 
@@ -61,11 +62,8 @@ def memory_of(*cases: Case, size: int = 2) -> Memory:
 def _answer(request: ChatRequest) -> dict[str, Any]:
     if request.schema_name == "judgment":
         return {"rationale": "it answers the question", "value": True}
-    # One rule for each record, recognisable by the record's own comment and free of its words.
-    comment = next(line for line in request.user.splitlines() if line.startswith("expert's comment"))
-    number = sum(comment.encode()) % 997
-    change = {"action": "ADD", "feedback": ["F1"], "text": f"Follow house rule {number}.", "guideline": ""}
-    return {"changes": [change]}
+    # Recognisable by the record's own comment and free of its words.
+    return changes_of(request.user, lambda _, comment: f"Follow house rule {sum(comment.encode()) % 997}.")
 
 
 def models() -> tuple[ScriptedChatModel, HashEmbedding]:
