@@ -26,7 +26,6 @@ __all__ = ["Database"]
 _EXAMPLES = "sqlite:///memalign.db or postgresql+psycopg://user@host/database"
 _SCHEME = re.compile(r"[\w+]{2,}:")  # and not the letter of a drive
 _WRITE = "memalign_write"
-_LOOK = 0.1  # seconds between two looks at who still reads
 
 _READERS = """
 SELECT reader FROM (
@@ -63,13 +62,11 @@ class Database:
         self._at = self.url.removeprefix("sqlite:///")
         self._timeout, self._milliseconds = busy_timeout, max(1, round(busy_timeout * 1000))
         self._file: Path | None = None
-        self._snapshot: dict[str, Any] = {}
         if parsed.get_backend_name() == "sqlite":
             # Absolute from here on: the process may change its folder.
             self._file = Path(str(parsed.database)).absolute()
             self.engine = _sqlite(parsed, self._file, busy_timeout)
         else:
-            self._snapshot = {"isolation_level": "REPEATABLE READ"}
             self.engine = _postgresql(parsed, busy_timeout)
             weakref.finalize(self, self.engine.dispose)
         self.files = [Path(f"{self._file}{suffix}") for suffix in ("", "-journal", "-wal")] if self._file else []
@@ -93,7 +90,8 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction in which every statement sees the same state."""
-        with self._connected(**self._snapshot) as connection, connection.begin():
+        snapshot = {} if self._file is not None else {"isolation_level": "REPEATABLE READ"}
+        with self._connected(**snapshot) as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -144,10 +142,8 @@ class Database:
             return False
         written = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version")).scalar()
         if written != str(SCHEMA_VERSION):
-            raise RegistryTooNew(
-                f"{self.url} was written by a newer memalign: its schema is version {written}, this one reads up to "
-                f"version {SCHEMA_VERSION}; upgrade memalign to open it"
-            )
+            both = f"its schema is version {written}, this one reads up to version {SCHEMA_VERSION}"
+            raise RegistryTooNew(f"{self.url} was written by a newer memalign: {both}; upgrade memalign to open it")
         return True
 
     def _wait_for_readers(self, connection: Connection) -> None:
@@ -155,10 +151,8 @@ class Database:
         now = connection.exec_driver_sql("SELECT pg_current_xact_id()::text").scalar_one()
         while reader := connection.execute(text(_READERS), {"now": now}).scalar():
             if time.monotonic() > until:
-                raise RegistryError(
-                    f"the server keeps deleted rows for a transaction that began before: {reader}; end it"
-                )
-            time.sleep(_LOOK)
+                raise RegistryError(f"the server keeps deleted rows for an earlier transaction: {reader}; end it")
+            time.sleep(0.1)
 
     @contextmanager
     def _connected(self, **options: Any) -> Iterator[Connection]:
@@ -173,10 +167,8 @@ class Database:
     def _explain(self, problem: str) -> str:
         """What went wrong, in words that say what to do."""
         if "is locked" in problem:
-            return (
-                f"{self._at} is locked: another process has been writing for more than {self._timeout:g} s; nothing "
-                "was changed, try again when it has finished"
-            )
+            waited = f"another process has been writing for more than {self._timeout:g} s"
+            return f"{self._at} is locked: {waited}; nothing was changed, try again when it has finished"
         if "not a database" in problem:
             return f"{self._at} is not a registry: the file is no SQLite database; name another file"
         if "unable to open" in problem:
@@ -229,10 +221,8 @@ def _postgresql(url: URL, busy_timeout: float) -> Engine:
     try:
         import psycopg  # noqa: F401  # SQLAlchemy's driver
     except ImportError as error:
-        raise ConfigurationError(
-            f"a registry on PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]', which "
-            "memalign[postgresql] brings"
-        ) from None
+        remedy = "pip install 'psycopg[binary]', which memalign[postgresql] brings"
+        raise ConfigurationError(f"a registry on PostgreSQL needs psycopg ({error}): {remedy}") from None
     engine = create_engine(
         url.set(query={**defaults, **url.query}),
         hide_parameters=True,

@@ -51,7 +51,9 @@ class MemoryDiff:
 
 def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
     """What changed from one judge to another, which may be `versions` of it."""
-    old, new = _settings(before), _settings(after)
+    old, new = (
+        settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in BY_HAND} for judge in (before, after)
+    )
     return MemoryDiff(
         judge=after.name,
         before=versions[0],
@@ -60,10 +62,6 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
         guidelines=tuple(_guideline_changes(before.memory, after.memory)),
         feedback=tuple(_feedback_changes(before.memory, after.memory)),
     )
-
-
-def _settings(judge: Judge) -> dict[str, Any]:
-    return settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in BY_HAND}
 
 
 def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:

@@ -216,12 +216,11 @@ class _Plan:
         person = residue.person
         memory = forget(memory_of(contents, self.codec.decode), self.keys, state="erased")
         memory = memory.without_guidelines([g.id for g in memory.guidelines if g.id in copied or g.origin == person])
-        memory = _change(memory, tombstones=tuple(stone for stone in memory.tombstones if stone.key not in self.keys))
         if person is not None:
             memory = _change(
                 memory,
                 guidelines=tuple(_unnamed(guideline, person) for guideline in memory.guidelines),
-                conflicts=tuple(_named_no_more(conflict, person, "dismissed_by") for conflict in memory.conflicts),
+                conflicts=tuple(_unnamed(conflict, person) for conflict in memory.conflicts),
                 authority=tuple(name for name in memory.authority if name != person),
             )
         memory = without_disputed(memory)
@@ -233,6 +232,7 @@ class _Plan:
         stones = (
             _change(stone, reason=_ERASED) if residue.in_sentence(stone.reason) else stone
             for stone in memory.tombstones
+            if stone.key not in self.keys
         )
         return _change(memory.with_annotations(silenced), tombstones=tuple(stones))
 
@@ -312,13 +312,9 @@ class _Plan:
             self.connection.execute(insert(rows), new)
 
 
-def _unnamed(guideline: Guideline, person: str) -> Guideline:
-    """`guideline` without the name of somebody who pinned or retired it, and without the checks that they set."""
-    if guideline.checked_by == person:
-        guideline = _change(guideline, checks=(), checked_by=None)
-    return _named_no_more(guideline, person, "pinned_by", "retired_by")
-
-
-def _named_no_more(entry: T, person: str, *fields: str) -> T:
-    names = {field: _ERASED for field in fields if getattr(entry, field) == person}
-    return _change(entry, **names) if names else entry
+def _unnamed(entry: T, person: str) -> T:
+    """A guideline or conflict without the name of somebody, and without the checks that they set."""
+    if getattr(entry, "checked_by", None) == person:
+        entry = _change(entry, checks=(), checked_by=None)
+    names = [name for name in ("pinned_by", "retired_by", "dismissed_by") if getattr(entry, name, None) == person]
+    return _change(entry, **dict.fromkeys(names, _ERASED))

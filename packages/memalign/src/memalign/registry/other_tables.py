@@ -94,8 +94,7 @@ def other_tables(connection: Connection) -> list[OtherTables]:
             strangers -= own
     if strangers:
         raise RegistryError(
-            f"the registry's database has tables of another package ({', '.join(sorted(strangers)[:5])}), which may "
-            "hold the same texts: install that package here, such as memalign-server, and erase again; nothing was "
-            "erased"
+            f"nothing was erased, because tables of another package may hold the same texts: {', '.join(sorted(strangers))}; "
+            "install that package here, such as memalign-server, and erase again"
         )
     return installed

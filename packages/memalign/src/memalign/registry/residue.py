@@ -149,11 +149,8 @@ def _words(text: str) -> list[str]:
     """The words of `normalised`, pairs of characters where it has no spaces."""
     if text.isascii():
         return text.lower().translate(_GAPS).split()
-    return UNSPACED.sub(_paired, normalised(text)).split()
-
-
-def _paired(run: re.Match[str]) -> str:
-    return f" {' '.join(map(''.join, pairwise(run[0])) if len(run[0]) > 1 else run[0])} "
+    pairs = UNSPACED.sub(lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", normalised(text))
+    return pairs.split()
 
 
 def _windows(words: list[str]) -> Iterator[tuple[str, ...]]:
