@@ -94,7 +94,7 @@ def other_tables(connection: Connection) -> list[OtherTables]:
             strangers -= own
     if strangers:
         raise RegistryError(
-            f"nothing was erased, because tables of another package may hold the same texts: {', '.join(sorted(strangers))}; "
+            f"nothing was erased: tables of another package may hold the same texts ({', '.join(sorted(strangers))}); "
             "install that package here, such as memalign-server, and erase again"
         )
     return installed
