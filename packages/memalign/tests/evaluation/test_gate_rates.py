@@ -22,7 +22,6 @@ from memalign.evaluation.criteria import outcome_of
 from memalign.metrics import student_t
 from memalign.values import ValueType
 
-Bits = NDArray[np.bool_]
 DRAWINGS, MOST = 250, 21
 
 
@@ -36,21 +35,16 @@ class Drawn(NamedTuple):
     def normal(self, chance: np.random.Generator) -> NDArray[np.float64]:
         """One number a case, standard normal each, correlated within groups."""
         groups = chance.normal(size=-(-self.cases // self.together)).repeat(self.together)[: self.cases]
-        found: NDArray[np.float64] = self.alike**0.5 * groups + (1 - self.alike) ** 0.5 * chance.normal(size=self.cases)
-        return found
+        return np.asarray(self.alike**0.5 * groups + (1 - self.alike) ** 0.5 * chance.normal(size=self.cases))
 
-    def below(self, chance: np.random.Generator, share: float) -> Bits:
+    def below(self, chance: np.random.Generator, share: float) -> NDArray[np.bool_]:
         """True for about this share of the cases."""
-        found: Bits = self.normal(chance) < NormalDist().inv_cdf(share)
-        return found
+        return np.less(self.normal(chance), NormalDist().inv_cdf(share))
 
     def scored(self, labels: NDArray[np.generic], values: NDArray[np.generic]) -> list[ScoredCase]:
-        return [
-            ScoredCase(
-                id=str(n), label=label, value=value, group=str(n // self.together) if self.together > 1 else None
-            )
-            for n, (label, value) in enumerate(zip(labels.tolist(), values.tolist(), strict=True))
-        ]
+        pairs = enumerate(zip(labels.tolist(), values.tolist(), strict=True))
+        groups = [str(n // self.together) if self.together > 1 else None for n in range(self.cases)]
+        return [ScoredCase(id=str(n), label=label, value=value, group=groups[n]) for n, (label, value) in pairs]
 
 
 ALONE = [Drawn(10), Drawn(20), Drawn(60)]

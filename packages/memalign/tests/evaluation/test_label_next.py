@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import memalign as ma
-from memalign.errors import ConfigurationError, InputError, ModelUnavailable
+from memalign.errors import InputError
 from memalign.evaluation import NextCases, next_cases
 from memalign.io import JudgmentWriter
 from memalign.memory import Memory
@@ -121,23 +121,11 @@ class TestRanking:
         assert (ranking.left_out, ranking.ranked, ranking.usage.calls) == (2, 1, 1)
         assert next_cases(judge(taught(), model=ScriptedChatModel([])), items(remembered=TAUGHT)).cases == ()
 
-    def test_a_case_that_cannot_be_judged_is_named(self) -> None:
-        model = ScriptedChatModel(
-            lambda request: ModelUnavailable("down") if FAR in request.user else {"rationale": "r", "value": True}
-        )
-        ranking = next_cases(judge(taught(), model=model), items(a=FAR, b=OTHER))
-        assert [case.id for case in ranking.cases] == ["b"]
-        assert ranking.failed == (("a", "ModelUnavailable: down"),)
-
-
-class TestWrongUse:
     def test_n_and_judgments_must_fit_these_cases_and_memory(self, tmp_path: Path) -> None:
         one, out = judge(taught()), tmp_path / "out.jsonl"
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
         forgetful = judge(taught(asks=False))
         wrong: list[tuple[ma.Judge, list[dict[str, Any]], dict[str, Any], str]] = [
-            (one, items(a=FAR, b=OTHER, c=NEAR), {"judged": out}, "has no judgment for 'b' and of 1 others"),
-            (one, items(a=OTHER), {"judged": out}, "'a' has changed since it was judged"),
             (forgetful, items(a=FAR), {"judged": out}, "with another memory than this version of 'kind' has"),
             (one, items(a=FAR), {"judged": tmp_path / "none.jsonl"}, "no such file"),
             *((one, items(a=FAR), {"n": n}, "n must be a whole number of 1 or more") for n in (0, 1.5, True)),
@@ -145,10 +133,3 @@ class TestWrongUse:
         for one_judge, rows, more, message in wrong:
             with pytest.raises(InputError, match=message):
                 next_cases(one_judge, rows, **more)
-
-    def test_existing_judgments_need_no_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("MEMALIGN_MODEL", raising=False)
-        nobody = judge(taught(), model=None)
-        with pytest.raises(ConfigurationError):
-            next_cases(nobody, items(a=FAR))
-        assert ranked(nobody, items(a=FAR), tmp_path, {"a": said()}).usage.calls == 0
