@@ -1,4 +1,4 @@
-"""A judge on an own server and a strong model elsewhere that writes its guidelines, with headers and prices of each."""
+"""A judge on an own server and a strong model elsewhere that writes its guidelines, with keys and prices of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from memalign import Judge, Registry
-from memalign.errors import MemalignError
 from memalign.models.judge_models import open_model, open_reflection_model
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.types import canonical_json
@@ -34,15 +33,12 @@ def strong() -> Iterator[Endpoint]:
 
 @pytest.fixture
 def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("MEMALIGN_HEADER_OWN", SECRETS[0])
-    monkeypatch.setenv("MEMALIGN_HEADER_STRONG", SECRETS[1])
-    monkeypatch.setenv("MEMALIGN_HEADER_SERVERS", f"{own.base_url}, {strong.base_url}")
-    own_server = ("--model", f"openai:qwen2.5:7b@{own.base_url}", "--header", "X-Api-Key: $MEMALIGN_HEADER_OWN")
+    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}")
+    own_server = ("--model", f"openai:qwen2.5:7b@{own.base_url}")
     paid = ("--price", "input=0.1,output=0.2")
     distiller = (
         *("--reflection-model", f"openai:big@{strong.base_url}"),
         *("--for", "reflection", "--price", "input=10,output=40,cached=1"),
-        *("--header", "Authorization: Bearer $MEMALIGN_HEADER_STRONG", "--header", "X-Team: support"),
     )
     kind = ("--value-type", "bool", "--instructions", INSTRUCTIONS)
     for words in (("create", "tone", *kind, *own_server, *paid), ("edit", "tone", *distiller)):
@@ -61,7 +57,7 @@ def distils(body: dict[str, object]) -> bool:
     return "changes" in str(body["response_format"])
 
 
-def test_each_model_gets_its_own_address_and_headers(
+def test_each_model_gets_its_own_address_and_key(
     memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path, held_out: Path
 ) -> None:
     learned(memalign, feedback)
@@ -69,18 +65,15 @@ def test_each_model_gets_its_own_address_and_headers(
     assert strong.requests
     assert all(distils(body) and body["model"] == "big" for body in strong.requests)
     assert all(each["authorization"] == "Bearer strong-secret-456" for each in strong.headers)
-    assert all(each["x-team"] == "support" for each in strong.headers)
     assert own.requests
     assert not any(distils(body) for body in own.requests)
-    assert all(each["x-api-key"] == "own-secret-123" for each in own.headers)
-    assert "strong-secret" not in str(own.headers)
+    assert all(each["authorization"] == "Bearer own-secret-123" for each in own.headers)
 
 
 def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, tmp_path: Path) -> None:
     learned(memalign, feedback)
     assert memalign("export", tone, "-o", tmp_path / "tone.json").code == 0
     shown = memalign("show", tone)
-    assert '"X-Api-Key": "$MEMALIGN_HEADER_OWN"' in shown.out
     assert '"input": 0.1' in shown.out
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     for secret in SECRETS:
@@ -100,7 +93,7 @@ def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp
     assert (refused.code, "context (1,024 tokens or more)" in " ".join(refused.err.split())) == (2, True)
 
 
-def test_another_address_takes_no_header_along(memalign: Run, tone: str, own: Endpoint, held_out: Path) -> None:
+def test_another_address_gets_no_key(memalign: Run, tone: str, own: Endpoint, held_out: Path) -> None:
     with Endpoint(answer) as other:
         moved = memalign("edit", tone, "--model", f"openai:qwen2.5:7b@{other.base_url}")
         assert moved.code == 0
@@ -113,12 +106,6 @@ def test_another_address_takes_no_header_along(memalign: Run, tone: str, own: En
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--header", "Authorization: Bearer abc123secret"), "a secret would be stored"),
-        (
-            ("--header", "Authorization: Bearer $AWS_SECRET_ACCESS_KEY"),
-            "whose name begins with MEMALIGN_HEADER_ (no other is sent)",
-        ),
-        (("--header", "nonsense"), "a header is written 'NAME: VALUE'"),
         (("--price", "0.4"), "dollars per million tokens"),
         (("--price", "input=cheap,output=1"), "dollars per million tokens"),
         (("--model", "openai:m@http://me:abc123secret@h/v1"), "holds no user, password or query"),
@@ -148,52 +135,34 @@ def test_an_own_servers_wrong_key_names_the_remedy(
     assert made.code == 0, made.err
     refused = memalign("judge", "bare", held_out)
     assert refused.code == 2
-    assert (
-        "the server's key (memalign edit bare --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'): missing"
-        in refused.err
-    )
+    assert "the server's key (MEMALIGN_SERVER_KEYS=ADDRESS=KEY): missing" in refused.err
 
-
-# -- what a judge of somebody else's sends ------------------------------------------------------------------------------
 
 CANARY = "canary-value-9f3e"
 
 
-def write_bundle_that_names(path: Path, server: Endpoint, variable: str) -> None:
-    """A bundle, its checksum right, whose model is at `server` and whose header names `variable`."""
-    judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{server.base_url}")
-    document = bundle_of(judge)
-    del document["checksum"]
-    headers = {"X-Anything": f"${{{variable}}}"}
-    document["judge"]["parameters"] = {"models": {judge.model_name: {"headers": headers}}}
-    document["checksum"] = hashlib.sha256(canonical_json(document).encode()).hexdigest()
-    path.write_text(json.dumps(document), "utf-8")
-
-
-@pytest.mark.parametrize("variable", ["CANARY", "OPENAI_API_KEY", "MEMALIGN_MODEL", "MEMALIGN_HEADER_GATEWAY"])
-def test_an_imported_judge_sends_no_variable_anywhere(
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "MEMALIGN_SERVER_KEYS"])
+def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
     memalign: Run, own: Endpoint, held_out: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    monkeypatch.setenv(variable, CANARY)
+    monkeypatch.setenv(variable, f"https://elsewhere.example/v1={CANARY}")
     gift = held_out.with_name("gift.json")
-    write_bundle_that_names(gift, own, variable)
-    memalign("import", gift)
-    memalign("judge", "gift", held_out)
-    memalign("check", held_out, "gift")
-    with pytest.raises(MemalignError, match="header X-Anything"):
-        load_bundle(gift)(inputs="Hello?", outputs="Hi!")
+    judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{own.base_url}")
+    gift.write_text(json.dumps(bundle_of(judge)), "utf-8")
+    assert memalign("import", gift).code == 0
+    assert memalign("judge", "gift", held_out).code == 0
+    assert load_bundle(gift)(inputs="Hello?", outputs="Hi!").value is not None
+    assert own.headers
     assert CANARY not in str(own.headers) + str(own.requests)
 
 
-def test_a_registry_of_others_fills_no_variable(
-    memalign: Run, tone: str, own: Endpoint, held_out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MEMALIGN_HEADER_SERVERS")
-    own.headers.clear()
-    refused = memalign("judge", tone, held_out)
-    assert refused.code == 2
-    assert f"may not go to {own.base_url}: MEMALIGN_HEADER_SERVERS does not name that address" in refused.err
-    assert not own.headers
-    monkeypatch.setenv("MEMALIGN_HEADER_SERVERS", f"https://elsewhere.example {own.base_url.upper()}/")
-    assert memalign("judge", tone, held_out).code == 0
-    assert all(each["x-api-key"] == SECRETS[0] for each in own.headers)
+def test_a_bundles_header_is_refused(memalign: Run, own: Endpoint, held_out: Path) -> None:
+    judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{own.base_url}")
+    document = bundle_of(judge)
+    del document["checksum"]
+    document["judge"]["parameters"] = {"models": {judge.model_name: {"headers": {"X-Key": "$OPENAI_API_KEY"}}}}
+    document["checksum"] = hashlib.sha256(canonical_json(document).encode()).hexdigest()
+    gift = held_out.with_name("gift.json")
+    gift.write_text(json.dumps(document), "utf-8")
+    refused = memalign("import", gift)
+    assert (refused.code, "parameter models" in refused.err) == (2, True)

@@ -210,7 +210,10 @@ class TestNames:
     def test_the_root_of_a_server_and_its_v1_are_one_address(self):
         with system_one(answering) as endpoint:
             for address in (endpoint.base_url, endpoint.base_url.removesuffix("/v1")):
-                decide(resolve_decision(f"system-one:m@{address}", headers={"X-Team": "support"}), POLITE)
+                decide(
+                    resolve_decision(f"system-one:m@{address}", settings={"extra_headers": {"X-Team": "support"}}),
+                    POLITE,
+                )
         assert endpoint.paths == ["/v1/systemone"] * 2
         assert [headers["x-team"] for headers in endpoint.headers] == ["support"] * 2
 

@@ -54,14 +54,6 @@ class ModelOptions:
             help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples or swap. May be repeated.",
         ),
     ] = None
-    header: Annotated[
-        list[str] | None,
-        _option(
-            metavar="'K: V'",
-            help="Send a header to the model. Name a secret by its variable: 'Authorization: Bearer "
-            "$MEMALIGN_HEADER_KEY'. May be repeated; '' removes all.",
-        ),
-    ] = None
     price: Annotated[
         str | None,
         _option(
@@ -78,12 +70,12 @@ class ModelOptions:
         _option(
             "--for",
             metavar="ROLE",
-            help="The model that --header, --price and --context describe: judge (the default), check or reflection.",
+            help="The model that --price and --context describe: judge (the default), check or reflection.",
         ),
     ] = "judge"
 
     def apply(self, judge: Judge) -> Judge:
-        """The judge with these options. Models that it no longer has take their headers, prices and context along."""
+        """The judge with these options. Models that it no longer has take their prices and context along."""
         from memalign.models import resolve, resolve_decision, resolve_embedding
         from memalign.models.resolve import names_decision_model
 
@@ -107,7 +99,7 @@ class ModelOptions:
         return changed.replace(parameters={**parameters, **({"models": models} if models else {})})
 
     def _models_of(self, judge: Judge) -> dict[str, dict[str, Any]]:
-        """What is to be known of each of the judge's models, by its name: headers, prices, context."""
+        """What is to be known of each of the judge's models, by its name: prices, context."""
         from memalign.judge.spec import name_of
         from memalign.models.resolve import canonical_name
 
@@ -118,9 +110,8 @@ class ModelOptions:
         }
         names = {role: canonical_name(name) for role, name in models.items() if name is not None}
         settings = {name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()}
-        headers = None if self.header is None else dict(_header(text) for text in self.header if text.strip())
         prices = None if self.price is None else _prices(self.price)
-        for setting, value in {"headers": headers, "prices": prices, "context": self.context}.items():
+        for setting, value in {"prices": prices, "context": self.context}.items():
             if value is not None and self.role not in names:
                 raise InputError(
                     f"--for {self.role}: the judge has no such model; to set one: --{self.role}-model NAME"
@@ -157,13 +148,6 @@ def _parameter(text: str) -> tuple[str, object]:
         return key, json.loads(raw)
     except ValueError:
         return key, raw
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = (part.strip() for part in text.partition(":"))
-    if not colon or not name:
-        raise InputError("--header: a header is written 'NAME: VALUE', for example --header 'X-Team: support'")
-    return name, value
 
 
 def _prices(text: str) -> dict[str, float]:

@@ -94,8 +94,7 @@ class Judge(Generic[ValueT_co]):
             - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
             - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
             - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
-            - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables,
-              its `context` in tokens, and its `prices` in dollars for a million tokens:
+            - `models`: by the name of a model its `context` in tokens and its `prices` in dollars per million tokens:
               `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`.
         columns: Which column of files and frames a field is read from where it has another name, such as
             `{"outputs": "answer"}`; it changes no verdict.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.errors import ConfigurationError
-from memalign.models.providers import Target
+from memalign.models.providers import OPENAI, Target
 
 if TYPE_CHECKING:
     from pydantic_ai.embeddings import EmbeddingModel
@@ -61,7 +61,7 @@ def _provider(target: Target) -> Provider[Any]:
     if target.provider in ("openai", "openai-decisions"):
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        provider = OpenAIProvider(base_url=target.url, api_key=key)
+        provider = OpenAIProvider(base_url=target.base_url or OPENAI, api_key=key)
         if not target.trusted:  # its client would send more of the environment than a key
             provider.client.organization = provider.client.project = None
             provider.client._custom_headers = {}

@@ -14,11 +14,12 @@ from memalign.errors import ConfigurationError
 __all__ = [
     "DECISION_PROVIDERS",
     "DEFAULTS",
+    "OPENAI",
     "PROVIDERS",
+    "SERVER_KEYS",
     "Target",
     "address_of",
     "parse_name",
-    "servers_of_this_machine",
     "target_of",
     "whole_number",
     "with_address",
@@ -49,7 +50,7 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     },
     **dict.fromkeys(("azure", "bedrock", "google-cloud", "ollama"), ()),
     "openai-decisions": ("OPENAI_API_KEY",),
-    "system-one": (),
+    "system-one": ("SYSTEM_ONE_API_KEY",),
     "typesafe": ("TYPESAFE_API_KEY",),
 }
 """Providers of pydantic-ai, with the variables of which one must hold the key; none where it is found in other ways.
@@ -73,7 +74,7 @@ _ALIASES |= {"together_ai": "together", "togetherai": "together"}
 _NAME = re.compile(r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)")
 _ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
 
-_OPENAI = "https://api.openai.com/v1"
+OPENAI = "https://api.openai.com/v1"
 
 # The providers of which a server may be named, by variables. MLflow, LiteLLM and LangChain read the second of OpenAI's.
 _SERVERS = {
@@ -84,17 +85,17 @@ _SERVERS = {
 }
 
 # Their own addresses, to which their keys may go.
-_HOMES = {"openai": {_OPENAI}, "openai-decisions": {_OPENAI}, "typesafe": {"https://api.typesafe.ai"}}
+_HOMES = {"openai": {OPENAI}, "openai-decisions": {OPENAI}, "typesafe": {"https://api.typesafe.ai"}}
 
-_SERVER_KEYS = {"system-one": "SYSTEM_ONE_API_KEY"}
-"""Where a server of one's own may need a key, and may not."""
+SERVER_KEYS = "MEMALIGN_SERVER_KEYS"
+"""The keys of servers of one's own, each as ADDRESS=KEY, separated by blanks. A key goes to its address alone."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One model of one provider: all that is needed to open it.
 
     `base_url` is set for an OpenAI-compatible server. `addressed` says that the model's name holds the address, so that
-    it is part of the name. `key_variable` says where the key came from, if not from the provider's own variable.
+    it is part of the name.
     """
 
     provider: str
@@ -102,7 +103,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str | None = None
     api_key: str | None = None
     addressed: bool = False
-    key_variable: str | None = None
 
     def __str__(self) -> str:
         return f"{self.plain_name} at {self.address}" if self.address else self.plain_name
@@ -123,27 +123,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.provider}:{self.model}"
 
     @property
-    def url(self) -> str:
-        """The address of an OpenAI-compatible API, OpenAI's own by default."""
-        return self.base_url or _OPENAI
-
-    @property
     def key_name(self) -> str:
         """What holds its key, for people."""
         if self.addressed and self.api_key is None:
-            return "the server's key (memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY')"
-        return self.key_variable or " or ".join(PROVIDERS.get(self.provider, ())) or "the provider's key"
+            return f"the server's key ({SERVER_KEYS}=ADDRESS=KEY)"
+        names = (*PROVIDERS.get(self.provider, ()), *((SERVER_KEYS,) if self.addressed else ()))
+        return " or ".join(names) or "the provider's key"
 
     @property
     def trusted(self) -> bool:
         """Whether what the environment holds for the provider may go there: no judge alone named the address."""
-        servers = servers_of_this_machine(self.provider) or _HOMES.get(self.provider, set())
-        return not self.addressed or self.base_url in servers
-
-    @property
-    def server_variable(self) -> str:
-        """The environment variable that names its server."""
-        return _SERVERS.get(self.provider, _SERVERS["openai"])[0]
+        servers = {url.rstrip("/") for name in _SERVERS.get(self.provider, ()) if (url := os.environ.get(name))}
+        return not self.addressed or self.base_url in (servers or _HOMES.get(self.provider, ()))
 
 
 def parse_name(name: str) -> tuple[str, str]:
@@ -190,8 +181,7 @@ def address_of(model: str) -> tuple[str, str | None]:
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ConfigurationError(
             f"an address is stored with the judge and holds no user, password or query: https://{host}{parts.path}. A "
-            "key goes into a header that names an environment variable: --header 'Authorization: Bearer "
-            "$MEMALIGN_HEADER_KEY'"
+            f"key goes into the environment variable {SERVER_KEYS}, as ADDRESS=KEY"
         )
     return match["model"], url
 
@@ -224,14 +214,14 @@ def target_of(name: str) -> Target:
     names = PROVIDERS.get(provider, ())
     model, address = address_of(model) if provider in _SERVERS else (model, None)
     base_url = address or next((url for name in _SERVERS.get(provider, ()) if (url := os.environ.get(name))), None)
-    variable = next((name for name in (*names, _SERVER_KEYS.get(provider, "")) if os.environ.get(name)), None)
-    key = os.environ[variable] if variable else None
+    target = Target(provider=provider, model=model, base_url=base_url, addressed=address is not None)
+    # A key goes where it is meant to go, and nowhere else.
+    if (key := _server_keys().get((base_url or "").rstrip("/"))) is None and target.trusted:
+        key = next((key for name in names if (key := os.environ.get(name))), None)
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(f"{variable} holds a line break or a character that no key has: set it anew")
-    if address is not None:
-        # A key goes where it is meant to go, and nowhere else.
-        target = Target(provider=provider, model=model, base_url=address, addressed=True)
-        return msgspec.structs.replace(target, api_key=key if target.trusted else None)
+        raise ConfigurationError(
+            f"{' or '.join((*names, SERVER_KEYS))} holds a line break or a character that no key has: set it anew"
+        )
     if provider == "system-one" and base_url is None:
         raise ConfigurationError(
             f"{provider}:{model} needs its server's address: write {provider}:{model}@http://localhost:11434, or set "
@@ -244,13 +234,13 @@ def target_of(name: str) -> Target:
             f"{provider}:{model} needs a key: set {' or '.join(names)}{other}. Without a key: run "
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
-    return Target(provider=provider, model=model, base_url=base_url, api_key=key)
+    return msgspec.structs.replace(target, api_key=key)
 
 
-def servers_of_this_machine(provider: str | None = None) -> set[str]:
-    """The addresses of servers that the environment names, of one provider or of all."""
-    variables = {variable for name, names in _SERVERS.items() if provider in (None, name) for variable in names}
-    return {url.rstrip("/") for variable in variables if (url := os.environ.get(variable))}
+def _server_keys() -> dict[str, str]:
+    """The keys of servers by their addresses."""
+    entries = (entry.partition("=") for entry in os.environ.get(SERVER_KEYS, "").split())
+    return {address.rstrip("/"): key for address, _, key in entries}
 
 
 def _known_upstream(provider: str) -> bool:

@@ -47,7 +47,6 @@ _models: dict[str, object] = {}
 def resolve(
     name: str | Target | ChatModel | None = None,
     *,
-    headers: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
     context_tokens: int | None = None,
@@ -59,8 +58,7 @@ def resolve(
 
     Args:
         name: None for `default_model_name()`; a Target for a name with an address and a key of its own.
-        headers: Sent with every request.
-        settings: pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …), sent with every request.
+        settings: pydantic-ai's (`top_p`, `extra_headers`, `extra_body`, …), sent with every request.
         prices: What its tokens cost, whatever a list says.
         context_tokens: What it takes, whatever a list says.
 
@@ -76,9 +74,8 @@ def resolve(
             "run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
     provider, model = _parts(name)
-    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
     if provider == "local":
-        return _local(model, extra or prices or context_tokens)
+        return _local(model, settings or prices or context_tokens)
     if provider in DECISION_PROVIDERS:
         raise ConfigurationError(
             f"{provider}:{model} is a decision model: it answers questions and writes nothing. Name a chat model "
@@ -86,13 +83,13 @@ def resolve(
         )
     from memalign.models.provider_chat import ProviderChatModel
 
-    return _opened(ProviderChatModel, name, extra=extra, prices=prices, context_tokens=context_tokens)
+    return _opened(ProviderChatModel, name, extra=settings, prices=prices, context_tokens=context_tokens)
 
 
 def resolve_decision(
     name: str | Target | DecisionModel,
     *,
-    headers: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
     context_tokens: int | None = None,
 ) -> DecisionModel:
@@ -100,7 +97,7 @@ def resolve_decision(
 
     Args:
         name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `local:<name>`, or a Target.
-        headers: As of `resolve`.
+        settings: As of `resolve`.
         prices: As of `resolve`.
         context_tokens: As of `resolve`.
 
@@ -111,7 +108,7 @@ def resolve_decision(
         return name
     provider, model = _parts(name)
     if provider == "local":
-        return _local(model, headers or prices or context_tokens)
+        return _local(model, settings or prices or context_tokens)
     if provider not in DECISION_PROVIDERS:
         raise ConfigurationError(
             f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
@@ -119,8 +116,7 @@ def resolve_decision(
         )
     from memalign.models.decision import ProviderDecisionModel
 
-    extra = {"extra_headers": dict(headers)} if headers else {}
-    return _opened(ProviderDecisionModel, name, extra=extra, prices=prices, context_tokens=context_tokens)
+    return _opened(ProviderDecisionModel, name, extra=settings, prices=prices, context_tokens=context_tokens)
 
 
 def resolve_embedding(
@@ -150,7 +146,7 @@ def _parts(name: str | Target) -> tuple[str, str]:
 
 def _local(model: str, settings: object) -> LocalChatModel:
     if settings:
-        raise ConfigurationError(f"local:{model} runs in this process and takes no headers, prices or other settings")
+        raise ConfigurationError(f"local:{model} runs in this process and takes no prices or other settings")
     from memalign.models.local import LocalChatModel
 
     return LocalChatModel.open(model)

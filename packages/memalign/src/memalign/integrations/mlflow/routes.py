@@ -31,17 +31,17 @@ def judge_model(base: Any) -> str | ChatModel | DecisionModel:
         gateway = get_gateway_config(model)  # raises MlflowException where the tracking server is no server
         headers = {**(gateway.extra_headers or {}), **headers}
         name, base_url = f"openai:{model}", base_url or gateway.api_base
+    settings: dict[str, Any] = {"extra_headers": headers} if headers else {}
     if provider == "typesafe" or str(getattr(base, "_model_api_mode", "")) == "decisions":
         with translated():
-            return resolve_decision(_decision_target(provider, model, base_url, headers), headers=headers)
-    settings: dict[str, Any] = {}
+            return resolve_decision(_decision_target(provider, model, base_url, headers), settings=settings)
     for key, value in inference_of(base).items():
         setting = _THEIR_NAMES.get(key, key)
         if setting in _SETTINGS:
             settings[setting] = value
         elif key not in JUDGE_PARAMETERS:
             settings.setdefault("extra_body", {})[key] = value
-    return chat_model(name, base_url=base_url, headers=headers, settings=settings)
+    return chat_model(name, base_url=base_url, settings=settings)
 
 
 def inference_of(base: Any) -> dict[str, Any]:
@@ -56,7 +56,6 @@ def chat_model(
     name: str,
     *,
     base_url: str | None = None,
-    headers: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> str | ChatModel:
     """The chat model `name` at MLflow's route: its name where ours is the same, otherwise a model of its own.
@@ -69,8 +68,8 @@ def chat_model(
         target = _target(name, address)
         if target is None and address:
             with_address(name, address)  # an error: no server of one's own speaks this provider's language
-        model = resolve(target or name, headers=headers, settings=settings)  # a missing key is known before any call
-        return name if target is None and not (settings or headers) else model
+        model = resolve(target or name, settings=settings)  # a missing key is known before any call
+        return name if target is None and not settings else model
 
 
 def embedding_model(name: str, dimensions: int | None = None) -> str | EmbeddingModel:
@@ -121,7 +120,4 @@ def _decision_target(provider: str, model: str, base_url: str | None, headers: M
 def _addressed(provider: str, model: str, url: str | None, variable: str) -> Target:
     """The model at an address that is part of its name: elsewhere than in MLflow nobody would know the route."""
     key = os.environ.get(variable)
-    named = variable if key else None
-    return Target(
-        provider=provider, model=model, base_url=url, api_key=key, addressed=url is not None, key_variable=named
-    )
+    return Target(provider=provider, model=model, base_url=url, api_key=key, addressed=url is not None)
