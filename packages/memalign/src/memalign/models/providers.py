@@ -219,9 +219,7 @@ def target_of(name: str) -> Target:
     if (key := _server_keys().get((base_url or "").rstrip("/"))) is None and target.trusted:
         key = next((key for name in names if (key := os.environ.get(name))), None)
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(
-            f"{' or '.join((*names, SERVER_KEYS))} holds a line break or a character that no key has: set it anew"
-        )
+        raise ConfigurationError(f"{target.key_name} holds a line break or a character that no key has: set it anew")
     if provider == "system-one" and base_url is None:
         raise ConfigurationError(
             f"{provider}:{model} needs its server's address: write {provider}:{model}@http://localhost:11434, or set "
